@@ -1,0 +1,477 @@
+package scheme_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	kubeschedulervalidation "k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/apis/config/scheme"
+	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
+	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+)
+
+const head = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+`
+
+// knownConfiguration is one that operators of the known implementations run: it has no field that this project added.
+const knownConfiguration = head + `
+leaderElection:
+  leaderElect: false
+profiles:
+- schedulerName: load-aware
+  plugins:
+    score:
+      disabled:
+      - name: NodeResourcesBalancedAllocation
+      enabled:
+      - name: TargetLoadPacking
+        weight: 5
+      - name: LoadVariationRiskBalancing
+  pluginConfig:
+  - name: TargetLoadPacking
+    args:
+      apiVersion: kubescheduler.config.k8s.io/v1
+      kind: TargetLoadPackingArgs
+      defaultRequests:
+        cpu: "2000m"
+      defaultRequestsMultiplier: "1"
+      targetUtilization: 70
+      metricProvider:
+        type: Prometheus
+        address: http://prometheus-k8s.monitoring.svc.cluster.local:9090
+  - name: LoadVariationRiskBalancing
+    args:
+      safeVarianceMargin: 1
+      safeVarianceSensitivity: 2
+      watcherAddress: http://127.0.0.1:2020
+      metricProvider:
+        type: SignalFx
+        address: https://api.example.com
+        token: hunter2
+        insecureSkipVerify: true
+`
+
+// newConfiguration has every field that this project added.
+const newConfiguration = head + `
+profiles:
+- schedulerName: load-aware
+  pluginConfig:
+  - name: TargetLoadPacking
+    args:
+      watcherAddress: ""
+      metricProvider:
+        type: Prometheus
+        address: https://thanos.monitoring.svc:9091/tenant/a
+        tokenFile: /var/run/secrets/token
+        caFile: /var/run/secrets/service-ca.crt
+        insecureSkipVerify: false
+        dialect: NodeExporter
+        queries:
+          cpu: avg by (node) (rate(cpu[$window]))
+          memory: avg by (node) (memory)
+        nodeLabels: [node, nodename]
+        timeout: 5s
+      window: 10m
+      refreshInterval: 15s
+      maxAge: 2m
+      driftTolerance: 7.5
+      missingLoad: Neutral
+      targetUtilization: 60
+      defaultRequests: {cpu: 500m}
+      defaultRequestsMultiplier: "2"
+`
+
+func load(t *testing.T, yaml string) (*kubeschedulerconfig.KubeSchedulerConfiguration, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return options.LoadConfigFromFile(logr.Discard(), file)
+}
+
+func mustLoad(t *testing.T, yaml string) *kubeschedulerconfig.KubeSchedulerConfiguration {
+	t.Helper()
+	cfg, err := load(t, yaml)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// argsOf returns the arguments of a plugin in the first profile.
+func argsOf(t *testing.T, cfg *kubeschedulerconfig.KubeSchedulerConfiguration, plugin string) runtime.Object {
+	t.Helper()
+	for _, pluginConfig := range cfg.Profiles[0].PluginConfig {
+		if pluginConfig.Name == plugin {
+			return pluginConfig.Args
+		}
+	}
+	t.Fatalf("no arguments of %s", plugin)
+	return nil
+}
+
+// withDefaults returns the defaults that the project documents, changed as told.
+func withDefaults(change func(*config.LoadSpec)) config.LoadSpec {
+	spec := config.LoadSpec{
+		MetricProvider: config.MetricProviderSpec{
+			Type:       config.KubernetesMetricsServer,
+			Dialect:    config.DialectAuto,
+			NodeLabels: []string{"node", "instance", "nodename", "kubernetes_node", "exported_instance", "hostname"},
+			Timeout:    metav1.Duration{Duration: 10 * time.Second},
+		},
+		Window:          metav1.Duration{Duration: 5 * time.Minute},
+		RefreshInterval: metav1.Duration{Duration: 30 * time.Second},
+		MaxAge:          metav1.Duration{Duration: 5 * time.Minute},
+		DriftTolerance:  10,
+	}
+	if change != nil {
+		change(&spec)
+	}
+	return spec
+}
+
+func TestAFileIsDecoded(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		yaml   string
+		plugin string
+		want   runtime.Object
+	}{
+		{
+			name:   "a known configuration of TargetLoadPacking",
+			yaml:   knownConfiguration,
+			plugin: "TargetLoadPacking",
+			want: &config.TargetLoadPackingArgs{
+				LoadSpec: withDefaults(func(spec *config.LoadSpec) {
+					spec.MetricProvider.Type = config.Prometheus
+					spec.MetricProvider.Address = "http://prometheus-k8s.monitoring.svc.cluster.local:9090"
+				}),
+				MissingLoad:               config.MissingLoadRequests,
+				TargetUtilization:         70,
+				DefaultRequests:           corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2000m")},
+				DefaultRequestsMultiplier: "1",
+			},
+		},
+		{
+			name:   "a known configuration of LoadVariationRiskBalancing",
+			yaml:   knownConfiguration,
+			plugin: "LoadVariationRiskBalancing",
+			want: &config.LoadVariationRiskBalancingArgs{
+				LoadSpec: withDefaults(func(spec *config.LoadSpec) {
+					spec.WatcherAddress = "http://127.0.0.1:2020"
+					spec.MetricProvider.Type = config.SignalFx
+					spec.MetricProvider.Address = "https://api.example.com"
+					spec.MetricProvider.Token = "hunter2"
+					spec.MetricProvider.InsecureSkipVerify = true
+				}),
+				MissingLoad:             config.MissingLoadRequests,
+				SafeVarianceMargin:      1,
+				SafeVarianceSensitivity: 2,
+			},
+		},
+		{
+			name:   "the added fields",
+			yaml:   newConfiguration,
+			plugin: "TargetLoadPacking",
+			want: &config.TargetLoadPackingArgs{
+				LoadSpec: config.LoadSpec{
+					MetricProvider: config.MetricProviderSpec{
+						Type:      config.Prometheus,
+						Address:   "https://thanos.monitoring.svc:9091/tenant/a",
+						TokenFile: "/var/run/secrets/token",
+						CAFile:    "/var/run/secrets/service-ca.crt",
+						Dialect:   config.DialectNodeExporter,
+						Queries: &config.PrometheusQueries{
+							CPU:    "avg by (node) (rate(cpu[$window]))",
+							Memory: "avg by (node) (memory)",
+						},
+						NodeLabels: []string{"node", "nodename"},
+						Timeout:    metav1.Duration{Duration: 5 * time.Second},
+					},
+					Window:          metav1.Duration{Duration: 10 * time.Minute},
+					RefreshInterval: metav1.Duration{Duration: 15 * time.Second},
+					MaxAge:          metav1.Duration{Duration: 2 * time.Minute},
+					DriftTolerance:  7.5,
+				},
+				MissingLoad:               config.MissingLoadNeutral,
+				TargetUtilization:         60,
+				DefaultRequests:           corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")},
+				DefaultRequestsMultiplier: "2",
+			},
+		},
+		{
+			name:   "a plugin that is on, without pluginConfig",
+			yaml:   head + "profiles: [{plugins: {score: {enabled: [{name: LoadVariationRiskBalancing}]}}}]",
+			plugin: "LoadVariationRiskBalancing",
+			want: &config.LoadVariationRiskBalancingArgs{
+				LoadSpec:                withDefaults(nil),
+				MissingLoad:             config.MissingLoadRequests,
+				SafeVarianceMargin:      1,
+				SafeVarianceSensitivity: 1,
+			},
+		},
+		{
+			name:   "a pluginConfig without args",
+			yaml:   head + "profiles: [{pluginConfig: [{name: TargetLoadPacking}]}]",
+			plugin: "TargetLoadPacking",
+			want: &config.TargetLoadPackingArgs{
+				LoadSpec:                  withDefaults(nil),
+				MissingLoad:               config.MissingLoadRequests,
+				TargetUtilization:         40,
+				DefaultRequests:           corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000m")},
+				DefaultRequestsMultiplier: "1.5",
+			},
+		},
+		{
+			name: "a short maxAge, which bounds the timeout",
+			yaml: head + "profiles: [{pluginConfig: [{name: LoadVariationRiskBalancing, args: " +
+				"{refreshInterval: 1s, maxAge: 4s, safeVarianceMargin: 0, safeVarianceSensitivity: 0}}]}]",
+			plugin: "LoadVariationRiskBalancing",
+			want: &config.LoadVariationRiskBalancingArgs{
+				LoadSpec: withDefaults(func(spec *config.LoadSpec) {
+					spec.RefreshInterval.Duration = time.Second
+					spec.MaxAge.Duration = 4 * time.Second
+					spec.MetricProvider.Timeout.Duration = 2 * time.Second
+				}),
+				MissingLoad: config.MissingLoadRequests,
+			},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, argsOf(t, mustLoad(t, tt.yaml), tt.plugin)); diff != "" {
+				t.Errorf("args differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAKnownConfigurationIsValid(t *testing.T) {
+	cfg := mustLoad(t, knownConfiguration)
+	if err := kubeschedulervalidation.ValidateKubeSchedulerConfiguration(cfg); err != nil {
+		t.Errorf("stock validation refuses it: %v", err)
+	}
+	if err := validation.ValidatePluginConfigs(cfg); err != nil {
+		t.Errorf("validation refuses it: %v", err)
+	}
+}
+
+func TestAFileThatCannotBeMeantIsRefused(t *testing.T) {
+	pluginConfig := func(args string) string {
+		return head + "profiles:\n- pluginConfig:\n  - name: TargetLoadPacking\n    args: " + args + "\n"
+	}
+	for _, tt := range []struct {
+		name string
+		yaml string
+		want []string
+	}{
+		{
+			name: "an unknown field",
+			yaml: pluginConfig("{targetUtilisation: 50}"),
+			want: []string{".profiles[0].pluginConfig[0]", `unknown field "targetUtilisation"`},
+		},
+		{
+			name: "an unknown field of metricProvider",
+			yaml: pluginConfig("{metricProvider: {addr: x}}"),
+			want: []string{".profiles[0].pluginConfig[0]", `unknown field "metricProvider.addr"`},
+		},
+		{
+			name: "a field in the wrong case",
+			yaml: pluginConfig("{targetutilization: 50}"),
+			want: []string{`unknown field "targetutilization"`},
+		},
+		{
+			name: "the shared fields are not nested",
+			yaml: pluginConfig("{loadSpec: {window: 5m}}"),
+			want: []string{`unknown field "loadSpec"`},
+		},
+		{
+			name: "another plugin's field",
+			yaml: pluginConfig("{safeVarianceMargin: 1}"),
+			want: []string{`unknown field "safeVarianceMargin"`},
+		},
+		{
+			name: "a duplicate field",
+			yaml: pluginConfig("{targetUtilization: 50, targetUtilization: 60}"),
+			want: []string{`key "targetUtilization" already set`},
+		},
+		{
+			name: "another plugin's kind",
+			yaml: pluginConfig("{apiVersion: kubescheduler.config.k8s.io/v1, kind: LoadVariationRiskBalancingArgs}"),
+			want: []string{".profiles[0].pluginConfig[0]", "not of type TargetLoadPackingArgs"},
+		},
+		{
+			name: "a fraction where a whole number is due",
+			yaml: pluginConfig("{targetUtilization: 40.5}"),
+			want: []string{".profiles[0].pluginConfig[0]", "targetUtilization"},
+		},
+		{
+			name: "a number without quotes for the multiplier",
+			yaml: pluginConfig("{defaultRequestsMultiplier: 1.5}"),
+			want: []string{".profiles[0].pluginConfig[0]", "defaultRequestsMultiplier"},
+		},
+		{
+			name: "a token that is no string, which is not shown",
+			yaml: pluginConfig("{metricProvider: {token: [hunter2]}}"),
+			want: []string{".profiles[0].pluginConfig[0]", "metricProvider.token"},
+		},
+		{
+			name: "a duplicate token, which is not shown",
+			yaml: pluginConfig("{metricProvider: {token: hunter2, token: hunter2}}"),
+			want: []string{`key "token" already set`},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := load(t, tt.yaml)
+			if err == nil {
+				t.Fatal("not refused")
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error does not tell %q: %v", want, err)
+				}
+			}
+			if strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("error shows the token: %v", err)
+			}
+		})
+	}
+}
+
+func TestValuesOutOfRangeSurviveDecodingAndAreRefusedWithTheirPath(t *testing.T) {
+	cfg := mustLoad(t, head+`
+profiles:
+- schedulerName: a
+  pluginConfig:
+  - name: NodeAffinity
+    args: {}
+  - name: TargetLoadPacking
+    args: {targetUtilization: 0, defaultRequestsMultiplier: "", metricProvider: {nodeLabels: []}}
+- schedulerName: b
+  pluginConfig:
+  - name: LoadVariationRiskBalancing
+    args: {window: 0s, refreshInterval: 0s, driftTolerance: 0, metricProvider: {timeout: 0s}}
+`)
+	err := validation.ValidatePluginConfigs(cfg)
+	if err == nil {
+		t.Fatal("not refused")
+	}
+	for _, want := range []string{
+		"profiles[0].pluginConfig[1].args.targetUtilization: Invalid value: 0",
+		`profiles[0].pluginConfig[1].args.defaultRequestsMultiplier: Invalid value: ""`,
+		"profiles[0].pluginConfig[1].args.metricProvider.nodeLabels: Required value",
+		`profiles[1].pluginConfig[0].args.window: Invalid value: "0s"`,
+		`profiles[1].pluginConfig[0].args.refreshInterval: Invalid value: "0s"`,
+		"profiles[1].pluginConfig[0].args.driftTolerance: Invalid value: 0",
+		`profiles[1].pluginConfig[0].args.metricProvider.timeout: Invalid value: "0s"`,
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error does not tell %q: %v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("error is not one line: %v", err)
+	}
+}
+
+// loggedConfiguration returns what the kube-scheduler logs of a configuration at verbosity 2.
+func loggedConfiguration(t *testing.T, cfg *kubeschedulerconfig.KubeSchedulerConfiguration) string {
+	t.Helper()
+	var logged string
+	logger := funcr.NewJSON(func(line string) {
+		var entry struct{ Config string }
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			t.Fatal(err)
+		}
+		logged += entry.Config
+	}, funcr.Options{Verbosity: 2})
+	if err := options.LogOrWriteConfig(logger, "", cfg, cfg.Profiles); err != nil {
+		t.Fatal(err)
+	}
+	return logged
+}
+
+func TestTheSchedulersLogOfItsConfigurationHidesTheToken(t *testing.T) {
+	cfg := mustLoad(t, knownConfiguration)
+	logged := loggedConfiguration(t, cfg)
+	if strings.Contains(logged, "hunter2") {
+		t.Errorf("the log shows the token:\n%s", logged)
+	}
+	for _, want := range []string{"token: <redacted>", "kind: TargetLoadPackingArgs", "targetUtilization: 70"} {
+		if !strings.Contains(logged, want) {
+			t.Errorf("the log does not have %q:\n%s", want, logged)
+		}
+	}
+	if args := argsOf(t, cfg, "LoadVariationRiskBalancing").(*config.LoadVariationRiskBalancingArgs); args.MetricProvider.Token != "hunter2" {
+		t.Error("logging changed the token that is used")
+	}
+}
+
+func TestTheSchedulersConfigzHidesTheToken(t *testing.T) {
+	// configz serves the internal configuration as JSON.
+	served, err := json.Marshal(mustLoad(t, knownConfiguration))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(served), "hunter2") {
+		t.Errorf("configz shows the token: %s", served)
+	}
+	if !strings.Contains(string(served), "redacted") {
+		t.Errorf("configz does not have the provider, so that this test shows nothing: %s", served)
+	}
+}
+
+func TestAWrittenConfigurationIsReadBackTheSame(t *testing.T) {
+	for name, yaml := range map[string]string{
+		"the added fields":           newConfiguration,
+		"the known fields, no token": strings.ReplaceAll(knownConfiguration, "token: hunter2", `token: ""`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := mustLoad(t, yaml)
+			again := mustLoad(t, loggedConfiguration(t, cfg.DeepCopy()))
+			if diff := cmp.Diff(cfg, again); diff != "" {
+				t.Errorf("read back differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAWrittenTokenIsRefusedWhenReadBack(t *testing.T) {
+	again := mustLoad(t, loggedConfiguration(t, mustLoad(t, knownConfiguration)))
+	err := validation.ValidatePluginConfigs(again)
+	if err == nil || !strings.Contains(err.Error(), "profiles[0].pluginConfig[1].args.metricProvider.token: ") ||
+		!strings.Contains(err.Error(), "put the token back") {
+		t.Errorf("the placeholder passes for a token: %v", err)
+	}
+}
+
+func TestAddToSchemeMayBeCalledTwice(t *testing.T) {
+	s := runtime.NewScheme()
+	for range 2 {
+		if err := scheme.AddToScheme(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, kind := range []string{"TargetLoadPackingArgs", "LoadVariationRiskBalancingArgs"} {
+		if !s.Recognizes(v1.SchemeGroupVersion.WithKind(kind)) || !s.Recognizes(config.SchemeGroupVersion.WithKind(kind)) {
+			t.Errorf("%s is not registered in both versions", kind)
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package config_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+)
+
+const secret = "hunter2"
+
+func TestNoVerbShowsASecret(t *testing.T) {
+	type holder struct {
+		Token config.Secret
+		List  []config.Secret
+		Map   map[config.Secret]config.Secret
+	}
+	values := map[string]any{
+		"a secret":              config.Secret(secret),
+		"a holder":              holder{Token: secret, List: []config.Secret{secret}},
+		"a holder of a map":     holder{Map: map[config.Secret]config.Secret{secret: secret}},
+		"a pointer to a holder": &holder{Token: secret},
+		"a provider":            config.MetricProviderSpec{Token: secret},
+		"arguments":             &config.TargetLoadPackingArgs{LoadSpec: config.LoadSpec{MetricProvider: config.MetricProviderSpec{Token: secret}}},
+	}
+	// %d, %t and %c do not suit strings: fmt then prints the value beside its complaint.
+	verbs := []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "% x", "%d", "%t", "%c", "%20v", "%-3s", "%.3s"}
+	// The hexadecimal form of the secret is as telling as the plain one.
+	forms := []string{secret, fmt.Sprintf("%x", secret), fmt.Sprintf("%X", secret), fmt.Sprintf("% x", secret), secret[:3]}
+	for name, value := range values {
+		for _, verb := range verbs {
+			shown := fmt.Sprintf(verb, value)
+			for _, form := range forms {
+				if strings.Contains(shown, form) {
+					t.Errorf("%s printed with %s shows the secret: %s", name, verb, shown)
+				}
+			}
+		}
+	}
+}
+
+func TestASecretShowsThatItIsSetOrNot(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		format string
+		value  config.Secret
+		want   string
+	}{
+		{name: "set", format: "%v", value: secret, want: "<redacted>"},
+		{name: "not set", format: "%v", value: "", want: ""},
+		{name: "set, as Go", format: "%#v", value: secret, want: `"<redacted>"`},
+		{name: "not set, as Go", format: "%#v", value: "", want: `""`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := fmt.Sprintf(tt.format, tt.value); got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestNoEncoderShowsASecret(t *testing.T) {
+	for name, value := range map[string]any{
+		"a secret":  config.Secret(secret),
+		"a value":   map[string]config.Secret{"token": secret},
+		"arguments": &config.LoadVariationRiskBalancingArgs{LoadSpec: config.LoadSpec{MetricProvider: config.MetricProviderSpec{Token: secret}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			encoded, err := json.Marshal(value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(encoded), secret) {
+				t.Errorf("JSON shows the secret: %s", encoded)
+			}
+			if !strings.Contains(string(encoded), "redacted") {
+				t.Errorf("JSON does not tell that there is a secret: %s", encoded)
+			}
+		})
+	}
+
+	text, err := config.Secret(secret).MarshalText()
+	if err != nil || string(text) != config.RedactedSecret {
+		t.Errorf("MarshalText() = %q, %v, want %q", text, err, config.RedactedSecret)
+	}
+}
+
+func TestASecretIsDecodedAsWritten(t *testing.T) {
+	var got config.Secret
+	if err := json.Unmarshal([]byte(`"hunter2"`), &got); err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != secret {
+		t.Errorf("decoding lost the secret: %d bytes, want %d", len(got), len(secret))
+	}
+}

@@ -1,0 +1,163 @@
+package v1_test
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
+)
+
+// fullLoadSpec has a value in every field, each another than the default.
+func fullLoadSpec() v1.LoadSpec {
+	return v1.LoadSpec{
+		WatcherAddress: "http://watcher:2020",
+		MetricProvider: v1.MetricProviderSpec{
+			Type:               v1.Prometheus,
+			Address:            "https://prometheus:9090/prefix",
+			Token:              "hunter2",
+			TokenFile:          "/token",
+			CAFile:             "/ca.crt",
+			InsecureSkipVerify: ptr.To(true),
+			Dialect:            v1.DialectCAdvisor,
+			Queries:            &v1.PrometheusQueries{CPU: "cpu", Memory: "memory"},
+			NodeLabels:         []string{"kubernetes_io_hostname"},
+			Timeout:            duration(3 * time.Second),
+		},
+		Window:          duration(10 * time.Minute),
+		RefreshInterval: duration(15 * time.Second),
+		MaxAge:          duration(2 * time.Minute),
+		DriftTolerance:  ptr.To(7.5),
+	}
+}
+
+func fullInternalLoadSpec() config.LoadSpec {
+	return config.LoadSpec{
+		WatcherAddress: "http://watcher:2020",
+		MetricProvider: config.MetricProviderSpec{
+			Type:               config.Prometheus,
+			Address:            "https://prometheus:9090/prefix",
+			Token:              "hunter2",
+			TokenFile:          "/token",
+			CAFile:             "/ca.crt",
+			InsecureSkipVerify: true,
+			Dialect:            config.DialectCAdvisor,
+			Queries:            &config.PrometheusQueries{CPU: "cpu", Memory: "memory"},
+			NodeLabels:         []string{"kubernetes_io_hostname"},
+			Timeout:            metav1.Duration{Duration: 3 * time.Second},
+		},
+		Window:          metav1.Duration{Duration: 10 * time.Minute},
+		RefreshInterval: metav1.Duration{Duration: 15 * time.Second},
+		MaxAge:          metav1.Duration{Duration: 2 * time.Minute},
+		DriftTolerance:  7.5,
+	}
+}
+
+func TestConversionKeepsEveryFieldBothWays(t *testing.T) {
+	scheme := newScheme(t)
+	for _, tt := range []struct {
+		name      string
+		versioned runtime.Object
+		internal  runtime.Object
+	}{
+		{
+			name: "TargetLoadPackingArgs",
+			versioned: &v1.TargetLoadPackingArgs{
+				TypeMeta:                  metav1.TypeMeta{APIVersion: "kubescheduler.config.k8s.io/v1", Kind: "TargetLoadPackingArgs"},
+				LoadSpec:                  fullLoadSpec(),
+				MissingLoad:               v1.MissingLoadLowest,
+				TargetUtilization:         ptr.To[int64](70),
+				DefaultRequests:           corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")},
+				DefaultRequestsMultiplier: ptr.To("2"),
+			},
+			internal: &config.TargetLoadPackingArgs{
+				LoadSpec:                  fullInternalLoadSpec(),
+				MissingLoad:               config.MissingLoadLowest,
+				TargetUtilization:         70,
+				DefaultRequests:           corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")},
+				DefaultRequestsMultiplier: "2",
+			},
+		},
+		{
+			name: "LoadVariationRiskBalancingArgs",
+			versioned: &v1.LoadVariationRiskBalancingArgs{
+				TypeMeta:                metav1.TypeMeta{APIVersion: "kubescheduler.config.k8s.io/v1", Kind: "LoadVariationRiskBalancingArgs"},
+				LoadSpec:                fullLoadSpec(),
+				MissingLoad:             v1.MissingLoadNeutral,
+				SafeVarianceMargin:      ptr.To(0.5),
+				SafeVarianceSensitivity: ptr.To(2.0),
+			},
+			internal: &config.LoadVariationRiskBalancingArgs{
+				LoadSpec:                fullInternalLoadSpec(),
+				MissingLoad:             config.MissingLoadNeutral,
+				SafeVarianceMargin:      0.5,
+				SafeVarianceSensitivity: 2,
+			},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			// A field that somebody adds and forgets here would convert, to nothing, unnoticed.
+			requireNoZeroField(t, tt.name, reflect.ValueOf(tt.versioned).Elem())
+
+			internal, err := scheme.ConvertToVersion(tt.versioned.DeepCopyObject(), config.SchemeGroupVersion)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// The internal type carries no kind: the scheme clears it.
+			if diff := cmp.Diff(tt.internal, internal); diff != "" {
+				t.Errorf("internal differs (-want +got):\n%s", diff)
+			}
+			versioned, err := scheme.ConvertToVersion(internal.DeepCopyObject(), v1.SchemeGroupVersion)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.versioned, versioned); diff != "" {
+				t.Errorf("round trip differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// requireNoZeroField fails for every field of a struct, and of the structs of this project within it, that is zero.
+func requireNoZeroField(t *testing.T, path string, value reflect.Value) {
+	t.Helper()
+	if value.Kind() == reflect.Pointer {
+		value = value.Elem()
+	}
+	if value.Kind() != reflect.Struct || value.Type().PkgPath() != reflect.TypeFor[v1.LoadSpec]().PkgPath() {
+		return
+	}
+	for i := range value.NumField() {
+		fieldPath := path + "." + value.Type().Field(i).Name
+		if value.Field(i).IsZero() {
+			t.Errorf("the fixture leaves %s zero, so that its conversion is not tested", fieldPath)
+			continue
+		}
+		requireNoZeroField(t, fieldPath, value.Field(i))
+	}
+}
+
+func TestADeepCopySharesNothing(t *testing.T) {
+	original := &config.TargetLoadPackingArgs{
+		LoadSpec:        fullInternalLoadSpec(),
+		DefaultRequests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
+	}
+	copied := original.DeepCopy()
+	copied.MetricProvider.NodeLabels[0] = "changed"
+	copied.MetricProvider.Queries.CPU = "changed"
+	copied.DefaultRequests[corev1.ResourceCPU] = resource.MustParse("2")
+	if diff := cmp.Diff(fullInternalLoadSpec(), original.LoadSpec); diff != "" {
+		t.Errorf("a change of the copy reached the original (-want +got):\n%s", diff)
+	}
+	if cpu := original.DefaultRequests[corev1.ResourceCPU]; cpu.Cmp(resource.MustParse("1")) != 0 {
+		t.Errorf("a change of the copy reached the original's requests: %s", cpu.String())
+	}
+}

@@ -1,0 +1,99 @@
+package v1
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+const (
+	defaultWindow          = 5 * time.Minute
+	defaultRefreshInterval = 30 * time.Second
+	defaultMaxAge          = 5 * time.Minute
+	defaultTimeout         = 10 * time.Second
+	defaultDriftTolerance  = 10.0
+
+	defaultTargetUtilization         = 40
+	defaultRequestMilliCPU           = 1000
+	defaultDefaultRequestsMultiplier = "1.5"
+
+	defaultSafeVarianceMargin      = 1.0
+	defaultSafeVarianceSensitivity = 1.0
+)
+
+// SetDefaults_MetricProviderSpec fills in what the operator left out, the timeout apart: that one depends on MaxAge.
+func SetDefaults_MetricProviderSpec(obj *MetricProviderSpec) {
+	if obj.Type == "" {
+		obj.Type = KubernetesMetricsServer
+	}
+	if obj.InsecureSkipVerify == nil {
+		obj.InsecureSkipVerify = ptr.To(false)
+	}
+	if obj.Dialect == "" {
+		obj.Dialect = DialectAuto
+	}
+	// A list that is given but empty is left alone: it is refused, not replaced.
+	if obj.NodeLabels == nil {
+		obj.NodeLabels = []string{"node", "instance", "nodename", "kubernetes_node", "exported_instance", "hostname"}
+	}
+}
+
+// SetDefaults_LoadSpec fills in what the operator left out.
+func SetDefaults_LoadSpec(obj *LoadSpec) {
+	if obj.Window == nil {
+		obj.Window = &metav1.Duration{Duration: defaultWindow}
+	}
+	if obj.RefreshInterval == nil {
+		obj.RefreshInterval = &metav1.Duration{Duration: defaultRefreshInterval}
+	}
+	if obj.MaxAge == nil {
+		obj.MaxAge = &metav1.Duration{Duration: defaultMaxAge}
+	}
+	if obj.DriftTolerance == nil {
+		obj.DriftTolerance = ptr.To(defaultDriftTolerance)
+	}
+	if obj.MetricProvider.Timeout == nil {
+		timeout := defaultTimeout
+		// Half, so that after a reading that hangs there is time for another before the load expires. A maxAge that
+		// leaves no half is refused for itself, and has no say here.
+		if half := obj.MaxAge.Duration / 2; half > 0 {
+			timeout = min(timeout, half)
+		}
+		obj.MetricProvider.Timeout = &metav1.Duration{Duration: timeout}
+	}
+}
+
+// SetDefaults_TargetLoadPackingArgs fills in what the operator left out.
+func SetDefaults_TargetLoadPackingArgs(obj *TargetLoadPackingArgs) {
+	if obj.MissingLoad == "" {
+		obj.MissingLoad = MissingLoadRequests
+	}
+	if obj.TargetUtilization == nil {
+		obj.TargetUtilization = ptr.To[int64](defaultTargetUtilization)
+	}
+	// A list that is given but empty is left alone: it says that such containers are expected to use nothing.
+	if obj.DefaultRequests == nil {
+		obj.DefaultRequests = corev1.ResourceList{
+			corev1.ResourceCPU: *resource.NewMilliQuantity(defaultRequestMilliCPU, resource.DecimalSI),
+		}
+	}
+	if obj.DefaultRequestsMultiplier == nil {
+		obj.DefaultRequestsMultiplier = ptr.To(defaultDefaultRequestsMultiplier)
+	}
+}
+
+// SetDefaults_LoadVariationRiskBalancingArgs fills in what the operator left out.
+func SetDefaults_LoadVariationRiskBalancingArgs(obj *LoadVariationRiskBalancingArgs) {
+	if obj.MissingLoad == "" {
+		obj.MissingLoad = MissingLoadRequests
+	}
+	if obj.SafeVarianceMargin == nil {
+		obj.SafeVarianceMargin = ptr.To(defaultSafeVarianceMargin)
+	}
+	if obj.SafeVarianceSensitivity == nil {
+		obj.SafeVarianceSensitivity = ptr.To(defaultSafeVarianceSensitivity)
+	}
+}

@@ -1,0 +1,173 @@
+package v1_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
+)
+
+func newScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{config.AddToScheme, v1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return scheme
+}
+
+func duration(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
+
+// defaultLoadSpec holds the defaults as the project documents them.
+func defaultLoadSpec() v1.LoadSpec {
+	return v1.LoadSpec{
+		MetricProvider: v1.MetricProviderSpec{
+			Type:               "KubernetesMetricsServer",
+			InsecureSkipVerify: ptr.To(false),
+			Dialect:            "Auto",
+			NodeLabels:         []string{"node", "instance", "nodename", "kubernetes_node", "exported_instance", "hostname"},
+			Timeout:            duration(10 * time.Second),
+		},
+		Window:          duration(5 * time.Minute),
+		RefreshInterval: duration(30 * time.Second),
+		MaxAge:          duration(5 * time.Minute),
+		DriftTolerance:  ptr.To(10.0),
+	}
+}
+
+func defaultTargetLoadPackingArgs() *v1.TargetLoadPackingArgs {
+	return &v1.TargetLoadPackingArgs{
+		LoadSpec:                  defaultLoadSpec(),
+		MissingLoad:               "Requests",
+		TargetUtilization:         ptr.To[int64](40),
+		DefaultRequests:           corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000m")},
+		DefaultRequestsMultiplier: ptr.To("1.5"),
+	}
+}
+
+func defaultLoadVariationRiskBalancingArgs() *v1.LoadVariationRiskBalancingArgs {
+	return &v1.LoadVariationRiskBalancingArgs{
+		LoadSpec:                defaultLoadSpec(),
+		MissingLoad:             "Requests",
+		SafeVarianceMargin:      ptr.To(1.0),
+		SafeVarianceSensitivity: ptr.To(1.0),
+	}
+}
+
+func with[T any](value *T, change func(*T)) *T {
+	change(value)
+	return value
+}
+
+func TestDefaultsFillInWhatIsLeftOutAndNothingElse(t *testing.T) {
+	scheme := newScheme(t)
+	for _, tt := range []struct {
+		name string
+		in   runtime.Object
+		want runtime.Object
+	}{
+		{
+			name: "nothing given to TargetLoadPacking",
+			in:   &v1.TargetLoadPackingArgs{},
+			want: defaultTargetLoadPackingArgs(),
+		},
+		{
+			name: "nothing given to LoadVariationRiskBalancing",
+			in:   &v1.LoadVariationRiskBalancingArgs{},
+			want: defaultLoadVariationRiskBalancingArgs(),
+		},
+		{
+			name: "zeros of TargetLoadPacking stay, for validation to judge",
+			in: &v1.TargetLoadPackingArgs{
+				LoadSpec: v1.LoadSpec{
+					MetricProvider:  v1.MetricProviderSpec{NodeLabels: []string{}, Timeout: duration(0)},
+					Window:          duration(0),
+					RefreshInterval: duration(0),
+					MaxAge:          duration(0),
+					DriftTolerance:  ptr.To(0.0),
+				},
+				TargetUtilization:         ptr.To[int64](0),
+				DefaultRequests:           corev1.ResourceList{},
+				DefaultRequestsMultiplier: ptr.To(""),
+			},
+			want: with(defaultTargetLoadPackingArgs(), func(args *v1.TargetLoadPackingArgs) {
+				args.MetricProvider.NodeLabels = []string{}
+				args.MetricProvider.Timeout = duration(0)
+				args.Window, args.RefreshInterval, args.MaxAge = duration(0), duration(0), duration(0)
+				args.DriftTolerance = ptr.To(0.0)
+				args.TargetUtilization = ptr.To[int64](0)
+				args.DefaultRequests = corev1.ResourceList{}
+				args.DefaultRequestsMultiplier = ptr.To("")
+			}),
+		},
+		{
+			name: "zeros of LoadVariationRiskBalancing stay",
+			in:   &v1.LoadVariationRiskBalancingArgs{SafeVarianceMargin: ptr.To(0.0), SafeVarianceSensitivity: ptr.To(0.0)},
+			want: with(defaultLoadVariationRiskBalancingArgs(), func(args *v1.LoadVariationRiskBalancingArgs) {
+				args.SafeVarianceMargin, args.SafeVarianceSensitivity = ptr.To(0.0), ptr.To(0.0)
+			}),
+		},
+		{
+			name: "certificates are left unverified where that is asked for, and only there",
+			in: &v1.LoadVariationRiskBalancingArgs{LoadSpec: v1.LoadSpec{
+				MetricProvider: v1.MetricProviderSpec{Type: v1.Prometheus, InsecureSkipVerify: ptr.To(true)},
+			}},
+			want: with(defaultLoadVariationRiskBalancingArgs(), func(args *v1.LoadVariationRiskBalancingArgs) {
+				args.MetricProvider.Type = "Prometheus"
+				args.MetricProvider.InsecureSkipVerify = ptr.To(true)
+			}),
+		},
+		{
+			name: "default requests without cpu stay without",
+			in:   &v1.TargetLoadPackingArgs{DefaultRequests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}},
+			want: with(defaultTargetLoadPackingArgs(), func(args *v1.TargetLoadPackingArgs) {
+				args.DefaultRequests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
+			}),
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			scheme.Default(tt.in)
+			if diff := cmp.Diff(tt.want, tt.in); diff != "" {
+				t.Errorf("defaulted differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTheDefaultTimeoutLeavesTimeForASecondReading(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		given  *metav1.Duration
+		maxAge *metav1.Duration
+		want   time.Duration
+	}{
+		{name: "maxAge not given: the usual timeout", want: 10 * time.Second},
+		{name: "a long maxAge: the usual timeout", maxAge: duration(time.Hour), want: 10 * time.Second},
+		{name: "a maxAge of twice the usual timeout: the usual timeout", maxAge: duration(20 * time.Second), want: 10 * time.Second},
+		{name: "a short maxAge: half of it", maxAge: duration(6 * time.Second), want: 3 * time.Second},
+		{name: "a given timeout stays, whatever maxAge is", given: duration(5 * time.Second), maxAge: duration(6 * time.Second), want: 5 * time.Second},
+		{name: "a maxAge of zero does not make a second wrong value", maxAge: duration(0), want: 10 * time.Second},
+		{name: "a negative maxAge does not make a second wrong value", maxAge: duration(-time.Minute), want: 10 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			args := &v1.TargetLoadPackingArgs{LoadSpec: v1.LoadSpec{
+				MetricProvider: v1.MetricProviderSpec{Timeout: tt.given},
+				MaxAge:         tt.maxAge,
+			}}
+			v1.SetObjectDefaults_TargetLoadPackingArgs(args)
+			if got := args.MetricProvider.Timeout.Duration; got != tt.want {
+				t.Errorf("timeout %s, want %s", got, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,129 @@
+// Package validation refuses plugin arguments that cannot be meant. Every error tells the field's path, what was given,
+// what is allowed, and what to do; none shows a secret.
+//
+// Arguments are expected to be defaulted. Token and CA files are read, so that a missing mount is found at start and not
+// at the first refresh.
+package validation
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+)
+
+const (
+	minTargetUtilization = 1
+	maxTargetUtilization = 99
+)
+
+// ValidatePluginConfigs validates the arguments of the project's plugins in all profiles of a loaded configuration. The
+// paths in its errors start at the top of the configuration file, such as
+// `profiles[0].pluginConfig[1].args.targetUtilization`. All that is wrong is reported at once, on one line. What stock
+// validation covers, other plugins' arguments included, is left to it.
+func ValidatePluginConfigs(cfg *kubeschedulerconfig.KubeSchedulerConfiguration) error {
+	var errs []error
+	for i := range cfg.Profiles {
+		for j := range cfg.Profiles[i].PluginConfig {
+			path := field.NewPath("profiles").Index(i).Child("pluginConfig").Index(j).Child("args")
+			errs = append(errs, validateArgs(path, &cfg.Profiles[i].PluginConfig[j]))
+		}
+	}
+	return utilerrors.Flatten(utilerrors.NewAggregate(errs))
+}
+
+func validateArgs(path *field.Path, pluginConfig *kubeschedulerconfig.PluginConfig) error {
+	switch args := pluginConfig.Args.(type) {
+	case *config.TargetLoadPackingArgs:
+		return ValidateTargetLoadPackingArgs(path, args)
+	case *config.LoadVariationRiskBalancingArgs:
+		return ValidateLoadVariationRiskBalancingArgs(path, args)
+	}
+	if slices.Contains(pluginsWithArgs(), pluginConfig.Name) {
+		// Decoding gives each plugin its type. Without the registration in apis/config/scheme it gives none, and whatever
+		// the operator wrote would go unread.
+		return field.TypeInvalid(path, field.OmitValueType{}, fmt.Sprintf("must be %sArgs, but decoded to %T: "+
+			"the program was built without the scheme of the plugin's arguments", pluginConfig.Name, pluginConfig.Args))
+	}
+	return nil
+}
+
+// pluginsWithArgs returns the names of the plugins whose arguments are validated here.
+func pluginsWithArgs() []string {
+	return []string{"TargetLoadPacking", "LoadVariationRiskBalancing"}
+}
+
+// ValidateTargetLoadPackingArgs validates the arguments of the TargetLoadPacking plugin, found at path.
+func ValidateTargetLoadPackingArgs(path *field.Path, args *config.TargetLoadPackingArgs) error {
+	allErrs := validateLoadSpec(path, &args.LoadSpec)
+	allErrs = append(allErrs, validateMissingLoad(path.Child("missingLoad"), args.MissingLoad)...)
+	if args.TargetUtilization < minTargetUtilization || args.TargetUtilization > maxTargetUtilization {
+		allErrs = append(allErrs, field.Invalid(path.Child("targetUtilization"), args.TargetUtilization,
+			fmt.Sprintf("must be in [%d, %d]: write the CPU utilization, in percent, that nodes are to be packed up to",
+				minTargetUtilization, maxTargetUtilization)))
+	}
+	allErrs = append(allErrs, validateDefaultRequests(path.Child("defaultRequests"), args.DefaultRequests)...)
+	allErrs = append(allErrs,
+		validateMultiplier(path.Child("defaultRequestsMultiplier"), args.DefaultRequestsMultiplier)...)
+	return allErrs.ToAggregate()
+}
+
+// ValidateLoadVariationRiskBalancingArgs validates the arguments of the LoadVariationRiskBalancing plugin, found at path.
+func ValidateLoadVariationRiskBalancingArgs(path *field.Path, args *config.LoadVariationRiskBalancingArgs) error {
+	allErrs := validateLoadSpec(path, &args.LoadSpec)
+	allErrs = append(allErrs, validateMissingLoad(path.Child("missingLoad"), args.MissingLoad)...)
+	if !isFiniteNotNegative(args.SafeVarianceMargin) {
+		allErrs = append(allErrs, field.Invalid(path.Child("safeVarianceMargin"), args.SafeVarianceMargin,
+			"must be a finite number of at least 0: write 0 to leave the deviation out, 1 to count it once"))
+	}
+	if !isFiniteNotNegative(args.SafeVarianceSensitivity) {
+		allErrs = append(allErrs, field.Invalid(path.Child("safeVarianceSensitivity"), args.SafeVarianceSensitivity,
+			"must be a finite number of at least 0: write 0 to leave the deviation out, 1 to take it as it is"))
+	}
+	return allErrs.ToAggregate()
+}
+
+func validateMissingLoad(path *field.Path, missingLoad config.MissingLoad) field.ErrorList {
+	return validateOneOf(path, missingLoad,
+		config.MissingLoadRequests, config.MissingLoadNeutral, config.MissingLoadLowest)
+}
+
+func validateDefaultRequests(path *field.Path, requests corev1.ResourceList) field.ErrorList {
+	var allErrs field.ErrorList
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		if quantity := requests[name]; quantity.Sign() < 0 {
+			allErrs = append(allErrs, field.Invalid(path.Key(string(name)), quantity.String(),
+				"must be at least 0: write what a container without limit and request is expected to use, such as 500m"))
+		}
+	}
+	return allErrs
+}
+
+func validateMultiplier(path *field.Path, multiplier string) field.ErrorList {
+	value, err := strconv.ParseFloat(multiplier, 64)
+	if err != nil || !isFiniteNotNegative(value) {
+		return field.ErrorList{field.Invalid(path, multiplier,
+			`must be a finite decimal number of at least 0, in quotes: write one such as "1.5", or leave the field out`)}
+	}
+	return nil
+}
+
+// validateOneOf accepts the values of an enumeration, which the error lists.
+func validateOneOf[T ~string](path *field.Path, value T, allowed ...T) field.ErrorList {
+	if slices.Contains(allowed, value) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(path, value, allowed)}
+}
+
+func isFiniteNotNegative(value float64) bool {
+	return value >= 0 && !math.IsInf(value, 1)
+}

@@ -1,0 +1,159 @@
+package validation
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+)
+
+// maxCredentialFileBytes bounds what is read of a file that the configuration names. The bundles of system roots are a
+// quarter of a MiB.
+const maxCredentialFileBytes = 4 << 20
+
+// tokenRule describes the tokens that tokenIsValid accepts.
+const tokenRule = "must consist of printable ASCII characters without blanks and line breaks: " +
+	"write the token alone, without \"Bearer\" before it or a line break after it"
+
+// validateAddress accepts an absolute http(s) URL with a host, and a path prefix if need be.
+func validateAddress(path *field.Path, address, example string) field.ErrorList {
+	invalid := func(format string, args ...any) field.ErrorList {
+		return field.ErrorList{field.Invalid(path, addressValue(address), fmt.Sprintf(format, args...))}
+	}
+	parsed, err := url.Parse(address)
+	// The parser's error repeats the address, which may hold a password.
+	if err != nil || (parsed.Scheme != "http" && parsed.Scheme != "https") || parsed.Hostname() == "" {
+		return invalid("must be an http:// or https:// URL with a host: write one such as %q", example)
+	}
+	if parsed.User != nil {
+		return invalid("must not hold a user name or password, which would show in logs: " +
+			"give a bearer token in metricProvider.tokenFile")
+	}
+	// Looked for in the text, since a parsed URL does not tell an empty fragment from none.
+	if strings.ContainsAny(address, "?#") {
+		return invalid("must not have a query or fragment, since paths are appended to it: end it before the \"?\" or \"#\"")
+	}
+	if port := parsed.Port(); port != "" {
+		if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
+			return invalid("must have a port in [1, 65535], or none: write one such as %q", example)
+		}
+	}
+	return nil
+}
+
+// addressValue is how an address is shown. One that may hold a password or a token is hidden from the scheme on: where a
+// malformed address has them cannot be told.
+func addressValue(address string) string {
+	if !strings.ContainsAny(address, "@?#") {
+		return address
+	}
+	if scheme, _, found := strings.Cut(address, "://"); found && !strings.ContainsAny(scheme, "@?#") {
+		return scheme + "://" + config.RedactedSecret
+	}
+	return config.RedactedSecret
+}
+
+// validateCredentials validates what any connection uses, that to a load-watcher service included.
+func validateCredentials(path *field.Path, provider *config.MetricProviderSpec) field.ErrorList {
+	var allErrs field.ErrorList
+	tokenPath, tokenFilePath, caFilePath := path.Child("token"), path.Child("tokenFile"), path.Child("caFile")
+
+	switch {
+	case provider.Token == config.RedactedSecret:
+		// Shown, because it is no secret, and telling it is what helps.
+		allErrs = append(allErrs, field.Invalid(tokenPath, config.RedactedSecret,
+			"is what a written configuration has in place of the token: put the token back, or use tokenFile"))
+	case provider.Token != "" && !tokenIsValid(string(provider.Token)):
+		allErrs = append(allErrs, field.Invalid(tokenPath, config.RedactedSecret, tokenRule))
+	}
+
+	if provider.TokenFile != "" {
+		if provider.Token != "" {
+			allErrs = append(allErrs, field.Forbidden(tokenFilePath,
+				"must not be set together with token: remove one of the two, best token"))
+		}
+		allErrs = append(allErrs, validateTokenFile(tokenFilePath, provider.TokenFile)...)
+	}
+	if provider.CAFile != "" {
+		allErrs = append(allErrs, validateCAFile(caFilePath, provider.CAFile)...)
+	}
+	return allErrs
+}
+
+func validateTokenFile(path *field.Path, name string) field.ErrorList {
+	content, err := readCredentialFile(name)
+	if err != nil {
+		return field.ErrorList{field.Invalid(path, name,
+			fmt.Sprintf("must be a readable file that holds a bearer token, but %v: mount the file or correct the path", err))}
+	}
+	// A line break at the end is usual in files, and dropped where the file is used.
+	token := strings.TrimSpace(string(content))
+	if token == "" {
+		return field.ErrorList{field.Invalid(path, name,
+			"must hold a bearer token, but is empty: write the token to the file or correct the path")}
+	}
+	if !tokenIsValid(token) {
+		return field.ErrorList{field.Invalid(path, name, "the token in it "+tokenRule)}
+	}
+	return nil
+}
+
+func validateCAFile(path *field.Path, name string) field.ErrorList {
+	content, err := readCredentialFile(name)
+	if err != nil {
+		return field.ErrorList{field.Invalid(path, name,
+			fmt.Sprintf("must be a readable file of PEM certificates, but %v: mount the file or correct the path", err))}
+	}
+	if !x509.NewCertPool().AppendCertsFromPEM(content) {
+		return field.ErrorList{field.Invalid(path, name,
+			"must hold at least one PEM certificate (\"BEGIN CERTIFICATE\"), but has none: name the bundle of the "+
+				"authority that signed the server's certificate")}
+	}
+	return nil
+}
+
+// tokenIsValid tells whether a token can stand in a header, and is one word.
+func tokenIsValid(token string) bool {
+	for i := range len(token) {
+		if token[i] <= ' ' || token[i] > '~' {
+			return false
+		}
+	}
+	return token != ""
+}
+
+// readCredentialFile reads a small regular file. Its errors do not repeat the name. Anything but a regular file is
+// refused, since opening a pipe would hold up the start until somebody writes to it.
+func readCredentialFile(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, withoutPath(err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("it is not a regular file")
+	}
+	if info.Size() > maxCredentialFileBytes {
+		return nil, fmt.Errorf("it is larger than %d bytes", maxCredentialFileBytes)
+	}
+	content, err := os.ReadFile(name)
+	if err != nil {
+		return nil, withoutPath(err)
+	}
+	return content, nil
+}
+
+// withoutPath reduces a file error to its cause: the path is already told by the error that carries it.
+func withoutPath(err error) error {
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
+		return pathErr.Err
+	}
+	return err
+}

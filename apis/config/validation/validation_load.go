@@ -1,0 +1,165 @@
+package validation
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+)
+
+const (
+	minWindow          = 10 * time.Second
+	maxWindow          = time.Hour
+	minRefreshInterval = time.Second
+)
+
+const (
+	watcherAddressExample    = "http://load-watcher.kube-system.svc:2020"
+	prometheusAddressExample = "http://prometheus.monitoring.svc:9090"
+)
+
+// validateLoadSpec validates what all plugins' arguments share.
+func validateLoadSpec(path *field.Path, spec *config.LoadSpec) field.ErrorList {
+	var allErrs field.ErrorList
+	providerPath := path.Child("metricProvider")
+	if spec.WatcherAddress != "" {
+		allErrs = append(allErrs,
+			validateAddress(path.Child("watcherAddress"), spec.WatcherAddress, watcherAddressExample)...)
+	} else {
+		allErrs = append(allErrs, validateMetricProvider(providerPath, path, &spec.MetricProvider)...)
+	}
+	allErrs = append(allErrs, validateCredentials(providerPath, &spec.MetricProvider)...)
+	allErrs = append(allErrs, validateTiming(path, spec)...)
+	return allErrs
+}
+
+// validateMetricProvider validates what decides which source is read, and what it is asked. None of it is used beside a
+// watcherAddress, and configurations exist that carry remains of another source there: those keep running.
+func validateMetricProvider(path, specPath *field.Path, provider *config.MetricProviderSpec) field.ErrorList {
+	var allErrs field.ErrorList
+	switch provider.Type {
+	case config.Prometheus:
+		if provider.Address == "" {
+			allErrs = append(allErrs, field.Required(path.Child("address"),
+				fmt.Sprintf("type Prometheus needs the server's URL: write one such as %q", prometheusAddressExample)))
+		} else {
+			allErrs = append(allErrs, validateAddress(path.Child("address"), provider.Address, prometheusAddressExample)...)
+		}
+	case config.SignalFx:
+		allErrs = append(allErrs, field.Required(specPath.Child("watcherAddress"),
+			"SignalFx is read through a load-watcher service: set watcherAddress"))
+	default:
+		// An address is not used by KubernetesMetricsServer, and not validated: what operators have written there so far
+		// did no harm.
+		allErrs = append(allErrs, validateOneOf(path.Child("type"), provider.Type,
+			config.KubernetesMetricsServer, config.Prometheus, config.SignalFx)...)
+	}
+	allErrs = append(allErrs, validateOneOf(path.Child("dialect"), provider.Dialect,
+		config.DialectAuto, config.DialectNodeExporter, config.DialectKubePrometheus, config.DialectKubelet,
+		config.DialectCAdvisor)...)
+	allErrs = append(allErrs, validateQueries(path.Child("queries"), provider)...)
+	allErrs = append(allErrs, validateNodeLabels(path.Child("nodeLabels"), provider.NodeLabels)...)
+	return allErrs
+}
+
+func validateQueries(path *field.Path, provider *config.MetricProviderSpec) field.ErrorList {
+	switch {
+	case provider.Queries == nil:
+		return nil
+	case provider.Type != config.Prometheus:
+		return field.ErrorList{field.Forbidden(path,
+			fmt.Sprintf("queries are PromQL and used with type Prometheus alone, not with %q: remove them or set the type",
+				provider.Type))}
+	case *provider.Queries == (config.PrometheusQueries{}):
+		return field.ErrorList{field.Required(path,
+			"at least one of cpu and memory must be a PromQL expression: write one, or remove queries to use the dialect")}
+	}
+	var allErrs field.ErrorList
+	for _, query := range []struct{ name, expression string }{
+		{name: "cpu", expression: provider.Queries.CPU},
+		{name: "memory", expression: provider.Queries.Memory},
+	} {
+		if query.expression != "" && strings.TrimSpace(query.expression) == "" {
+			allErrs = append(allErrs, field.Invalid(path.Child(query.name), query.expression,
+				"must be a PromQL expression: write one, or leave the field out to use the dialect"))
+		}
+	}
+	return allErrs
+}
+
+func validateNodeLabels(path *field.Path, labels []string) field.ErrorList {
+	if len(labels) == 0 {
+		return field.ErrorList{field.Required(path,
+			"at least one label must name a series' node: write it, or leave the field out for the default labels")}
+	}
+	var allErrs field.ErrorList
+	seen := sets.New[string]()
+	for i, label := range labels {
+		// Names of the classic character set alone: they stand in PromQL without quotes, which every server understands.
+		if !model.LegacyValidation.IsValidLabelName(label) {
+			allErrs = append(allErrs, field.Invalid(path.Index(i), label,
+				"must be a Prometheus label name, a letter or underscore followed by letters, digits and underscores: "+
+					"write the label as Prometheus shows it, such as kubernetes_node"))
+		}
+		if seen.Has(label) {
+			allErrs = append(allErrs, field.Duplicate(path.Index(i), label))
+		}
+		seen.Insert(label)
+	}
+	return allErrs
+}
+
+func validateTiming(path *field.Path, spec *config.LoadSpec) field.ErrorList {
+	var allErrs field.ErrorList
+	invalid := func(path *field.Path, value time.Duration, format string, args ...any) {
+		allErrs = append(allErrs, field.Invalid(path, value.String(), fmt.Sprintf(format, args...)))
+	}
+
+	window := spec.Window.Duration
+	if window < minWindow || window > maxWindow {
+		invalid(path.Child("window"), window,
+			"must be in [%s, %s]: write the span to take means over, such as 5m", minWindow, maxWindow)
+	}
+
+	maxAge := spec.MaxAge.Duration
+	// A maxAge that is no good itself is no bound to hold others against.
+	maxAgeIsValid := maxAge >= minRefreshInterval
+	if !maxAgeIsValid {
+		invalid(path.Child("maxAge"), maxAge,
+			"must be at least %s and at least refreshInterval: write how old load may be, such as 5m", minRefreshInterval)
+	}
+
+	refreshInterval := spec.RefreshInterval.Duration
+	switch {
+	case refreshInterval < minRefreshInterval:
+		invalid(path.Child("refreshInterval"), refreshInterval,
+			"must be at least %s and at most maxAge: write the time between two readings, such as 30s", minRefreshInterval)
+	case maxAgeIsValid && refreshInterval > maxAge:
+		invalid(path.Child("refreshInterval"), refreshInterval,
+			"must be at most maxAge (%s), or load expires before it is read again: lower refreshInterval or raise maxAge",
+			maxAge)
+	}
+
+	timeout := spec.MetricProvider.Timeout.Duration
+	timeoutPath := path.Child("metricProvider", "timeout")
+	switch {
+	case timeout <= 0:
+		invalid(timeoutPath, timeout,
+			"must be more than 0 and at most maxAge: write how long a refresh may take, such as 10s")
+	case maxAgeIsValid && timeout > maxAge:
+		invalid(timeoutPath, timeout,
+			"must be at most maxAge (%s), or load expires while a refresh hangs: lower timeout or raise maxAge", maxAge)
+	}
+
+	if drift := spec.DriftTolerance; !(drift > 0) || math.IsInf(drift, 1) {
+		allErrs = append(allErrs, field.Invalid(path.Child("driftTolerance"), drift,
+			"must be a finite number above 0: write by how many percentage points load may drift, such as 10"))
+	}
+	return allErrs
+}

@@ -1,0 +1,628 @@
+package validation_test
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"math"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/apis/config/scheme"
+	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
+	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+)
+
+// secret is part of everything in these tests that must not show in an error.
+const secret = "hunter2"
+
+// refusal is an expected error: the field's path below args, and what the message must tell beside it.
+type refusal struct {
+	path  string
+	tells []string
+}
+
+func refused(path string, tells ...string) []refusal { return []refusal{{path: path, tells: tells}} }
+
+// checkRefusals fails unless the errors are the expected ones, one by one.
+func checkRefusals(t *testing.T, err error, want []refusal) {
+	t.Helper()
+	var got []error
+	if err != nil {
+		aggregate, ok := errors.AsType[utilerrors.Aggregate](err)
+		if !ok {
+			t.Fatalf("%T is not an aggregate: %v", err, err)
+		}
+		got = aggregate.Errors()
+		if strings.Contains(err.Error(), secret) {
+			t.Errorf("the error shows a secret: %v", err)
+		}
+		if strings.Contains(err.Error(), "\n") {
+			t.Errorf("the error is not one line: %v", err)
+		}
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%d errors, want %d: %v", len(got), len(want), err)
+	}
+	for i := range want {
+		fieldErr, ok := errors.AsType[*field.Error](got[i])
+		if !ok {
+			t.Fatalf("%T is not a field error: %v", got[i], got[i])
+		}
+		if wantPath := "args." + want[i].path; fieldErr.Field != wantPath {
+			t.Errorf("path %s, want %s: %v", fieldErr.Field, wantPath, fieldErr)
+		}
+		for _, tell := range want[i].tells {
+			if !strings.Contains(fieldErr.ErrorBody(), tell) {
+				t.Errorf("the error does not tell %q: %v", tell, fieldErr)
+			}
+		}
+	}
+}
+
+func defaulted(t *testing.T, kind string) runtime.Object {
+	t.Helper()
+	s := runtime.NewScheme()
+	if err := scheme.AddToScheme(s); err != nil {
+		t.Fatal(err)
+	}
+	versioned, err := s.New(v1.SchemeGroupVersion.WithKind(kind))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Default(versioned)
+	internal, err := s.ConvertToVersion(versioned, config.SchemeGroupVersion)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return internal
+}
+
+func targetLoadPackingArgs(t *testing.T) *config.TargetLoadPackingArgs {
+	t.Helper()
+	return defaulted(t, "TargetLoadPackingArgs").(*config.TargetLoadPackingArgs)
+}
+
+func loadVariationRiskBalancingArgs(t *testing.T) *config.LoadVariationRiskBalancingArgs {
+	t.Helper()
+	return defaulted(t, "LoadVariationRiskBalancingArgs").(*config.LoadVariationRiskBalancingArgs)
+}
+
+func TestValidateTargetLoadPackingArgs(t *testing.T) {
+	multiplierRule := []string{"finite decimal number of at least 0", `write one such as "1.5"`}
+	multiplier := func(value string) func(*config.TargetLoadPackingArgs) {
+		return func(args *config.TargetLoadPackingArgs) { args.DefaultRequestsMultiplier = value }
+	}
+	target := func(value int64) func(*config.TargetLoadPackingArgs) {
+		return func(args *config.TargetLoadPackingArgs) { args.TargetUtilization = value }
+	}
+	for _, tt := range []struct {
+		name   string
+		change func(*config.TargetLoadPackingArgs)
+		want   []refusal
+	}{
+		{name: "the defaults are accepted", change: func(*config.TargetLoadPackingArgs) {}},
+		{name: "a target of 1 is accepted", change: target(1)},
+		{name: "a target of 99 is accepted", change: target(99)},
+		{name: "a target of 0 is refused", change: target(0), want: refused("targetUtilization", "0", "[1, 99]", "write the CPU utilization")},
+		{name: "a target of 100 is refused", change: target(100), want: refused("targetUtilization", "100", "[1, 99]")},
+		{name: "a negative target is refused", change: target(-1), want: refused("targetUtilization", "-1", "[1, 99]")},
+		{name: "a target above 100 is refused", change: target(150), want: refused("targetUtilization", "150", "[1, 99]")},
+		{name: "a multiplier of 0 is accepted", change: multiplier("0")},
+		{name: "a multiplier with a point is accepted", change: multiplier("1.25")},
+		{name: "a multiplier in letters is refused", change: multiplier("abc"), want: refused("defaultRequestsMultiplier", append(multiplierRule, `"abc"`)...)},
+		{name: "a multiplier of NaN is refused", change: multiplier("NaN"), want: refused("defaultRequestsMultiplier", append(multiplierRule, `"NaN"`)...)},
+		{name: "a multiplier of Inf is refused", change: multiplier("Inf"), want: refused("defaultRequestsMultiplier", append(multiplierRule, `"Inf"`)...)},
+		{name: "a multiplier beyond what a float holds is refused", change: multiplier("1e999"), want: refused("defaultRequestsMultiplier", multiplierRule...)},
+		{name: "a negative multiplier is refused", change: multiplier("-1"), want: refused("defaultRequestsMultiplier", append(multiplierRule, `"-1"`)...)},
+		{name: "an empty multiplier is refused", change: multiplier(""), want: refused("defaultRequestsMultiplier", append(multiplierRule, `""`)...)},
+		{name: "a multiplier with a blank is refused", change: multiplier(" 1.5"), want: refused("defaultRequestsMultiplier", multiplierRule...)},
+		{
+			name: "a negative default request is refused",
+			change: func(args *config.TargetLoadPackingArgs) {
+				args.DefaultRequests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("-100m")}
+			},
+			want: refused("defaultRequests[cpu]", `"-100m"`, "at least 0", "such as 500m"),
+		},
+		{
+			name: "default requests of zero, and none at all, are accepted",
+			change: func(args *config.TargetLoadPackingArgs) {
+				args.DefaultRequests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("0")}
+			},
+		},
+		{
+			name:   "an unknown missingLoad is refused",
+			change: func(args *config.TargetLoadPackingArgs) { args.MissingLoad = "Highest" },
+			want:   refused("missingLoad", `"Highest"`, `"Requests"`, `"Neutral"`, `"Lowest"`),
+		},
+		{
+			name: "all that is wrong is reported",
+			change: func(args *config.TargetLoadPackingArgs) {
+				args.Window.Duration = 0
+				args.MissingLoad = "requests"
+				args.TargetUtilization = 0
+				args.DefaultRequests = corev1.ResourceList{
+					corev1.ResourceMemory: resource.MustParse("-1"),
+					corev1.ResourceCPU:    resource.MustParse("-1"),
+				}
+				args.DefaultRequestsMultiplier = "x"
+			},
+			want: []refusal{
+				{path: "window"},
+				{path: "missingLoad"},
+				{path: "targetUtilization"},
+				{path: "defaultRequests[cpu]"},
+				{path: "defaultRequests[memory]"},
+				{path: "defaultRequestsMultiplier"},
+			},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			args := targetLoadPackingArgs(t)
+			tt.change(args)
+			checkRefusals(t, validation.ValidateTargetLoadPackingArgs(field.NewPath("args"), args), tt.want)
+		})
+	}
+}
+
+func TestValidateLoadVariationRiskBalancingArgs(t *testing.T) {
+	margin := func(value float64) func(*config.LoadVariationRiskBalancingArgs) {
+		return func(args *config.LoadVariationRiskBalancingArgs) { args.SafeVarianceMargin = value }
+	}
+	sensitivity := func(value float64) func(*config.LoadVariationRiskBalancingArgs) {
+		return func(args *config.LoadVariationRiskBalancingArgs) { args.SafeVarianceSensitivity = value }
+	}
+	for _, tt := range []struct {
+		name   string
+		change func(*config.LoadVariationRiskBalancingArgs)
+		want   []refusal
+	}{
+		{name: "the defaults are accepted", change: func(*config.LoadVariationRiskBalancingArgs) {}},
+		{name: "a margin of 0 is accepted", change: margin(0)},
+		{name: "a sensitivity of 0 is accepted", change: sensitivity(0)},
+		{name: "a margin above 1 is accepted", change: margin(2.5)},
+		{name: "a negative margin is refused", change: margin(-0.5), want: refused("safeVarianceMargin", "-0.5", "at least 0", "write 0")},
+		{name: "a margin of NaN is refused", change: margin(math.NaN()), want: refused("safeVarianceMargin", "NaN", "at least 0")},
+		{name: "an infinite margin is refused", change: margin(math.Inf(1)), want: refused("safeVarianceMargin", "+Inf", "finite")},
+		{name: "a negative sensitivity is refused", change: sensitivity(-1), want: refused("safeVarianceSensitivity", "-1", "at least 0", "write 0")},
+		{name: "a sensitivity of NaN is refused", change: sensitivity(math.NaN()), want: refused("safeVarianceSensitivity", "NaN", "at least 0")},
+		{name: "an infinite sensitivity is refused", change: sensitivity(math.Inf(1)), want: refused("safeVarianceSensitivity", "+Inf", "finite")},
+		{
+			name:   "an unknown missingLoad is refused",
+			change: func(args *config.LoadVariationRiskBalancingArgs) { args.MissingLoad = "Highest" },
+			want:   refused("missingLoad", `"Highest"`, `"Requests"`, `"Neutral"`, `"Lowest"`),
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			args := loadVariationRiskBalancingArgs(t)
+			tt.change(args)
+			checkRefusals(t, validation.ValidateLoadVariationRiskBalancingArgs(field.NewPath("args"), args), tt.want)
+		})
+	}
+}
+
+func TestWithoutAPathFieldsAreNamedFromTheArgsDown(t *testing.T) {
+	args := targetLoadPackingArgs(t)
+	args.MetricProvider.Timeout.Duration = -1
+	err := validation.ValidateTargetLoadPackingArgs(nil, args)
+	if err == nil || !strings.HasPrefix(err.Error(), "metricProvider.timeout: ") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// loadSpecTest is a row that holds for every plugin's arguments.
+type loadSpecTest struct {
+	name   string
+	change func(*config.LoadSpec)
+	want   []refusal
+}
+
+func runLoadSpecTests(t *testing.T, tests []loadSpecTest) {
+	t.Helper()
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			path := field.NewPath("args")
+			t.Run("TargetLoadPacking", func(t *testing.T) {
+				args := targetLoadPackingArgs(t)
+				tt.change(&args.LoadSpec)
+				checkRefusals(t, validation.ValidateTargetLoadPackingArgs(path, args), tt.want)
+			})
+			t.Run("LoadVariationRiskBalancing", func(t *testing.T) {
+				args := loadVariationRiskBalancingArgs(t)
+				tt.change(&args.LoadSpec)
+				checkRefusals(t, validation.ValidateLoadVariationRiskBalancingArgs(path, args), tt.want)
+			})
+		})
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	// What is refused as watcherAddress is refused as Prometheus' address, in the same words.
+	shape := []string{"http:// or https:// URL with a host", "write one such as"}
+	var tests []loadSpecTest
+	for _, tt := range []struct {
+		name    string
+		address string
+		tells   []string
+	}{
+		{name: "http is accepted", address: "http://prometheus:9090"},
+		{name: "https is accepted", address: "https://prometheus"},
+		{name: "a path prefix is accepted", address: "https://mimir.example.com:8443/prometheus/"},
+		{name: "IPv6 is accepted", address: "http://[fd00::1]:9090"},
+		{name: "a relative address is refused", address: "/prometheus", tells: append(shape, `"/prometheus"`)},
+		{name: "ftp is refused", address: "ftp://prometheus:9090", tells: append(shape, `"ftp://prometheus:9090"`)},
+		{name: "a name and port without scheme is refused", address: "prometheus:9090", tells: append(shape, `"prometheus:9090"`)},
+		{name: "an IP and port without scheme is refused", address: "10.0.0.1:9090", tells: shape},
+		{name: "a name alone is refused", address: "prometheus", tells: shape},
+		{name: "a URL without host is refused", address: "http://", tells: shape},
+		{name: "a URL with a port but without host is refused", address: "http://:9090", tells: shape},
+		{name: "a URL with a blank before it is refused", address: " http://prometheus", tells: shape},
+		{name: "a line break is refused", address: "http://prometheus\n", tells: shape},
+		{name: "a port in letters is refused", address: "http://prometheus:http", tells: shape},
+		{name: "a port beyond the range is refused", address: "http://prometheus:90900", tells: []string{"[1, 65535]", "such as"}},
+		{name: "a user and password are refused, unseen", address: "https://admin:hunter2@prometheus", tells: []string{`"https://<redacted>"`, "user name or password", "tokenFile"}},
+		{name: "a user and password without scheme are refused, unseen", address: "admin:hunter2@prometheus", tells: append(shape, "<redacted>")},
+		{name: "a password that breaks the URL is refused, unseen", address: "https://admin:hunter2#%@prometheus", tells: append(shape, "<redacted>")},
+		{name: "a query is refused, unseen", address: "https://prometheus/?token=hunter2", tells: []string{`"https://<redacted>"`, "query or fragment", "end it before"}},
+		{name: "an empty query is refused", address: "https://prometheus/?", tells: []string{"query or fragment"}},
+		{name: "a fragment is refused, unseen", address: "https://prometheus/#hunter2", tells: []string{"query or fragment"}},
+		{name: "an empty fragment is refused", address: "https://prometheus/#", tells: []string{"query or fragment"}},
+	} {
+		watcher := loadSpecTest{
+			name:   "watcherAddress: " + tt.name,
+			change: func(spec *config.LoadSpec) { spec.WatcherAddress = tt.address },
+		}
+		prometheus := loadSpecTest{
+			name: "address: " + tt.name,
+			change: func(spec *config.LoadSpec) {
+				spec.MetricProvider.Type = config.Prometheus
+				spec.MetricProvider.Address = tt.address
+			},
+		}
+		if tt.tells != nil {
+			watcher.want = refused("watcherAddress", tt.tells...)
+			prometheus.want = refused("metricProvider.address", tt.tells...)
+		}
+		tests = append(tests, watcher, prometheus)
+	}
+	runLoadSpecTests(t, tests)
+}
+
+func TestMetricProvider(t *testing.T) {
+	prometheus := func(change func(*config.MetricProviderSpec)) func(*config.LoadSpec) {
+		return func(spec *config.LoadSpec) {
+			spec.MetricProvider.Type = config.Prometheus
+			spec.MetricProvider.Address = "http://prometheus:9090"
+			change(&spec.MetricProvider)
+		}
+	}
+	runLoadSpecTests(t, []loadSpecTest{
+		{name: "Prometheus with an address is accepted", change: prometheus(func(*config.MetricProviderSpec) {})},
+		{
+			name:   "Prometheus without an address is refused",
+			change: prometheus(func(provider *config.MetricProviderSpec) { provider.Address = "" }),
+			want:   refused("metricProvider.address", "Required", "type Prometheus needs the server's URL", `"http://prometheus.monitoring.svc:9090"`),
+		},
+		{
+			name: "an address is not used by KubernetesMetricsServer, whatever it is",
+			change: func(spec *config.LoadSpec) {
+				spec.MetricProvider.Address = "prometheus:9090"
+			},
+		},
+		{
+			name:   "an unknown type is refused",
+			change: func(spec *config.LoadSpec) { spec.MetricProvider.Type = "Prometeus" },
+			want:   refused("metricProvider.type", `"Prometeus"`, `"KubernetesMetricsServer"`, `"Prometheus"`, `"SignalFx"`),
+		},
+		{
+			name:   "SignalFx without a load-watcher service is refused",
+			change: func(spec *config.LoadSpec) { spec.MetricProvider.Type = config.SignalFx },
+			want:   refused("watcherAddress", "SignalFx is read through a load-watcher service: set watcherAddress"),
+		},
+		{
+			name: "SignalFx with a load-watcher service is accepted",
+			change: func(spec *config.LoadSpec) {
+				spec.WatcherAddress = "http://load-watcher:2020"
+				spec.MetricProvider.Type = config.SignalFx
+			},
+		},
+		{
+			name: "beside watcherAddress, what the provider would be asked is not looked at",
+			change: func(spec *config.LoadSpec) {
+				spec.WatcherAddress = "http://load-watcher:2020"
+				spec.MetricProvider.Type = "Datadog"
+				spec.MetricProvider.Address = "prometheus:9090"
+				spec.MetricProvider.Dialect = "x"
+				spec.MetricProvider.Queries = &config.PrometheusQueries{}
+				spec.MetricProvider.NodeLabels = nil
+			},
+		},
+		{
+			name: "beside watcherAddress, what its connection uses is looked at",
+			change: func(spec *config.LoadSpec) {
+				spec.WatcherAddress = "http://load-watcher:2020"
+				spec.MetricProvider.Token = "a " + secret
+				spec.MetricProvider.CAFile = "/does/not/exist"
+				spec.MetricProvider.Timeout.Duration = 0
+			},
+			want: []refusal{
+				{path: "metricProvider.token"},
+				{path: "metricProvider.caFile"},
+				{path: "metricProvider.timeout"},
+			},
+		},
+		{
+			name:   "an unknown dialect is refused",
+			change: prometheus(func(provider *config.MetricProviderSpec) { provider.Dialect = "CAdvisor" }),
+			want:   refused("metricProvider.dialect", `"CAdvisor"`, `"Auto"`, `"NodeExporter"`, `"KubePrometheus"`, `"Kubelet"`, `"cAdvisor"`),
+		},
+		{
+			name:   "a query for cpu alone is accepted",
+			change: prometheus(func(provider *config.MetricProviderSpec) { provider.Queries = &config.PrometheusQueries{CPU: "a"} }),
+		},
+		{
+			name:   "a query for memory alone is accepted",
+			change: prometheus(func(provider *config.MetricProviderSpec) { provider.Queries = &config.PrometheusQueries{Memory: "a"} }),
+		},
+		{
+			name:   "queries without any are refused",
+			change: prometheus(func(provider *config.MetricProviderSpec) { provider.Queries = &config.PrometheusQueries{} }),
+			want:   refused("metricProvider.queries", "Required", "at least one of cpu and memory", "remove queries"),
+		},
+		{
+			name: "a blank query is refused",
+			change: prometheus(func(provider *config.MetricProviderSpec) {
+				provider.Queries = &config.PrometheusQueries{CPU: " \n", Memory: "a"}
+			}),
+			want: refused("metricProvider.queries.cpu", `" \n"`, "PromQL expression", "leave the field out"),
+		},
+		{
+			name: "queries without Prometheus are refused",
+			change: func(spec *config.LoadSpec) {
+				spec.MetricProvider.Queries = &config.PrometheusQueries{CPU: "a"}
+			},
+			want: refused("metricProvider.queries", "Forbidden", "type Prometheus alone", `"KubernetesMetricsServer"`, "remove them or set the type"),
+		},
+		{
+			name:   "an empty list of node labels is refused",
+			change: prometheus(func(provider *config.MetricProviderSpec) { provider.NodeLabels = []string{} }),
+			want:   refused("metricProvider.nodeLabels", "Required", "at least one label", "leave the field out"),
+		},
+		{
+			name: "node labels that Prometheus cannot have are refused, each by its index",
+			change: prometheus(func(provider *config.MetricProviderSpec) {
+				provider.NodeLabels = []string{"node", "kubernetes.io/hostname", "", "1st", "_ok1"}
+			}),
+			want: []refusal{
+				{path: "metricProvider.nodeLabels[1]", tells: []string{`"kubernetes.io/hostname"`, "letter or underscore", "such as kubernetes_node"}},
+				{path: "metricProvider.nodeLabels[2]", tells: []string{`""`}},
+				{path: "metricProvider.nodeLabels[3]", tells: []string{`"1st"`}},
+			},
+		},
+		{
+			name: "a node label given twice is refused",
+			change: prometheus(func(provider *config.MetricProviderSpec) {
+				provider.NodeLabels = []string{"node", "instance", "node"}
+			}),
+			want: refused("metricProvider.nodeLabels[2]", "Duplicate", `"node"`),
+		},
+	})
+}
+
+func TestCredentials(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	missing := filepath.Join(dir, "missing")
+	certificate := newCertificate(t)
+
+	token := func(token string) func(*config.LoadSpec) {
+		return func(spec *config.LoadSpec) { spec.MetricProvider.Token = config.Secret(token) }
+	}
+	tokenFile := func(path string) func(*config.LoadSpec) {
+		return func(spec *config.LoadSpec) { spec.MetricProvider.TokenFile = path }
+	}
+	caFile := func(path string) func(*config.LoadSpec) {
+		return func(spec *config.LoadSpec) { spec.MetricProvider.CAFile = path }
+	}
+	tokenRule := []string{"printable ASCII characters without blanks and line breaks", "write the token alone"}
+
+	runLoadSpecTests(t, []loadSpecTest{
+		{name: "a token is accepted", change: token("eyJhbGciOi.hunter2-_~+/==")},
+		{name: "a token with a line break is refused, unseen", change: token(secret + "\n"), want: refused("metricProvider.token", append(tokenRule, "<redacted>")...)},
+		{name: "a token with a carriage return is refused", change: token("a\r\nX-Evil: " + secret), want: refused("metricProvider.token", tokenRule...)},
+		{name: "a token with a blank is refused", change: token("Bearer " + secret), want: refused("metricProvider.token", append(tokenRule, `without "Bearer"`)...)},
+		{name: "a token with a NUL is refused", change: token(secret + "\x00"), want: refused("metricProvider.token", tokenRule...)},
+		{name: "a token beyond ASCII is refused", change: token(secret + "é"), want: refused("metricProvider.token", tokenRule...)},
+		{name: "a token of blanks is refused", change: token("  "), want: refused("metricProvider.token", tokenRule...)},
+		{name: "the placeholder of a written configuration is refused", change: token("<redacted>"), want: refused("metricProvider.token", "in place of the token", "put the token back")},
+
+		{name: "a token file is accepted, a line break at its end included", change: tokenFile(file("token", secret+"\n"))},
+		{name: "a missing token file is refused", change: tokenFile(missing), want: refused("metricProvider.tokenFile", missing, "no such file", "mount the file or correct the path")},
+		{name: "a directory as token file is refused", change: tokenFile(dir), want: refused("metricProvider.tokenFile", dir, "not a regular file")},
+		{name: "a pipe as token file is refused, and not waited for", change: tokenFile(pipe), want: refused("metricProvider.tokenFile", "not a regular file")},
+		{name: "an empty token file is refused", change: tokenFile(file("empty", "")), want: refused("metricProvider.tokenFile", "is empty", "write the token")},
+		{name: "a token file of line breaks is refused", change: tokenFile(file("blank", "\n\n")), want: refused("metricProvider.tokenFile", "is empty")},
+		{name: "a token file of two lines is refused, unseen", change: tokenFile(file("lines", secret+"\n"+secret)), want: refused("metricProvider.tokenFile", append(tokenRule, "the token in it")...)},
+		{name: "a token file that is too large is refused", change: tokenFile(file("large", strings.Repeat("a", 4<<20+1))), want: refused("metricProvider.tokenFile", "larger than")},
+		{
+			name: "a token and a token file together are refused",
+			change: func(spec *config.LoadSpec) {
+				spec.MetricProvider.Token = secret
+				spec.MetricProvider.TokenFile = file("second", secret)
+			},
+			want: refused("metricProvider.tokenFile", "Forbidden", "together with token", "remove one"),
+		},
+
+		{name: "a bundle of one certificate is accepted", change: caFile(file("one.crt", certificate))},
+		{name: "a bundle with comments is accepted", change: caFile(file("two.crt", "# first\n"+certificate+"# second\n"+certificate))},
+		{name: "a missing bundle is refused", change: caFile(missing), want: refused("metricProvider.caFile", missing, "no such file", "mount the file or correct the path")},
+		{name: "an empty bundle is refused", change: caFile(file("empty.crt", "")), want: refused("metricProvider.caFile", "at least one PEM certificate", "name the bundle")},
+		{name: "a bundle without certificates is refused", change: caFile(file("text.crt", "no certificate")), want: refused("metricProvider.caFile", "at least one PEM certificate")},
+		{
+			name: "a key is no bundle, and is not shown",
+			change: caFile(file("key.pem", string(pem.EncodeToMemory(&pem.Block{
+				Type: "PRIVATE KEY", Bytes: []byte(secret),
+			})))),
+			want: refused("metricProvider.caFile", "at least one PEM certificate"),
+		},
+		{
+			name: "a block that only claims to be a certificate is refused",
+			change: caFile(file("junk.crt", string(pem.EncodeToMemory(&pem.Block{
+				Type: "CERTIFICATE", Bytes: []byte("junk"),
+			})))),
+			want: refused("metricProvider.caFile", "at least one PEM certificate"),
+		},
+	})
+}
+
+func newCertificate(t *testing.T) string {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+}
+
+func TestTiming(t *testing.T) {
+	timing := func(window, refreshInterval, maxAge, timeout time.Duration) func(*config.LoadSpec) {
+		return func(spec *config.LoadSpec) {
+			spec.Window.Duration = window
+			spec.RefreshInterval.Duration = refreshInterval
+			spec.MaxAge.Duration = maxAge
+			spec.MetricProvider.Timeout.Duration = timeout
+		}
+	}
+	drift := func(value float64) func(*config.LoadSpec) {
+		return func(spec *config.LoadSpec) { spec.DriftTolerance = value }
+	}
+	const s, m, h = time.Second, time.Minute, time.Hour
+	runLoadSpecTests(t, []loadSpecTest{
+		{name: "the shortest of everything is accepted", change: timing(10*s, s, s, s)},
+		{name: "the longest window is accepted", change: timing(h, 30*s, 5*m, 10*s)},
+		{name: "a window under 10s is refused", change: timing(9*s, 30*s, 5*m, 10*s), want: refused("window", `"9s"`, "[10s, 1h0m0s]", "such as 5m")},
+		{name: "a window over 1h is refused", change: timing(h+s, 30*s, 5*m, 10*s), want: refused("window", `"1h0m1s"`, "[10s, 1h0m0s]")},
+		{name: "a negative window is refused", change: timing(-5*m, 30*s, 5*m, 10*s), want: refused("window", `"-5m0s"`)},
+		{name: "a refreshInterval of 0 is refused", change: timing(5*m, 0, 5*m, 10*s), want: refused("refreshInterval", `"0s"`, "at least 1s", "at most maxAge", "such as 30s")},
+		{name: "a refreshInterval under 1s is refused", change: timing(5*m, s/2, 5*m, 10*s), want: refused("refreshInterval", `"500ms"`, "at least 1s")},
+		{name: "a refreshInterval over maxAge is refused", change: timing(5*m, 10*m, 5*m, 10*s), want: refused("refreshInterval", `"10m0s"`, "at most maxAge (5m0s)", "lower refreshInterval or raise maxAge")},
+		{name: "a maxAge of 0 is refused once, and not for what it bounds", change: timing(5*m, 30*s, 0, 10*s), want: refused("maxAge", `"0s"`, "at least 1s", "such as 5m")},
+		{name: "a negative maxAge is refused once", change: timing(5*m, 30*s, -m, 10*s), want: refused("maxAge", `"-1m0s"`)},
+		{name: "a timeout of 0 is refused", change: timing(5*m, 30*s, 5*m, 0), want: refused("metricProvider.timeout", `"0s"`, "more than 0", "such as 10s")},
+		{name: "a negative timeout is refused", change: timing(5*m, 30*s, 5*m, -s), want: refused("metricProvider.timeout", `"-1s"`, "more than 0")},
+		{name: "a timeout of maxAge is accepted", change: timing(5*m, 30*s, 5*m, 5*m)},
+		{name: "a timeout over maxAge is refused", change: timing(5*m, 30*s, 5*m, 6*m), want: refused("metricProvider.timeout", `"6m0s"`, "at most maxAge (5m0s)", "lower timeout or raise maxAge")},
+		{name: "a small driftTolerance is accepted", change: drift(0.1)},
+		{name: "a driftTolerance of 0 is refused", change: drift(0), want: refused("driftTolerance", "0", "above 0", "such as 10")},
+		{name: "a negative driftTolerance is refused", change: drift(-1), want: refused("driftTolerance", "-1", "above 0")},
+		{name: "a driftTolerance of NaN is refused", change: drift(math.NaN()), want: refused("driftTolerance", "NaN", "above 0")},
+		{name: "an infinite driftTolerance is refused", change: drift(math.Inf(1)), want: refused("driftTolerance", "+Inf", "finite")},
+	})
+}
+
+func TestValidatePluginConfigs(t *testing.T) {
+	badTarget := targetLoadPackingArgs(t)
+	badTarget.TargetUtilization = 150
+	badMargin := loadVariationRiskBalancingArgs(t)
+	badMargin.SafeVarianceMargin = -1
+	badMargin.MissingLoad = "x"
+
+	profile := func(plugins ...kubeschedulerconfig.PluginConfig) kubeschedulerconfig.KubeSchedulerProfile {
+		return kubeschedulerconfig.KubeSchedulerProfile{PluginConfig: plugins}
+	}
+	stock := kubeschedulerconfig.PluginConfig{Name: "NodeAffinity", Args: &kubeschedulerconfig.NodeAffinityArgs{}}
+	foreign := kubeschedulerconfig.PluginConfig{Name: "Foreign", Args: &runtime.Unknown{}}
+	for _, tt := range []struct {
+		name     string
+		profiles []kubeschedulerconfig.KubeSchedulerProfile
+		want     []string
+	}{
+		{name: "no profile is accepted"},
+		{
+			name: "good arguments are accepted, other plugins' are left alone",
+			profiles: []kubeschedulerconfig.KubeSchedulerProfile{profile(stock, foreign,
+				kubeschedulerconfig.PluginConfig{Name: "TargetLoadPacking", Args: targetLoadPackingArgs(t)})},
+		},
+		{
+			name: "bad arguments of all profiles are reported with their paths from the top",
+			profiles: []kubeschedulerconfig.KubeSchedulerProfile{
+				profile(stock, kubeschedulerconfig.PluginConfig{Name: "TargetLoadPacking", Args: badTarget}),
+				profile(),
+				profile(kubeschedulerconfig.PluginConfig{Name: "LoadVariationRiskBalancing", Args: badMargin}),
+			},
+			want: []string{
+				"profiles[0].pluginConfig[1].args.targetUtilization: Invalid value: 150: must be in [1, 99]",
+				`profiles[2].pluginConfig[0].args.missingLoad: Unsupported value: "x"`,
+				"profiles[2].pluginConfig[0].args.safeVarianceMargin: Invalid value: -1",
+			},
+		},
+		{
+			name: "arguments that were not decoded are refused, unseen",
+			profiles: []kubeschedulerconfig.KubeSchedulerProfile{profile(kubeschedulerconfig.PluginConfig{
+				Name: "TargetLoadPacking", Args: &runtime.Unknown{Raw: []byte(secret)},
+			})},
+			want: []string{"profiles[0].pluginConfig[0].args: Invalid value: must be TargetLoadPackingArgs, but decoded to *runtime.Unknown"},
+		},
+		{
+			name: "no arguments for one of the plugins are refused",
+			profiles: []kubeschedulerconfig.KubeSchedulerProfile{profile(
+				kubeschedulerconfig.PluginConfig{Name: "LoadVariationRiskBalancing"})},
+			want: []string{"profiles[0].pluginConfig[0].args: Invalid value: must be LoadVariationRiskBalancingArgs"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := validation.ValidatePluginConfigs(&kubeschedulerconfig.KubeSchedulerConfiguration{Profiles: tt.profiles})
+			if len(tt.want) == 0 {
+				if err != nil {
+					t.Fatalf("refused: %v", err)
+				}
+				return
+			}
+			aggregate, ok := errors.AsType[utilerrors.Aggregate](err)
+			if !ok {
+				t.Fatalf("%T is not an aggregate: %v", err, err)
+			}
+			if got := len(aggregate.Errors()); got != len(tt.want) {
+				t.Errorf("%d errors, want %d: %v", got, len(tt.want), err)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("the error does not tell %q: %v", want, err)
+				}
+			}
+			if strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), secret) {
+				t.Errorf("the error is not one line, or shows a secret: %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Runs all tests and closes with one summary over all of them. The packages of the unit tests are the arguments.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if [[ ${1:-} == --stream ]]; then
+	# What gotestsum reads: one stream of test events, part after part.
+	shift
+	status=0
+	say() { echo "== $*" >&2; }
+	say "unit tests, with the race detector: $*"
+	go test -json -race "$@" || status=$?
+	say "end to end: the built binary on etcd, kube-apiserver, KWOK and Prometheus"
+	go test -json -count=1 -timeout 25m ./test/e2e/... || status=$?
+	exit "$status"
+fi
+
+echo "== building the test runner"
+(cd hack/tools/gotestsum && go build -o ../../../bin/gotestsum gotest.tools/gotestsum)
+exec bin/gotestsum --format pkgname --raw-command -- "$0" --stream "$@"
