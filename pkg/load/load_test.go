@@ -1,0 +1,34 @@
+package load
+
+import (
+	"math"
+	"testing"
+)
+
+func TestImpossibleValuesAreNotBelieved(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		given  Stat
+		want   Stat
+		reason Rejection
+	}{
+		{"a possible value stays", Stat{Mean: 0.25, StdDev: 0.1, Known: true}, Stat{Mean: 0.25, StdDev: 0.1, Known: true}, Accepted},
+		{"an idle node is a value", Stat{Known: true}, Stat{Known: true}, Accepted},
+		{"a full node is a value", Stat{Mean: 1, Known: true}, Stat{Mean: 1, Known: true}, Accepted},
+		{"NaN is no mean", Stat{Mean: math.NaN(), Known: true}, Stat{}, RejectedNotANumber},
+		{"infinity is no mean", Stat{Mean: math.Inf(1), Known: true}, Stat{}, RejectedNotANumber},
+		{"negative infinity is no mean", Stat{Mean: math.Inf(-1), Known: true}, Stat{}, RejectedNotANumber},
+		{"a mean cannot be negative", Stat{Mean: -0.01, Known: true}, Stat{}, RejectedNegative},
+		{"a mean above capacity reads as full", Stat{Mean: 1.7, StdDev: 0.2, Known: true}, Stat{Mean: 1, StdDev: 0.2, Known: true}, ClampedAboveCapacity},
+		{"a NaN deviation counts as none", Stat{Mean: 0.5, StdDev: math.NaN(), Known: true}, Stat{Mean: 0.5, Known: true}, RejectedNotANumber},
+		{"a negative deviation counts as none", Stat{Mean: 0.5, StdDev: -1, Known: true}, Stat{Mean: 0.5, Known: true}, RejectedNegative},
+		{"a deviation without a mean is not a value", Stat{StdDev: 0.3}, Stat{}, Accepted},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, reason := tc.given.Checked()
+			if got != tc.want || reason != tc.reason {
+				t.Errorf("Checked() = %+v, %q; want %+v, %q", got, reason, tc.want, tc.reason)
+			}
+		})
+	}
+}

@@ -1,0 +1,36 @@
+package load
+
+import (
+	"sync/atomic"
+
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// Publisher hands the latest Snapshot from the one who refreshes it to all who decide by it. It is safe for concurrent
+// use; readers never wait. Use NewPublisher.
+type Publisher struct {
+	latest atomic.Pointer[Snapshot]
+	pin    Pin[*Snapshot]
+}
+
+// NewPublisher returns a publisher whose snapshot is empty.
+func NewPublisher() *Publisher {
+	p := &Publisher{}
+	p.latest.Store(NewSnapshot(nil))
+	return p
+}
+
+// Publish makes s the snapshot of all decisions that begin from now on.
+func (p *Publisher) Publish(s *Snapshot) { p.latest.Store(s) }
+
+// Latest returns the snapshot published last.
+func (p *Publisher) Latest() *Snapshot { return p.latest.Load() }
+
+// Pinned returns the decision's snapshot: the latest at the first call of the decision, and the same at all further ones,
+// whichever plugin asks.
+func (p *Publisher) Pinned(state fwk.CycleState) *Snapshot {
+	if s, ok := p.pin.Get(state); ok {
+		return *s
+	}
+	return *p.pin.Set(state, p.latest.Load())
+}

@@ -1,0 +1,123 @@
+// Package loadscore is what all plugins that score a node by its load have in common: seeing one view of the load during a
+// decision, stepping aside when no load is known, and judging nodes whose load is missing.
+package loadscore
+
+import (
+	"context"
+	"math"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+)
+
+// missing is what Score returns, before normalization, for a node that gets the mean of the others.
+const missing int64 = -1
+
+// Formula is what makes one load plugin differ from another. D is what the formula needs to know of the pod. Its
+// functions are pure, and so may be called from many goroutines at once.
+type Formula[D any] struct {
+	// Demand derives what the formula needs of the pod, once per decision.
+	Demand func(pod *corev1.Pod) D
+	// Applies tells whether the view knows enough load for the formula to say anything.
+	Applies func(view load.View) bool
+	// Measured tells whether the estimate holds load that was measured, not requests alone.
+	Measured func(e load.Estimate) bool
+	// Score rates the node in [fwk.MinNodeScore, fwk.MaxNodeScore]; higher is better.
+	Score func(e load.Estimate, demand D) float64
+}
+
+// Scorer implements the PreScore, Score and ScoreExtensions extension points by a Formula. PreScore need not be enabled.
+// It is safe for concurrent use; its only state is the pin of the present decision.
+type Scorer[D any] struct {
+	model       *load.Model
+	missingLoad config.MissingLoad
+	formula     Formula[D]
+	pin         load.Pin[decision[D]]
+}
+
+type decision[D any] struct {
+	view   load.View
+	aside  bool
+	demand D
+}
+
+// New returns a scorer by formula on the load of model.
+func New[D any](model *load.Model, missingLoad config.MissingLoad, formula Formula[D]) *Scorer[D] {
+	return &Scorer[D]{model: model, missingLoad: missingLoad, formula: formula}
+}
+
+// decide returns the decision's view of the load and demand of the pod, the same for every call with the same state.
+func (s *Scorer[D]) decide(state fwk.CycleState, pod *corev1.Pod) *decision[D] {
+	if d, ok := s.pin.Get(state); ok {
+		return d
+	}
+	view := s.model.View(state)
+	return s.pin.Set(state, decision[D]{view: view, aside: !s.formula.Applies(view), demand: s.formula.Demand(pod)})
+}
+
+// PreScore steps aside when no node's load is known: the profile's other plugins decide.
+func (s *Scorer[D]) PreScore(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
+	if s.decide(state, pod).aside {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	return nil
+}
+
+// Score rates the node by its load with the pod on it.
+func (s *Scorer[D]) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+	d := s.decide(state, pod)
+	if d.aside {
+		return fwk.MinNodeScore, nil
+	}
+	estimate := d.view.Estimate(node)
+	if s.missingLoad != config.MissingLoadRequests && !s.formula.Measured(estimate) {
+		if s.missingLoad == config.MissingLoadNeutral {
+			return missing, nil
+		}
+		return fwk.MinNodeScore, nil
+	}
+	return nodeScore(s.formula.Score(estimate, d.demand)), nil
+}
+
+// nodeScore is the node score nearest to v. What is no number becomes the lowest score.
+func nodeScore(v float64) int64 {
+	switch {
+	case v >= float64(fwk.MaxNodeScore):
+		return fwk.MaxNodeScore
+	case v > float64(fwk.MinNodeScore):
+		return int64(math.Round(v))
+	}
+	return fwk.MinNodeScore
+}
+
+// ScoreExtensions returns the scorer itself where nodes without known load get the mean of the others.
+func (s *Scorer[D]) ScoreExtensions() fwk.ScoreExtensions {
+	if s.missingLoad == config.MissingLoadNeutral {
+		return s
+	}
+	return nil
+}
+
+// NormalizeScore gives the nodes without known load the mean of the others, or the lowest score if there are none.
+func (s *Scorer[D]) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
+	var sum, known int64
+	for _, n := range scores {
+		if n.Score != missing {
+			sum += n.Score
+			known++
+		}
+	}
+	mean := fwk.MinNodeScore
+	if known > 0 {
+		mean = int64(math.Round(float64(sum) / float64(known)))
+	}
+	for i := range scores {
+		if scores[i].Score == missing {
+			scores[i].Score = mean
+		}
+	}
+	return nil
+}

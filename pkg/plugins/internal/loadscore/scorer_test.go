@@ -1,0 +1,172 @@
+package loadscore
+
+import (
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2/ktesting"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
+)
+
+type scores = map[string]int64
+
+// percent scores a node by its CPU utilization in percent, so that what is expected can be read off.
+var percent = Formula[float64]{
+	Demand:   func(*corev1.Pod) float64 { return 0 },
+	Applies:  load.View.KnowsCPU,
+	Measured: func(e load.Estimate) bool { return e.CPU.State == load.Fresh },
+	Score:    func(e load.Estimate, demand float64) float64 { return 100 * e.CPU.Utilization(demand) },
+}
+
+var pod = st.MakePod().Name("p").Obj()
+
+func nodeInfo(name, cpu string, pods ...*corev1.Pod) fwk.NodeInfo {
+	return plugintest.Node(name, plugintest.CPU(cpu), pods...)
+}
+
+func publish(p *load.Publisher, cpu map[string]float64) {
+	nodes := map[string]load.NodeLoad{}
+	for name, mean := range cpu {
+		nodes[name] = load.NodeLoad{CPU: plugintest.Reading(mean, 0)}
+	}
+	plugintest.Publish(p, nodes)
+}
+
+func publisherOf(cpu map[string]float64) *load.Publisher {
+	p := load.NewPublisher()
+	publish(p, cpu)
+	return p
+}
+
+func scorerOf[D any](p *load.Publisher, missingLoad config.MissingLoad, f Formula[D]) *Scorer[D] {
+	return New(plugintest.Model(p), missingLoad, f)
+}
+
+func TestNodesWithoutLoad(t *testing.T) {
+	// The node without load has a pod that requests 1 of its 4 cores: 25 % by requests.
+	unknown := nodeInfo("unknown", "4", st.MakePod().Name("a").Req(plugintest.CPU("1")).Obj())
+	nodes := []fwk.NodeInfo{nodeInfo("a", "4"), unknown, nodeInfo("b", "4")}
+	measured := map[string]float64{"a": 0.5, "b": 0.75}
+
+	for _, tc := range []struct {
+		name        string
+		missingLoad config.MissingLoad
+		cpu         map[string]float64
+		want        scores
+	}{
+		{"are judged by requests", config.MissingLoadRequests, measured, scores{"a": 50, "unknown": 25, "b": 75}},
+		// (50 + 75) / 2 = 62.5, rounded up
+		{"get the mean of the others, if Neutral", config.MissingLoadNeutral, measured, scores{"a": 50, "unknown": 63, "b": 75}},
+		{"get the lowest score, if Lowest", config.MissingLoadLowest, measured, scores{"a": 50, "unknown": 0, "b": 75}},
+		{"all score alike when no node has load", config.MissingLoadRequests, nil, scores{"a": 0, "unknown": 0, "b": 0}},
+		{"all score alike when no node has load, if Neutral", config.MissingLoadNeutral, nil, scores{"a": 0, "unknown": 0, "b": 0}},
+		{"all score alike when the only nodes with load are no candidates, if Neutral", config.MissingLoadNeutral, map[string]float64{"elsewhere": 1}, scores{"a": 0, "unknown": 0, "b": 0}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := plugintest.Scores(t, scorerOf(publisherOf(tc.cpu), tc.missingLoad, percent), pod, nodes...)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("scores (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPreScoreStepsAsideWhenNoLoadIsKnown(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	for _, tc := range []struct {
+		name string
+		cpu  map[string]float64
+		want fwk.Code
+	}{
+		{"some load is known", map[string]float64{"a": 0.5}, fwk.Success},
+		{"no load is known", nil, fwk.Skip},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := scorerOf(publisherOf(tc.cpu), config.MissingLoadRequests, percent)
+			status := s.PreScore(ctx, framework.NewCycleState(), pod, nil)
+			if got := status.Code(); got != tc.want {
+				t.Errorf("PreScore: %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestScoresAreRoundedAndKeptInRange(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		scored float64
+		want   int64
+	}{
+		{"half a point rounds up", 77.5, 78},
+		{"less than half a point rounds down", 33.3, 33},
+		{"nothing is below the lowest score", -3, fwk.MinNodeScore},
+		{"nothing is above the highest score", 101, fwk.MaxNodeScore},
+		{"what is no number is the lowest score", math.NaN(), fwk.MinNodeScore},
+		{"infinity is the highest score", math.Inf(1), fwk.MaxNodeScore},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := percent
+			f.Score = func(load.Estimate, float64) float64 { return tc.scored }
+			got := plugintest.Scores(t, scorerOf(publisherOf(map[string]float64{"a": 0}), config.MissingLoadRequests, f), pod, nodeInfo("a", "4"))
+			if diff := cmp.Diff(scores{"a": tc.want}, got); diff != "" {
+				t.Errorf("score (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestThePodIsLookedAtOncePerDecision(t *testing.T) {
+	looked := 0
+	f := percent
+	f.Demand = func(*corev1.Pod) float64 { looked++; return 0 }
+	s := scorerOf(publisherOf(map[string]float64{"a": 0.5}), config.MissingLoadRequests, f)
+	for decision := 1; decision <= 2; decision++ {
+		plugintest.Scores(t, s, pod, nodeInfo("a", "4"), nodeInfo("b", "4"), nodeInfo("c", "4"))
+		if looked != decision {
+			t.Errorf("after %d decisions the pod was looked at %d times", decision, looked)
+		}
+	}
+}
+
+func TestANewSnapshotDoesNotReachADecisionUnderWay(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	p := publisherOf(map[string]float64{"a": 0.25})
+	s := scorerOf(p, config.MissingLoadRequests, percent)
+	state, node := framework.NewCycleState(), nodeInfo("a", "4")
+	score := func(state fwk.CycleState) int64 {
+		t.Helper()
+		got, status := s.Score(ctx, state, pod, node)
+		if !status.IsSuccess() {
+			t.Fatal(status)
+		}
+		return got
+	}
+	if got := score(state); got != 25 {
+		t.Fatalf("score %d, want 25", got)
+	}
+	publish(p, map[string]float64{"a": 0.75})
+	if got := score(state); got != 25 {
+		t.Errorf("score %d in the same decision, want 25 as before", got)
+	}
+	if got := score(framework.NewCycleState()); got != 75 {
+		t.Errorf("score %d in the next decision, want 75", got)
+	}
+}
+
+func TestScoreAllocatesNothingPerNode(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	s := scorerOf(publisherOf(map[string]float64{"a": 0.25}), config.MissingLoadRequests, percent)
+	state, node := framework.NewCycleState(), nodeInfo("a", "4")
+	s.Score(ctx, state, pod, node) // the decision's first call pins what the others use
+	if allocs := testing.AllocsPerRun(100, func() { s.Score(ctx, state, pod, node) }); allocs != 0 {
+		t.Errorf("%v allocations per call of Score, want 0", allocs)
+	}
+}

@@ -1,0 +1,86 @@
+package loadvariationriskbalancing
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+)
+
+// Name is the name of the plugin in configurations.
+const Name = "LoadVariationRiskBalancing"
+
+// LoadVariationRiskBalancing is a score plugin that prefers nodes whose load is low and steady. It is safe for concurrent
+// use.
+type LoadVariationRiskBalancing struct {
+	*loadscore.Scorer[demand]
+}
+
+var (
+	_ fwk.PreScorePlugin = &LoadVariationRiskBalancing{}
+	_ fwk.ScorePlugin    = &LoadVariationRiskBalancing{}
+)
+
+// demand is what the pod that is being placed requests.
+type demand struct{ cpuMillis, memoryBytes float64 }
+
+// New returns the plugin. modelOf gives the load model that the arguments ask for.
+func New(ctx context.Context, object runtime.Object, modelOf func(context.Context, config.LoadSpec) (*load.Model, error)) (fwk.Plugin, error) {
+	args, ok := object.(*config.LoadVariationRiskBalancingArgs)
+	if !ok {
+		return nil, fmt.Errorf("want args of type LoadVariationRiskBalancingArgs, got %T", object)
+	}
+	if err := validation.ValidateLoadVariationRiskBalancingArgs(nil, args); err != nil {
+		return nil, err
+	}
+	model, err := modelOf(ctx, args.LoadSpec)
+	if err != nil {
+		return nil, err
+	}
+	risk := func(r load.ResourceEstimate, request float64) float64 {
+		return resourceRisk(r, request, args.SafeVarianceMargin, args.SafeVarianceSensitivity)
+	}
+	return &LoadVariationRiskBalancing{loadscore.New(model, args.MissingLoad, formula(risk))}, nil
+}
+
+// Name returns the name of the plugin.
+func (pl *LoadVariationRiskBalancing) Name() string { return Name }
+
+func formula(risk func(r load.ResourceEstimate, request float64) float64) loadscore.Formula[demand] {
+	return loadscore.Formula[demand]{
+		Demand: func(pod *corev1.Pod) demand {
+			cpuMillis, memoryBytes := podusage.Requests(pod)
+			return demand{cpuMillis: cpuMillis, memoryBytes: memoryBytes}
+		},
+		Applies:  func(v load.View) bool { return v.KnowsCPU() || v.KnowsMemory() },
+		Measured: func(e load.Estimate) bool { return e.CPU.State == load.Fresh || e.Memory.State == load.Fresh },
+		Score: func(e load.Estimate, d demand) float64 {
+			cpu, memory := risk(e.CPU, d.cpuMillis), risk(e.Memory, d.memoryBytes)
+			// Requests say nothing of variation: where one resource was measured and the other was not, the one decides.
+			switch cpuKnown, memoryKnown := e.CPU.State == load.Fresh, e.Memory.State == load.Fresh; {
+			case cpuKnown && !memoryKnown:
+				return Score(cpu)
+			case memoryKnown && !cpuKnown:
+				return Score(memory)
+			}
+			return Score(max(cpu, memory))
+		},
+	}
+}
+
+// resourceRisk is the risk of one resource of a node once a pod that requests request (in milliCPU or bytes) has come. A
+// node that offers none of the resource has no room: its risk is that of a full one.
+func resourceRisk(r load.ResourceEstimate, request, margin, sensitivity float64) float64 {
+	if r.Allocatable <= 0 {
+		return Risk(1, 0, margin, sensitivity)
+	}
+	return Risk((r.Mean+r.Pending+request)/r.Allocatable, r.StdDev/r.Allocatable, margin, sensitivity)
+}

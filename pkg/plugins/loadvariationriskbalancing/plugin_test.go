@@ -1,0 +1,103 @@
+package loadvariationriskbalancing
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
+)
+
+func TestScoreOfNodes(t *testing.T) {
+	reading := plugintest.Reading
+	pod := func(cpu, memory string) *corev1.Pod {
+		return st.MakePod().Req(plugintest.CPUAndMemory(cpu, memory)).Obj()
+	}
+
+	// All nodes have 8 cores and 16 GiB, all allocatable, and no pods.
+	for _, tc := range []struct {
+		name string
+		args string
+		load map[string]load.NodeLoad
+		pod  *corev1.Pod
+		want map[string]int64
+	}{
+		{
+			name: "of two nodes with equal means the steadier is preferred",
+			load: map[string]load.NodeLoad{
+				"a": {CPU: reading(0.5, 0), Memory: reading(0.125, 0)},
+				"b": {CPU: reading(0.5, 0.3), Memory: reading(0.125, 0)},
+			},
+			pod: pod("480m", "0"),
+			// a: (4,000 + 480) / 8,000 = 0.56, halved 0.28. b: (0.56 + 0.3) / 2 = 0.43.
+			want: map[string]int64{"a": 72, "b": 57},
+		},
+		{
+			name: "the riskier resource decides",
+			load: map[string]load.NodeLoad{
+				"a": {CPU: reading(0.125, 0), Memory: reading(0.5, 0.25)},
+				"b": {CPU: reading(0.5, 0.25), Memory: reading(0.125, 0)},
+			},
+			pod: pod("80m", "4Gi"),
+			// a, memory: (8 + 4) / 16 = 0.75, (0.75 + 0.25) / 2 = 0.5. b, cpu: (4,000 + 80) / 8,000 = 0.51, (0.51 + 0.25) / 2 = 0.38.
+			want: map[string]int64{"a": 50, "b": 62},
+		},
+		{
+			name: "margin and sensitivity are applied",
+			args: "safeVarianceMargin: 2\nsafeVarianceSensitivity: 2",
+			load: map[string]load.NodeLoad{"a": {CPU: reading(0.25, 0.04)}, "b": {CPU: reading(0.25, 0)}},
+			pod:  pod("80m", "0"),
+			// a: 2·√0.04 = 0.4, (0.26 + 0.4) / 2 = 0.33. b: 0.26 / 2 = 0.13.
+			want: map[string]int64{"a": 67, "b": 87},
+		},
+		{
+			name: "where one resource was measured it decides alone",
+			load: map[string]load.NodeLoad{"a": {CPU: reading(0.5, 0)}, "b": {Memory: reading(0.25, 0)}},
+			pod:  pod("0", "12Gi"),
+			// a: 0.5 / 2 = 0.25; its memory by requests would be 12/16 and riskier. b: (4 + 12) / 16 = 1, halved 0.5.
+			want: map[string]int64{"a": 75, "b": 50},
+		},
+		{
+			name: "a node of which nothing is known is judged by requests",
+			load: map[string]load.NodeLoad{"a": {CPU: reading(0.5, 0)}},
+			pod:  pod("1600m", "8Gi"),
+			// a: (4,000 + 1,600) / 8,000 = 0.7, halved 0.35. b: 1,600 / 8,000 = 0.2 of cpu, 8/16 = 0.5 of memory, halved 0.25.
+			want: map[string]int64{"a": 65, "b": 75},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			pl := plugintest.Build(t, New, plugintest.Args(t, "LoadVariationRiskBalancingArgs", tc.args), tc.load)
+			size := plugintest.CPUAndMemory("8", "16Gi")
+			got := plugintest.Scores(t, pl, tc.pod, plugintest.Node("a", size), plugintest.Node("b", size))
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("scores (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPercentagesOfCapacityAreScaledToTheAllocatable(t *testing.T) {
+	node := plugintest.Node("a", plugintest.CPU("8"))
+	object := node.Node().DeepCopy()
+	object.Status.Allocatable = st.MakeNode().Capacity(plugintest.CPU("4")).Obj().Status.Allocatable
+	node.SetNode(object)
+
+	pl := plugintest.Build(t, New, plugintest.Args(t, "LoadVariationRiskBalancingArgs", ""), map[string]load.NodeLoad{"a": {CPU: plugintest.Reading(0.25, 0.05)}})
+	got := plugintest.Scores(t, pl, st.MakePod().Req(plugintest.CPU("400m")).Obj(), node)
+	// μ = (0.25 · 8,000 + 400) / 4,000 = 0.6; σ = 0.05 · 8,000 / 4,000 = 0.1; risk 0.35.
+	if got["a"] != 65 {
+		t.Errorf("score %d, want 65", got["a"])
+	}
+}
+
+func TestANodeThatOffersNothingIsFull(t *testing.T) {
+	pl := plugintest.Build(t, New, plugintest.Args(t, "LoadVariationRiskBalancingArgs", ""), map[string]load.NodeLoad{"a": {CPU: plugintest.Reading(0.25, 0)}})
+	got := plugintest.Scores(t, pl, st.MakePod().Obj(), plugintest.Node("a", nil))
+	// μ = 1, σ = 0: risk 0.5.
+	if got["a"] != 50 {
+		t.Errorf("score %d, want 50", got["a"])
+	}
+}

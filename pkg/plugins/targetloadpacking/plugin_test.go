@@ -1,0 +1,97 @@
+package targetloadpacking
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2/ktesting"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
+)
+
+func cpu(mean float64) load.NodeLoad { return load.NodeLoad{CPU: plugintest.Reading(mean, 0)} }
+
+func TestScoreOfNodes(t *testing.T) {
+	eightCores := plugintest.CPU("8")
+	workers := map[string]load.NodeLoad{"worker-1": cpu(0.25), "worker-2": cpu(0.5), "worker-3": cpu(0.1)}
+	limited := func(limit string) *corev1.Pod { return st.MakePod().Lim(plugintest.CPU(limit)).Obj() }
+
+	for _, tc := range []struct {
+		name string
+		args string
+		load map[string]load.NodeLoad
+		pod  *corev1.Pod
+		want map[string]int64
+	}{
+		{
+			name: "a pod that uses nothing goes to the node nearest below the target",
+			load: workers,
+			pod:  limited("0"),
+			// 60·25/40 + 40 = 77.5; 40·50/60 = 33.3; 60·10/40 + 40 = 55.
+			want: map[string]int64{"worker-1": 78, "worker-2": 33, "worker-3": 55},
+		},
+		{
+			name: "the pod's own usage counts",
+			load: workers,
+			pod:  limited("2"),
+			// 2 of 8 cores are 25 points. 50: 40·50/60 = 33.3; 75: 40·25/60 = 16.7; 35: 60·35/40 + 40 = 92.5.
+			want: map[string]int64{"worker-1": 33, "worker-2": 17, "worker-3": 93},
+		},
+		{
+			name: "a container without limit or request is charged the default",
+			args: "defaultRequests: {cpu: 800m}",
+			load: workers,
+			pod:  st.MakePod().Container("image").Obj(),
+			// 800 of 8,000m are 10 points. 35: 92.5; 60: 40·40/60 = 26.7; 20: 60·20/40 + 40 = 70.
+			want: map[string]int64{"worker-1": 93, "worker-2": 27, "worker-3": 70},
+		},
+		{
+			name: "a request is multiplied",
+			args: `defaultRequestsMultiplier: "2"`,
+			load: workers,
+			pod:  st.MakePod().Req(plugintest.CPU("400m")).Obj(),
+			// 2·400 of 8,000m are 10 points, as above.
+			want: map[string]int64{"worker-1": 93, "worker-2": 27, "worker-3": 70},
+		},
+		{
+			name: "the target is the operator's",
+			args: "targetUtilization: 50",
+			load: workers,
+			pod:  limited("0"),
+			// 50·25/50 + 50 = 75; 50·50/50 + 50 = 100; 50·10/50 + 50 = 60.
+			want: map[string]int64{"worker-1": 75, "worker-2": 100, "worker-3": 60},
+		},
+		{
+			name: "a node without load is judged by requests",
+			load: map[string]load.NodeLoad{"worker-1": cpu(0.25), "worker-2": {Memory: plugintest.Reading(0.5, 0)}},
+			pod:  limited("0"),
+			// Neither of the others has a pod that requests anything: 60·0/40 + 40.
+			want: map[string]int64{"worker-1": 78, "worker-2": 40, "worker-3": 40},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			pl := plugintest.Build(t, New, plugintest.Args(t, "TargetLoadPackingArgs", tc.args), tc.load)
+			var nodes []fwk.NodeInfo
+			for _, name := range []string{"worker-1", "worker-2", "worker-3"} {
+				nodes = append(nodes, plugintest.Node(name, eightCores))
+			}
+			if diff := cmp.Diff(tc.want, plugintest.Scores(t, pl, tc.pod, nodes...)); diff != "" {
+				t.Errorf("scores (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestKnownMemoryAloneIsNoReasonToDecide(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	pl := plugintest.Build(t, New, plugintest.Args(t, "TargetLoadPackingArgs", ""), map[string]load.NodeLoad{"a": {Memory: plugintest.Reading(0.5, 0)}})
+	status := pl.(fwk.PreScorePlugin).PreScore(ctx, framework.NewCycleState(), st.MakePod().Obj(), nil)
+	if !status.IsSkip() {
+		t.Errorf("PreScore: %v, want Skip", status)
+	}
+}
