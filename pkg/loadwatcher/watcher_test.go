@@ -1,0 +1,349 @@
+package loadwatcher
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"k8s.io/klog/v2/ktesting"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const window = 5 * time.Minute
+
+var (
+	start  = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	demand = Demand{Window: window, RefreshInterval: 30 * time.Second, MaxAge: 5 * time.Minute}
+)
+
+// fakeSource answers each fetch by the function it is set to.
+type fakeSource struct {
+	fetch  func(ctx context.Context, windows []time.Duration) (source.Batch, error)
+	closed atomic.Bool
+}
+
+func (f *fakeSource) Name() string { return "fake" }
+func (f *fakeSource) Close() error { f.closed.Store(true); return nil }
+func (f *fakeSource) Fetch(ctx context.Context, windows []time.Duration) (source.Batch, error) {
+	return f.fetch(ctx, windows)
+}
+
+func (f *fakeSource) answer(samples ...load.Sample) {
+	f.fetch = func(context.Context, []time.Duration) (source.Batch, error) {
+		return source.Batch{Samples: samples}, nil
+	}
+}
+
+func known(mean float64) load.Stat { return load.Stat{Mean: mean, Known: true} }
+
+func reading(mean float64, end time.Time) load.Reading {
+	return load.Reading{Stat: known(mean), Window: window, End: end}
+}
+
+func synced() bool { return true }
+
+func newTestWatcher() (*Watcher, *fakeSource, *clocktesting.FakeClock) {
+	src, clock := &fakeSource{}, clocktesting.NewFakeClock(start)
+	w := NewWatcher(src, synced, clock)
+	w.Want(demand)
+	return w, src, clock
+}
+
+func TestWhatARefreshChanges(t *testing.T) {
+	later := start.Add(time.Minute)
+	sample := func(cpu, memory load.Stat) load.Sample {
+		return load.Sample{Node: "a", Window: window, End: later, CPU: cpu, Memory: memory}
+	}
+	old := load.NodeLoad{CPU: reading(0.25, start), Memory: reading(0.5, start)}
+
+	for _, tc := range []struct {
+		name    string
+		fetch   func(ctx context.Context, windows []time.Duration) (source.Batch, error)
+		samples []load.Sample
+		want    load.NodeLoad
+		failure bool
+	}{
+		{
+			name:    "a good answer replaces the last one",
+			samples: []load.Sample{sample(known(0.75), known(0.125))},
+			want:    load.NodeLoad{CPU: reading(0.75, later), Memory: reading(0.125, later)},
+		},
+		{
+			name:    "a node that the answer leaves out keeps its reading and its age",
+			samples: []load.Sample{{Node: "b", Window: window, End: later, CPU: known(1)}},
+			want:    old,
+		},
+		{
+			name:    "a resource that the answer leaves out keeps its reading and its age",
+			samples: []load.Sample{sample(known(0.75), load.Stat{})},
+			want:    load.NodeLoad{CPU: reading(0.75, later), Memory: reading(0.5, start)},
+		},
+		{
+			name:    "impossible values change nothing",
+			samples: []load.Sample{sample(known(math.NaN()), known(-1))},
+			want:    old,
+		},
+		{
+			name:    "an answer older than what is known changes nothing",
+			samples: []load.Sample{{Node: "a", Window: window, End: start.Add(-time.Second), CPU: known(1), Memory: known(1)}},
+			want:    old,
+		},
+		{
+			name:    "a source whose clock is ahead does not make load that is never too old",
+			samples: []load.Sample{{Node: "a", Window: window, End: start.Add(time.Hour), CPU: known(0.75), Memory: known(0.125)}},
+			want:    load.NodeLoad{CPU: reading(0.75, later), Memory: reading(0.125, later)},
+		},
+		{
+			name:    "an empty answer changes nothing",
+			want:    old,
+			failure: true,
+		},
+		{
+			name: "a failure changes nothing",
+			fetch: func(context.Context, []time.Duration) (source.Batch, error) {
+				return source.Batch{Samples: []load.Sample{sample(known(1), known(1))}}, errors.New("500")
+			},
+			want:    old,
+			failure: true,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, ctx := ktesting.NewTestContext(t)
+			w, src, clock := newTestWatcher()
+			src.answer(load.Sample{Node: "a", Window: window, End: start, CPU: known(0.25), Memory: known(0.5)})
+			if err := w.Refresh(ctx); err != nil {
+				t.Fatal(err)
+			}
+			clock.SetTime(later)
+			src.answer(tc.samples...)
+			if tc.fetch != nil {
+				src.fetch = tc.fetch
+			}
+			if err := w.Refresh(ctx); (err != nil) != tc.failure {
+				t.Errorf("refresh: %v, want a failure: %v", err, tc.failure)
+			}
+			if diff := cmp.Diff(tc.want, w.Publisher().Latest().Over(window).Node("a")); diff != "" {
+				t.Errorf("load of node a (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestASnapshotIsNotChangedByLaterRefreshes(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	w, src, _ := newTestWatcher()
+	src.answer(load.Sample{Node: "a", Window: window, End: start, CPU: known(0.25)})
+	if err := w.Refresh(ctx); err != nil {
+		t.Fatal(err)
+	}
+	held := w.Publisher().Latest()
+	src.answer(load.Sample{Node: "a", Window: window, End: start, CPU: known(0.75)})
+	if err := w.Refresh(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := held.Over(window).Node("a").CPU.Mean; got != 0.25 {
+		t.Errorf("the held snapshot says %v, want 0.25 as before", got)
+	}
+}
+
+func TestNodesThatNobodyTrustsAnyMoreAreForgotten(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	w, src, clock := newTestWatcher()
+	src.answer(load.Sample{Node: "gone", Window: window, End: start, CPU: known(0.25)})
+	if err := w.Refresh(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		age  time.Duration
+		want int
+	}{{demand.MaxAge, 2}, {demand.MaxAge + 1, 1}} {
+		clock.SetTime(start.Add(step.age))
+		src.answer(load.Sample{Node: "here", Window: window, End: clock.Now(), CPU: known(0.25)})
+		if err := w.Refresh(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.Publisher().Latest().Over(window).Len(); got != step.want {
+			t.Errorf("%v after the last reading of a node %d nodes are kept, want %d", step.age, got, step.want)
+		}
+	}
+}
+
+func TestASourceThatKnowsOneWindowAnswersForAll(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	w, src, _ := newTestWatcher()
+	w.Want(Demand{Window: 10 * time.Minute, RefreshInterval: time.Minute, MaxAge: time.Minute})
+	src.answer(load.Sample{Node: "a", Window: 15 * time.Minute, End: start, CPU: known(0.25)})
+	if err := w.Refresh(ctx); err != nil {
+		t.Fatal(err)
+	}
+	want := load.Reading{Stat: known(0.25), Window: 15 * time.Minute, End: start}
+	for _, asked := range []time.Duration{window, 10 * time.Minute} {
+		if diff := cmp.Diff(want, w.Publisher().Latest().Over(asked).Node("a").CPU); diff != "" {
+			t.Errorf("over %v (-want +got):\n%s", asked, diff)
+		}
+	}
+}
+
+func TestDemandsAddUp(t *testing.T) {
+	w, _, _ := newTestWatcher()
+	w.Want(Demand{Window: 15 * time.Minute, RefreshInterval: 10 * time.Second, MaxAge: time.Minute})
+	w.Want(Demand{Window: window, RefreshInterval: time.Minute, MaxAge: 10 * time.Minute})
+	windows, interval, maxAge := w.wanted()
+	if diff := cmp.Diff([]time.Duration{window, 15 * time.Minute}, windows); diff != "" {
+		t.Errorf("windows (-want +got):\n%s", diff)
+	}
+	if interval != 10*time.Second || maxAge != 10*time.Minute {
+		t.Errorf("interval %v and maxAge %v, want the shortest, 10s, and the longest, 10m", interval, maxAge)
+	}
+}
+
+// run starts the watcher and returns a channel that gets a value at each fetch, answered by the error that next returns.
+func run(t *testing.T, w *Watcher, src *fakeSource, next func(n int) error) (fetched chan int, stop func()) {
+	t.Helper()
+	_, ctx := ktesting.NewTestContext(t)
+	ctx, cancel := context.WithCancel(ctx)
+	fetched, done := make(chan int), make(chan struct{})
+	n := 0
+	src.fetch = func(ctx context.Context, _ []time.Duration) (source.Batch, error) {
+		n++
+		select {
+		case fetched <- n:
+		case <-ctx.Done():
+		}
+		return source.Batch{Samples: []load.Sample{{Node: "a", Window: window, End: start, CPU: known(0.5)}}}, next(n)
+	}
+	go func() { defer close(done); w.Run(ctx) }()
+	return fetched, func() { cancel(); <-done }
+}
+
+func waitForTimer(clock *clocktesting.FakeClock) {
+	for !clock.HasWaiters() {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestTheFirstRefreshIsAtOnceAndTheOthersAtIntervals(t *testing.T) {
+	w, src, clock := newTestWatcher()
+	fetched, stop := run(t, w, src, func(int) error { return nil })
+	defer stop()
+	<-fetched
+	for range 3 {
+		waitForTimer(clock)
+		clock.Step(demand.RefreshInterval - time.Nanosecond)
+		if !clock.HasWaiters() {
+			t.Fatal("refreshed before the interval was over")
+		}
+		// The interval is lengthened by a tenth at most.
+		clock.Step(demand.RefreshInterval/10 + time.Nanosecond)
+		<-fetched
+	}
+}
+
+func TestAFailedRefreshIsRetriedSoonerWithBackoff(t *testing.T) {
+	w, src, clock := newTestWatcher()
+	fetched, stop := run(t, w, src, func(int) error { return errors.New("down") })
+	defer stop()
+	<-fetched
+	// 1s doubled up to the refresh interval, each lengthened by a tenth at most.
+	for _, wait := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
+		wait *= time.Second
+		waitForTimer(clock)
+		clock.Step(wait - time.Nanosecond)
+		if !clock.HasWaiters() {
+			t.Fatalf("retried before %v", wait)
+		}
+		clock.Step(wait/10 + time.Nanosecond)
+		<-fetched
+	}
+}
+
+func TestASourceThatHangsHoldsUpNobodyAndEndsWithTheContext(t *testing.T) {
+	w, src, _ := newTestWatcher()
+	_, stop := run(t, w, src, func(int) error { return nil }) // nobody receives: the fetch hangs
+	if n := w.Publisher().Latest().Over(window).Len(); n != 0 {
+		t.Errorf("%d nodes known, want 0", n)
+	}
+	stop()
+	if !src.closed.Load() {
+		t.Error("the source was not closed")
+	}
+}
+
+func TestNothingIsReadBeforeTheNodesAreKnown(t *testing.T) {
+	src := &fakeSource{fetch: func(context.Context, []time.Duration) (source.Batch, error) {
+		t.Error("fetched before the nodes were known")
+		return source.Batch{}, nil
+	}}
+	asked := make(chan struct{})
+	var once atomic.Bool
+	w := NewWatcher(src, func() bool {
+		if once.CompareAndSwap(false, true) {
+			close(asked)
+		}
+		return false
+	}, clocktesting.NewFakeClock(start))
+	w.Want(demand)
+	_, ctx := ktesting.NewTestContext(t)
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() { defer close(done); w.Run(ctx) }()
+	<-asked
+	cancel()
+	<-done
+}
+
+func TestAPoolSharesOneWatcherPerSource(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	ctx, cancel := context.WithCancel(ctx)
+	pool := NewPool[string](clocktesting.NewFakeClock(start))
+	opened := map[string]int{}
+	var sources []*fakeSource
+	get := func(key string) *load.Publisher {
+		t.Helper()
+		p, err := pool.Publisher(ctx, key, demand, func() bool { return false }, func() (source.Source, error) {
+			opened[key]++
+			src := &fakeSource{}
+			sources = append(sources, src)
+			return src, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	a, again, b := get("a"), get("a"), get("b")
+	if a != again {
+		t.Error("the same source has two publishers")
+	}
+	if a == b {
+		t.Error("two sources have one publisher")
+	}
+	if diff := cmp.Diff(map[string]int{"a": 1, "b": 1}, opened); diff != "" {
+		t.Errorf("sources opened (-want +got):\n%s", diff)
+	}
+	cancel()
+	for _, src := range sources {
+		for !src.closed.Load() {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+func TestASourceThatCannotBeOpenedIsAnError(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	pool := NewPool[string](clocktesting.NewFakeClock(start))
+	want := errors.New("no such file")
+	if _, err := pool.Publisher(ctx, "a", demand, synced, func() (source.Source, error) { return nil, want }); !errors.Is(err, want) {
+		t.Errorf("error %v, want %v", err, want)
+	}
+}
