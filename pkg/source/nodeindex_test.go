@@ -1,0 +1,111 @@
+package source
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func node(name, hostname string, addresses ...corev1.NodeAddress) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Addresses: addresses}}
+	if hostname != "" {
+		n.Labels = map[string]string{corev1.LabelHostname: hostname}
+	}
+	return n
+}
+
+func address(kind corev1.NodeAddressType, value string) corev1.NodeAddress {
+	return corev1.NodeAddress{Type: kind, Address: value}
+}
+
+func TestNodeIndexMatch(t *testing.T) {
+	index := NewNodeIndex([]*corev1.Node{
+		node("worker-1", "host-1",
+			address(corev1.NodeInternalIP, "10.0.0.1"),
+			address(corev1.NodeInternalIP, "fd00::1"),
+			address(corev1.NodeExternalIP, "198.51.100.1"),
+			address(corev1.NodeHostName, "worker-1"),
+			address(corev1.NodeInternalDNS, "worker-1.internal"),
+			address(corev1.NodeExternalDNS, "Worker-1.Example.org")),
+		// The external address is shared with worker-1, as behind one NAT gateway.
+		node("worker-2", "host-2", address(corev1.NodeInternalIP, "10.0.0.2"), address(corev1.NodeExternalIP, "198.51.100.1")),
+		// Three nodes that were cloned with one host name.
+		node("clone-1", "clone", address(corev1.NodeInternalIP, "10.0.1.1")),
+		node("clone-2", "clone", address(corev1.NodeInternalIP, "10.0.1.2")),
+		node("clone-3", "clone", address(corev1.NodeInternalIP, "10.0.1.3")),
+		// The host name of one node is the name of another.
+		node("db", "db-0"),
+		node("db-0", "db-1"),
+		// A node that is named by its address, while another still has that address.
+		node("10.0.2.1", "", address(corev1.NodeInternalIP, "10.0.2.1")),
+		node("stale", "", address(corev1.NodeInternalIP, "10.0.2.1"), address(corev1.NodeInternalIP, "")),
+		// The host name of one is the address of another.
+		node("mixed-1", "shared.example.org"),
+		node("mixed-2", "", address(corev1.NodeInternalDNS, "shared.example.org")),
+		node("win-1", "WIN-ABC"),
+		// No API server takes such a name, other callers might.
+		node("Odd", ""),
+		node("mapped", "", address(corev1.NodeInternalIP, "::ffff:10.0.3.1")),
+		node("long", "", address(corev1.NodeInternalIP, "FD00:0000:0000:0000:0000:0000:0000:00AB")),
+	})
+	for _, tt := range []struct{ value, want string }{
+		{"worker-1", "worker-1"},
+		{"worker-1:9100", "worker-1"},
+		{"host-1", "worker-1"},
+		{"host-1:10250", "worker-1"},
+		{"10.0.0.1", "worker-1"},
+		{"10.0.0.1:9100", "worker-1"},
+		{"fd00::1", "worker-1"},
+		{"[fd00::1]", "worker-1"},
+		{"[fd00::1]:9100", "worker-1"},
+		{"[FD00:0:0:0:0:0:0:1]:9100", "worker-1"},
+		{"worker-1.internal:9100", "worker-1"},
+		{"worker-1.example.org", "worker-1"},
+		{"WORKER-1", "worker-1"},
+		{"10.0.0.2:9100", "worker-2"},
+
+		{"198.51.100.1", ""},
+		{"198.51.100.1:9100", ""},
+		{"clone", ""},
+		{"10.0.1.3", "clone-3"},
+		{"shared.example.org", ""},
+
+		{"db-0", "db-0"},
+		{"db-0:9100", "db-0"},
+		{"db-1", "db-0"},
+		{"10.0.2.1", "10.0.2.1"},
+		{"10.0.2.1:9100", "10.0.2.1"},
+
+		{"Odd", "Odd"},
+		{"win-abc", "win-1"},
+		{"WIN-ABC:9182", "win-1"},
+		{"10.0.3.1:9100", "mapped"},
+		{"fd00::ab", "long"},
+
+		// Without brackets this is an address of its own, not fd00::1 and a port.
+		{"fd00::1:9100", ""},
+		{"worker", ""},
+		{"worker-10", ""},
+		{"", ""},
+		{":9100", ""},
+		{"[]", ""},
+		{"a:b:c", ""},
+	} {
+		t.Run(tt.value, func(t *testing.T) {
+			got, ok := index.Match(tt.value)
+			if ok != (tt.want != "") {
+				t.Fatalf("Match(%q) matched: %t, want %q", tt.value, ok, tt.want)
+			}
+			if ok && got.Name != tt.want {
+				t.Errorf("Match(%q) = %q, want %q", tt.value, got.Name, tt.want)
+			}
+		})
+	}
+}
+
+func TestNodeIndexOfNoNodesMatchesNothing(t *testing.T) {
+	if got, ok := NewNodeIndex(nil).Match("worker-1"); ok {
+		t.Errorf("matched %v", got.Name)
+	}
+}

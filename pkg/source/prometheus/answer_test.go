@@ -1,0 +1,112 @@
+package prometheus
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+type decoded struct {
+	Labels map[string]string
+	Value  float64
+	At     time.Time
+}
+
+func decodeAll(text string) (all []decoded, warnings []string, err error) {
+	warnings, err = decodeAnswer(strings.NewReader(text), func(s *series) {
+		all = append(all, decoded{maps.Clone(s.Metric), s.Value.value, s.Value.at})
+	})
+	return all, warnings, err
+}
+
+func TestDecodeAnswer(t *testing.T) {
+	two := []decoded{
+		{map[string]string{"instance": "a:1"}, 0.25, time.UnixMilli(1435781451781)},
+		// The labels of one series are not those of the next.
+		{map[string]string{"node": "b"}, 1, time.UnixMilli(1435781451000)},
+	}
+	const result = `[{"metric":{"instance":"a:1"},"value":[1435781451.781,"0.25"]}, {"value": [ 1435781451 , "1" ], "metric":{"node":"b"},"histogram":null}]`
+	for _, tt := range []struct{ name, text string }{
+		{"Prometheus", `{"status":"success","data":{"resultType":"vector","result":` + result + `},"warnings":["w"],"infos":["i"]}`},
+		{"type last", `{"warnings":["w"],"infos":["i"],"data":{"result":` + result + `,"resultType":"vector"},"status":"success"}`},
+		{"more keys", "\n" + `{"status":"success","isPartial":false,"data":{"resultType":"vector","stats":{"a":[1]},"result":` + result + `,"x":null},"stats":{"seriesFetched":"2"},"warnings":["w"],"infos":["i"]}` + "\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, warnings, err := decodeAll(tt.text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(two, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff([]string{"w", "i"}, warnings); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDecodePoint(t *testing.T) {
+	for _, bad := range []string{
+		`null`, `[]`, `[1700000000]`, `["1700000000","1"]`, `[1700000000,1]`, `[1700000000,"1",2]`, `[1700000000,""]`,
+		`[1700000000,"1e999"]`, `[-1,"1"]`, `[0,"1"]`, `[1e30,"1"]`, `{}`, `"1"`,
+	} {
+		var p point
+		if err := json.Unmarshal([]byte(bad), &p); err == nil {
+			t.Errorf("%s: no error, got %v", bad, p)
+		}
+	}
+}
+
+// FuzzAnswer looks for answers that crash the decoder, or that it takes though they are not JSON.
+func FuzzAnswer(f *testing.F) {
+	for _, seed := range []string{
+		vectorText(), vectorText(at("w1:9100", "0.5"), at("w2", "NaN")),
+		`{"status":"success","data":{"resultType":"vector","result":[{"metric":{"__name__":"up"},"value":[1.5,"+Inf"]}]},"warnings":["a"]}`,
+		`{"data":{"result":[{"metric":{},"value":[1,"1"]}],"resultType":"vector"},"status":"success"}`,
+		`{"status":"success","data":{"resultType":"scalar","result":[1,"1"]}}`,
+		`{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"histogram":[1,{}]}]}}`,
+		`{"status":"error","errorType":"bad_data","error":"parse error"}`,
+		`{"status":"success","data":null}`, `{`, `[]`, `null`, ``, `{"data":{"result":`, `{"data":{"result":null,"resultType":"vector"},"status":"success"}`,
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		got, _, err := decodeAll(text)
+		if err != nil {
+			return
+		}
+		if !json.Valid([]byte(text)) {
+			t.Fatalf("took what is not JSON: %q", text)
+		}
+		for _, s := range got {
+			if s.At.Unix() < 0 || s.At.Year() > 5200 {
+				t.Fatalf("took the time %s from %q", s.At, text)
+			}
+		}
+		again, _, err := decodeAll(text)
+		if err != nil || len(again) != len(got) {
+			t.Fatalf("a second reading differs: %v", err)
+		}
+	})
+}
+
+func BenchmarkDecodeAnswer(b *testing.B) {
+	elements := make([]element, 15000)
+	for i := range elements {
+		elements[i] = at(fmt.Sprintf("10.%d.%d.%d:9100", i>>16, i>>8&255, i&255), "0.123456789012345")
+	}
+	text := vectorText(elements...)
+	b.SetBytes(int64(len(text)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := decodeAnswer(strings.NewReader(text), func(*series) {}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,332 @@
+package prometheus
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestBadAnswersAreErrorsThatSayWhatWasAsked(t *testing.T) {
+	const vectorOf = `{"status":"success","data":{"resultType":"vector","result":%s}}`
+	for _, tt := range []struct {
+		name    string
+		respond func(http.ResponseWriter, *http.Request)
+		want    []string
+	}{
+		{"a server error", status(500, "panic"), []string{"500 Internal Server Error", "panic"}},
+		{"a server error in the format of the API", status(503, `{"status":"error","errorType":"timeout","error":"query timed out in expression evaluation"}`), []string{"503", "timeout", "query timed out"}},
+		{"a refused query", status(400, `{"status":"error","errorType":"bad_data","error":"parse error"}`), []string{"400", "bad_data", "parse error"}},
+		{"an error with status 200", body(`{"status":"error","errorType":"execution","error":"too many samples"}`), []string{"execution", "too many samples"}},
+		{"not authenticated", status(401, ""), []string{"401", "token or tokenFile"}},
+		{"not permitted", status(403, "Forbidden (user=system:anonymous)"), []string{"403", "token or tokenFile", "system:anonymous"}},
+		{"a wrong path", status(404, "404 page not found"), []string{"404", "path prefix"}},
+		{"a login page", body("<html>Log in</html>"), []string{"not an answer of the Prometheus API", "<html>Log in</html>"}},
+		{"nothing", body(""), []string{"not an answer of the Prometheus API"}},
+		{"a cut answer", body(`{"status":"success","data":{"resultType":"vector","result":[{"metric":`), []string{"not an answer"}},
+		{"no data", body(`{"status":"success"}`), []string{"no result"}},
+		{"another object", body(`{"apiVersion":"v1","kind":"Status"}`), []string{"status is"}},
+		{"a scalar", body(`{"status":"success","data":{"resultType":"scalar","result":[1700000000,"1"]}}`), []string{`"scalar"`, "instant vector"}},
+		{"a matrix", body(`{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"values":[[1700000000,"1"]]}]}}`), []string{`"matrix"`}},
+		{"a scalar, type last", body(`{"data":{"result":[1700000000,"1"],"resultType":"scalar"},"status":"success"}`), []string{`"scalar"`}},
+		{"a histogram", body(fmt.Sprintf(vectorOf, `[{"metric":{},"histogram":[1700000000,{"count":"1","sum":"1"}]}]`)), []string{"native histograms"}},
+		{"a value that is none", body(fmt.Sprintf(vectorOf, `[{"metric":{},"value":[1700000000,"high"]}]`)), []string{"no value"}},
+		{"a series without a value", body(fmt.Sprintf(vectorOf, `[{"metric":{}}]`)), []string{"without a value"}},
+		{"an object for a list", body(fmt.Sprintf(vectorOf, `{}`)), []string{"not an answer"}},
+		{"more behind the end", body(vectorText(at("w1", "0.5")) + "{}"), []string{"more follows"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			srv := newServer(t, rule{"", tt.respond})
+			address := strings.Replace(srv.URL, "http://", "http://user:hunter2@", 1) + "/?key=s3cret"
+			s := newTestSource(t, Config{Address: address, Dialect: NodeExporter}, twoNodes()...)
+			_, err := s.Fetch(t.Context(), []time.Duration{window})
+			wantError(t, err, append(tt.want, srv.URL+"/api/v1/query", "mean of cpu over 5m")...)
+			for _, secret := range []string{"hunter2", "s3cret"} {
+				if strings.Contains(err.Error(), secret) {
+					t.Errorf("error tells a secret: %s", err)
+				}
+			}
+		})
+	}
+}
+
+func TestAServerThatIsDownIsNamedWithoutItsParameters(t *testing.T) {
+	srv := newServer(t)
+	s := newTestSource(t, Config{Address: srv.URL + "/?key=s3cret"}, twoNodes()...)
+	srv.Close()
+	_, err := s.Fetch(t.Context(), []time.Duration{window})
+	wantError(t, err, srv.URL, "connection refused", "mean of cpu")
+	if strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("error tells a secret: %s", err)
+	}
+}
+
+func TestATokenThatIsRepeatedInAnAnswerIsNotTold(t *testing.T) {
+	srv := newServer(t, rule{"", func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = fmt.Fprintf(w, "headers: %v", r.Header)
+	}})
+	s := newTestSource(t, Config{Address: srv.URL, BearerToken: "s3cret"}, twoNodes()...)
+	_, err := s.Fetch(t.Context(), []time.Duration{window})
+	wantError(t, err, "403", "headers")
+	if strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("error tells a secret: %s", err)
+	}
+}
+
+func packed(t *testing.T, text string) func(http.ResponseWriter, *http.Request) {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := io.WriteString(w, text); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Accept-Encoding") != "gzip" {
+			w.WriteHeader(http.StatusNotAcceptable)
+			return
+		}
+		w.Header().Set("Content-Encoding", "gzip")
+		if _, err := w.Write(b.Bytes()); err != nil {
+			t.Log(err)
+		}
+	}
+}
+
+func TestGzipIsUnpacked(t *testing.T) {
+	srv := newServer(t, rule{"", packed(t, vectorText(at("w1", "0.5")))})
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, twoNodes()...)
+	if got := fetch(t, s); len(got) != 1 || got[0].CPU.Mean != 0.5 {
+		t.Errorf("got %v", got)
+	}
+	srv.answer(rule{"", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = fmt.Fprint(w, "not packed")
+	}})
+	if _, err := s.Fetch(t.Context(), []time.Duration{window}); !errors.Is(err, gzip.ErrHeader) {
+		t.Errorf("error %v, want one of gzip", err)
+	}
+}
+
+func TestAnAnswerBeyondTheLimitIsAnError(t *testing.T) {
+	text := vectorText(at("w1", "0.5"))
+	for name, respond := range map[string]func(http.ResponseWriter, *http.Request){
+		"plain":  body(text),
+		"packed": packed(t, text),
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := newServer(t, rule{"", respond})
+			for _, tt := range []struct {
+				limit int
+				fits  bool
+			}{{len(text), true}, {len(text) - 1, false}} {
+				s, err := newSource(Config{Address: srv.URL, Dialect: NodeExporter}, lister(t, twoNodes()...), newTestSource(t, Config{Address: srv.URL}).clock, int64(tt.limit))
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = s.Close() })
+				_, err = s.Fetch(t.Context(), []time.Duration{window})
+				if tt.fits && err != nil {
+					t.Errorf("limit %d: %v", tt.limit, err)
+				}
+				if !tt.fits {
+					wantError(t, err, fmt.Sprintf("larger than the limit of %d bytes", tt.limit))
+				}
+			}
+		})
+	}
+}
+
+// newTLSServer answers every query, and keeps the handshake failures out of the test's output.
+func newTLSServer(t *testing.T) *httptest.Server {
+	t.Helper()
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(vector(at("w1", "0.5"))))
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	return srv
+}
+
+func TestTLS(t *testing.T) {
+	srv := newTLSServer(t)
+	ca := writeCA(t, srv)
+	other := filepath.Join(t.TempDir(), "moved")
+	for _, tt := range []struct {
+		name string
+		cfg  Config
+		fine bool
+	}{
+		{"no authority", Config{}, false},
+		{"no authority, with a token", Config{BearerToken: "t"}, false},
+		{"its authority", Config{CAFile: ca}, true},
+		{"its authority, with a token", Config{CAFile: ca, BearerToken: "t"}, true},
+		{"not verified", Config{InsecureSkipVerify: true}, true},
+		{"not verified, with a token", Config{InsecureSkipVerify: true, BearerToken: "t"}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.cfg.Address, tt.cfg.Dialect = srv.URL, NodeExporter
+			s := newTestSource(t, tt.cfg, twoNodes()...)
+			_, err := s.Fetch(t.Context(), []time.Duration{window})
+			if tt.fine && err != nil {
+				t.Errorf("Fetch: %v", err)
+			}
+			if !tt.fine {
+				wantError(t, err, "caFile", "insecureSkipVerify", srv.URL)
+			}
+		})
+	}
+	t.Run("a certificate for another host", func(t *testing.T) {
+		s := newTestSource(t, Config{Address: strings.Replace(srv.URL, "127.0.0.1", "localhost", 1), CAFile: ca, Dialect: NodeExporter}, twoNodes()...)
+		_, err := s.Fetch(t.Context(), []time.Duration{window})
+		wantError(t, err, "localhost", "caFile", "insecureSkipVerify")
+	})
+	t.Run("an authority that goes away", func(t *testing.T) {
+		s := newTestSource(t, Config{Address: srv.URL, CAFile: ca, Dialect: NodeExporter}, twoNodes()...)
+		if err := os.Rename(ca, other); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.Fetch(t.Context(), []time.Duration{window})
+		wantError(t, err, "CA cert", ca)
+	})
+}
+
+func TestCloseEndsIdleConnections(t *testing.T) {
+	for _, withTLS := range []bool{false, true} {
+		t.Run(fmt.Sprintf("TLS %t", withTLS), func(t *testing.T) {
+			closed := make(chan struct{}, 100)
+			srv := httptest.NewUnstartedServer(http.HandlerFunc(vector(at("w1", "0.5"))))
+			srv.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+				if state == http.StateClosed {
+					closed <- struct{}{}
+				}
+			}
+			cfg := Config{Dialect: NodeExporter}
+			if withTLS {
+				srv.StartTLS()
+				cfg.CAFile = writeCA(t, srv)
+			} else {
+				srv.Start()
+			}
+			t.Cleanup(srv.Close)
+			cfg.Address = srv.URL
+			s := newTestSource(t, cfg, twoNodes()...)
+			fetch(t, s)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-closed:
+			case <-time.After(5 * time.Second):
+				t.Error("the connection is still open")
+			}
+		})
+	}
+}
+
+func TestTokens(t *testing.T) {
+	srv := newServer(t, rule{"", vector(at("w1", "0.5"))})
+	last := func() string { return srv.requests[len(srv.requests)-1].Header.Get("Authorization") }
+
+	fetch(t, newTestSource(t, Config{Address: srv.URL}, twoNodes()...))
+	if got := last(); got != "" {
+		t.Errorf("without a token: %q", got)
+	}
+	fetch(t, newTestSource(t, Config{Address: srv.URL, BearerToken: "static\n"}, twoNodes()...))
+	if got := last(); got != "Bearer static" {
+		t.Errorf("token: %q", got)
+	}
+
+	file := filepath.Join(t.TempDir(), "token")
+	s := newTestSource(t, Config{Address: srv.URL, BearerTokenFile: file}, twoNodes()...)
+	_, err := s.Fetch(t.Context(), []time.Duration{window})
+	wantError(t, err, file)
+	for _, token := range []string{"first", "second"} {
+		if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		fetch(t, s)
+		if got := last(); got != "Bearer "+token {
+			t.Errorf("token file with %q: %q", token, got)
+		}
+	}
+}
+
+func TestRedirects(t *testing.T) {
+	var tokens []string
+	target := newServer(t, rule{"", func(w http.ResponseWriter, r *http.Request) {
+		tokens = append(tokens, r.Header.Get("Authorization"))
+		vector(at("w1", "0.5"))(w, r)
+	}})
+	redirect := func(to string) string {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, to+r.URL.Path+"?"+r.URL.RawQuery, http.StatusFound)
+		}))
+		t.Cleanup(srv.Close)
+		return srv.URL
+	}
+	cfg := Config{Dialect: NodeExporter, CPUQuery: "c", MemoryQuery: "m"}
+
+	cfg.Address = redirect(target.URL)
+	fetch(t, newTestSource(t, cfg, twoNodes()...))
+
+	cfg.BearerToken = "s3cret"
+	fetch(t, newTestSource(t, cfg, twoNodes()...))
+
+	tokens = nil
+	elsewhere := strings.Replace(target.URL, "127.0.0.1", "localhost", 1)
+	cfg.Address = redirect(elsewhere)
+	_, err := newTestSource(t, cfg, twoNodes()...).Fetch(t.Context(), []time.Duration{window})
+	wantError(t, err, "redirected to "+elsewhere, "address")
+	if len(tokens) > 0 {
+		t.Errorf("another host got %q", tokens)
+	}
+
+	loop := httptest.NewServer(http.RedirectHandler("/", http.StatusFound))
+	t.Cleanup(loop.Close)
+	cfg.Address = loop.URL
+	_, err = newTestSource(t, cfg, twoNodes()...).Fetch(t.Context(), []time.Duration{window})
+	wantError(t, err, "10 redirects")
+}
+
+func TestThePathAndTheParametersOfTheAddressAreKept(t *testing.T) {
+	for address, path := range map[string]string{
+		"":                                 "/api/v1/query",
+		"/":                                "/api/v1/query",
+		"/select/0/prometheus":             "/select/0/prometheus/api/v1/query",
+		"/select/0/prometheus/?tenant=one": "/select/0/prometheus/api/v1/query",
+	} {
+		srv := newServer(t, rule{"", vector(at("w1", "0.5"))})
+		fetch(t, newTestSource(t, Config{Address: srv.URL + address, Dialect: NodeExporter}, twoNodes()...))
+		for _, r := range srv.requests {
+			if r.URL.Path != path || r.Method != http.MethodGet {
+				t.Errorf("address %q: %s %s, want GET %s", address, r.Method, r.URL.Path, path)
+			}
+			if strings.Contains(address, "tenant") && r.FormValue("tenant") != "one" {
+				t.Errorf("address %q: the parameter is lost: %s", address, r.URL.RawQuery)
+			}
+		}
+	}
+}
+
+func TestALongQueryIsPosted(t *testing.T) {
+	srv := newServer(t, rule{"", vector(at("w1", "0.5"))})
+	long := "up # " + strings.Repeat("x", 8<<10)
+	fetch(t, newTestSource(t, Config{Address: srv.URL + "?tenant=one", CPUQuery: long, MemoryQuery: long}, twoNodes()...))
+	r := srv.requests[0]
+	if r.Method != http.MethodPost || r.PostFormValue("query") == "" || r.URL.Query().Get("tenant") != "one" {
+		t.Errorf("%s %s with a query of %d bytes", r.Method, r.URL, len(r.PostFormValue("query")))
+	}
+}

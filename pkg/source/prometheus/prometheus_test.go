@@ -1,0 +1,755 @@
+package prometheus
+
+import (
+	"context"
+	"encoding/pem"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+// evaluated is the server's time of every answer, in seconds since the epoch; the source's clock stands a second later.
+const evaluated = 1700000000
+
+func evaluationTime() time.Time { return time.Unix(evaluated, 0) }
+
+// server answers instant queries by the first rule whose text is part of the query.
+type server struct {
+	*httptest.Server
+	mu       sync.Mutex
+	rules    []rule
+	queries  []string
+	requests []*http.Request
+}
+
+// rule answers queries that contain all of the texts before the answer.
+type rule struct {
+	contains string
+	respond  func(w http.ResponseWriter, r *http.Request)
+}
+
+func newServer(t *testing.T, rules ...rule) *server {
+	t.Helper()
+	s := &server{rules: rules}
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	promql := r.FormValue("query")
+	s.mu.Lock()
+	s.queries = append(s.queries, promql)
+	s.requests = append(s.requests, r)
+	rules := s.rules
+	s.mu.Unlock()
+	for _, rule := range rules {
+		if strings.Contains(promql, rule.contains) {
+			rule.respond(w, r)
+			return
+		}
+	}
+	vector()(w, r)
+}
+
+func (s *server) answer(rules ...rule) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rules, s.queries, s.requests = rules, nil, nil
+}
+
+func (s *server) asked() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.queries)
+}
+
+// body answers 200 with a text.
+func body(text string) func(http.ResponseWriter, *http.Request) {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprint(w, text)
+	}
+}
+
+func status(code int, text string) func(http.ResponseWriter, *http.Request) {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(code)
+		_, _ = fmt.Fprint(w, text)
+	}
+}
+
+// element is one series: its labels in JSON without braces, and its value.
+type element struct{ labels, value string }
+
+func at(instance, value string) element {
+	return element{fmt.Sprintf("%q:%q", "instance", instance), value}
+}
+
+func vectorText(elements ...element) string {
+	texts := make([]string, len(elements))
+	for i, e := range elements {
+		texts[i] = fmt.Sprintf(`{"metric":{%s},"value":[%d,"%s"]}`, e.labels, evaluated, e.value)
+	}
+	return `{"status":"success","data":{"resultType":"vector","result":[` + strings.Join(texts, ",") + `]}}`
+}
+
+func vector(elements ...element) func(http.ResponseWriter, *http.Request) {
+	return body(vectorText(elements...))
+}
+
+// The queries of the NodeExporter dialect, told apart by what only they contain. The order is that of the rules.
+func nodeExporter(cpuMean, cpuStdDev, memoryMean, memoryStdDev func(http.ResponseWriter, *http.Request)) []rule {
+	return []rule{
+		{"stddev_over_time((sum", cpuStdDev},
+		{"stddev_over_time(node_memory_MemAvailable_bytes", memoryStdDev},
+		{"node_cpu_seconds_total", cpuMean},
+		{"node_memory_MemAvailable_bytes", memoryMean},
+	}
+}
+
+func newNode(name, address string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status: corev1.NodeStatus{
+			Addresses:   []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}},
+			Capacity:    corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("8"), corev1.ResourceMemory: apiresource.MustParse("16Gi")},
+			Allocatable: corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("4"), corev1.ResourceMemory: apiresource.MustParse("8Gi")},
+		},
+	}
+}
+
+func twoNodes() []*corev1.Node {
+	return []*corev1.Node{newNode("w1", "10.0.0.1"), newNode("w2", "fd00::2")}
+}
+
+func lister(t *testing.T, nodes ...*corev1.Node) corelisters.NodeLister {
+	t.Helper()
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+	for _, node := range nodes {
+		if err := indexer.Add(node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return corelisters.NewNodeLister(indexer)
+}
+
+func newTestSource(t *testing.T, cfg Config, nodes ...*corev1.Node) *Source {
+	t.Helper()
+	s, err := newSource(cfg, lister(t, nodes...), testingclock.NewFakePassiveClock(evaluationTime().Add(time.Second)), maxAnswerBytes)
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// logged collects log lines of verbosity 0.
+type logged struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *logged) context(t *testing.T) context.Context {
+	t.Helper()
+	return klog.NewContext(t.Context(), funcr.New(func(_, args string) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.lines = append(l.lines, args)
+	}, funcr.Options{}))
+}
+
+// take returns the lines since the last call.
+func (l *logged) take() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lines := l.lines
+	l.lines = nil
+	return lines
+}
+
+func byName(samples []load.Sample) []load.Sample {
+	slices.SortFunc(samples, func(a, b load.Sample) int { return strings.Compare(a.Node, b.Node) })
+	return samples
+}
+
+func equateValues() cmp.Options {
+	return cmp.Options{cmpopts.EquateApprox(0, 1e-9), cmpopts.EquateNaNs(), cmpopts.EquateEmpty()}
+}
+
+const window = 5 * time.Minute
+
+func fetch(t *testing.T, s *Source) []load.Sample {
+	t.Helper()
+	batch, err := s.Fetch(t.Context(), []time.Duration{window})
+	if err != nil {
+		t.Fatalf("Fetch: %v", err)
+	}
+	return byName(batch.Samples)
+}
+
+// sample is of the default window and time.
+func sample(node string, cpu, memory load.Stat) load.Sample {
+	return load.Sample{Node: node, Window: window, End: evaluationTime(), CPU: cpu, Memory: memory}
+}
+
+func known(mean, stdDev float64) load.Stat { return load.Stat{Mean: mean, StdDev: stdDev, Known: true} }
+
+func TestFetchOfEachDialect(t *testing.T) {
+	const gib = "1073741824"
+	want := []load.Sample{
+		sample("w1", known(0.25, 0.05), known(0.5, 0.0625)),
+		sample("w2", known(0.75, 0), known(0.125, 0)),
+	}
+	for _, tt := range []struct {
+		dialect Dialect
+		rules   []rule
+		want    []load.Sample
+	}{
+		{
+			// Fractions as they are: 0.25 ± 0.05 and 0.5 ± 0.0625; of w2 no deviation is known.
+			dialect: NodeExporter,
+			rules: nodeExporter(
+				vector(at("10.0.0.1:9100", "0.25"), at("[fd00:0:0::2]:9100", "0.75")), vector(at("10.0.0.1:9100", "0.05")),
+				vector(at("10.0.0.1:9100", "0.5"), at("[fd00:0:0::2]:9100", "0.125")), vector(at("10.0.0.1:9100", "0.0625"))),
+			want: want,
+		},
+		{
+			dialect: KubePrometheus,
+			rules: []rule{
+				{"stddev_over_time((max by (node, instance, nodename, kubernetes_node, exported_instance, hostname) (instance:node_cpu_utilisation:rate5m) or ", vector(at("w1", "0.05"))},
+				{"stddev_over_time((max by (node, instance, nodename, kubernetes_node, exported_instance, hostname) (instance:node_memory_utilisation:ratio", vector(at("w1", "0.0625"))},
+				{"instance:node_cpu_utilisation:rate5m", vector(at("w1", "0.25"), at("w2", "0.75"))},
+				{"instance:node_memory_utilisation:ratio", vector(at("w1", "0.5"), at("w2", "0.125"))},
+			},
+			want: want,
+		},
+		{
+			// Cores over 8 of capacity, not over the 4 allocatable: 2/8 ± 0.4/8 and 6/8. Bytes over 16 GiB: 8/16 ± 1/16, 2/16.
+			dialect: Kubelet,
+			rules: []rule{
+				{"stddev_over_time((max by", vector(at("w1:10250", "0.4"))},
+				{"stddev_over_time(node_memory_working_set_bytes", vector(at("w1:10250", gib))},
+				{"node_cpu_usage_seconds_total", vector(at("w1:10250", "2"), at("w2:10250", "6"))},
+				{"node_memory_working_set_bytes", vector(at("w1:10250", "8589934592"), at("w2:10250", "2147483648"))},
+			},
+			want: want,
+		},
+		{
+			dialect: CAdvisor,
+			rules: []rule{
+				{"stddev_over_time((max by", vector(at("w1", "0.4"))},
+				{`stddev_over_time(container_memory_working_set_bytes{id="/"}`, vector(at("w1", gib))},
+				{`container_cpu_usage_seconds_total{id="/"}`, vector(at("w1", "2"), at("w2", "6"))},
+				{`container_memory_working_set_bytes{id="/"}`, vector(at("w1", "8589934592"), at("w2", "2147483648"))},
+			},
+			want: want,
+		},
+	} {
+		t.Run(string(tt.dialect), func(t *testing.T) {
+			srv := newServer(t, tt.rules...)
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: tt.dialect}, twoNodes()...)
+			if diff := cmp.Diff(tt.want, fetch(t, s), equateValues()); diff != "" {
+				t.Errorf("samples (-want +got):\n%s", diff)
+			}
+			if got := len(srv.asked()); got != 4 {
+				t.Errorf("%d queries, want 4", got)
+			}
+		})
+	}
+}
+
+func TestKubePrometheusMeanIsTheRuleOverItsOwnFiveMinutes(t *testing.T) {
+	if got := KubePrometheus.expression(cpu, "node", spanOf(5*time.Minute)).mean; strings.Contains(got, "avg_over_time") {
+		t.Errorf("an average of the average: %s", got)
+	}
+	if got := KubePrometheus.expression(cpu, "node", spanOf(15*time.Minute)).mean; !strings.Contains(got, "[15m:1m]") {
+		t.Errorf("not over fifteen minutes: %s", got)
+	}
+}
+
+func TestSpanOf(t *testing.T) {
+	for _, tt := range []struct {
+		window time.Duration
+		want   span
+	}{
+		// A tenth of the window, four of these for the rate, at least 60 s of grace.
+		{10 * time.Second, span{window: "10s", step: "1s", rate: "4s", recentSeconds: 60, shorter: []string{"5s", "2s500ms"}}},
+		{5 * time.Second, span{window: "5s", step: "1s", rate: "4s", recentSeconds: 60, shorter: []string{"2s500ms"}}},
+		{5 * time.Minute, span{window: "5m", step: "30s", rate: "2m", recentSeconds: 120, shorter: []string{"2m30s", "1m15s"}}},
+		// The step is at most a minute, the rate at most two.
+		{15 * time.Minute, span{window: "15m", step: "1m", rate: "2m", recentSeconds: 120, shorter: []string{"7m30s", "3m45s", "1m52s500ms"}}},
+		// Whole seconds: 95/10 is 9.
+		{95 * time.Second, span{window: "1m35s", step: "9s", rate: "36s", recentSeconds: 60, shorter: []string{"47s500ms", "23s750ms"}}},
+	} {
+		if diff := cmp.Diff(tt.want, spanOf(tt.window), cmp.AllowUnexported(span{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.window, diff)
+		}
+	}
+}
+
+func TestCustomQueries(t *testing.T) {
+	srv := newServer(t,
+		rule{"stddev_over_time((my_cpu{w=\"2m\"}\n)[5m:30s])", vector(at("w1", "0.02"))},
+		rule{`my_cpu{w="5m"}`, vector(at("w1", "0.3"))},
+		rule{"stddev_over_time(node_memory_working_set_bytes", vector()},
+		rule{"node_memory_working_set_bytes", vector(at("w1", "4294967296"))},
+	)
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: Kubelet, CPUQuery: `my_cpu{w="$window"}`}, twoNodes()...)
+	// The cpu is the fraction it is; the memory still comes from the dialect: 4 of 16 GiB.
+	want := []load.Sample{sample("w1", known(0.3, 0.02), known(0.25, 0))}
+	if diff := cmp.Diff(want, fetch(t, s), equateValues()); diff != "" {
+		t.Errorf("samples (-want +got):\n%s", diff)
+	}
+}
+
+func TestAutoIsNotAskedWhereBothQueriesAreGiven(t *testing.T) {
+	srv := newServer(t, rule{"my_cpu", vector(at("w1", "0.3"))}, rule{"my_memory", vector(at("w1", "0.4"))})
+	s := newTestSource(t, Config{Address: srv.URL, CPUQuery: "my_cpu", MemoryQuery: "my_memory"}, twoNodes()...)
+	fetch(t, s)
+	if got := len(srv.asked()); got != 4 {
+		t.Errorf("%d queries, want 4: %q", got, srv.asked())
+	}
+}
+
+func TestAutoTakesTheFirstDialectWithAValueForANode(t *testing.T) {
+	kubelet := []rule{
+		{"node_cpu_usage_seconds_total", vector(at("w1", "2"))},
+		{"node_memory_working_set_bytes", vector(at("w1", "8589934592"))},
+	}
+	refused := rule{"node_cpu_seconds_total", status(http.StatusUnprocessableEntity, `{"status":"error","errorType":"execution","error":"query processing would load too many samples"}`)}
+	strangers := rule{"node_cpu_seconds_total", vector(at("vm-outside-the-cluster:9100", "0.9"))}
+	for name, rules := range map[string][]rule{
+		"empty answers are passed over":          kubelet,
+		"a refused query is passed over":         append([]rule{refused}, kubelet...),
+		"series of no Node are passed over":      append([]rule{strangers}, kubelet...),
+		"the rules of kube-prometheus are empty": append([]rule{{"instance:node_cpu", vector()}}, kubelet...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := newServer(t, rules...)
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: Auto}, twoNodes()...)
+			var log logged
+			for range 2 {
+				if _, err := s.Fetch(log.context(t), []time.Duration{window}); err != nil {
+					t.Fatalf("Fetch: %v", err)
+				}
+			}
+			if s.dialect != Kubelet {
+				t.Errorf("took %q, want Kubelet", s.dialect)
+			}
+			// Three dialects tried in order, then twice four queries.
+			if got := len(srv.asked()); got != 3+4+4 {
+				t.Errorf("%d queries, want 11", got)
+			}
+			if got := countContaining(log.take(), `"dialect"="Kubelet"`); got != 1 {
+				t.Errorf("%d lines say which dialect was taken, want 1", got)
+			}
+		})
+	}
+}
+
+func countContaining(lines []string, text string) int {
+	n := 0
+	for _, line := range lines {
+		if strings.Contains(line, text) {
+			n++
+		}
+	}
+	return n
+}
+
+func TestAutoDetectsAgainWhenAnswersBecomeEmpty(t *testing.T) {
+	srv := newServer(t, nodeExporter(vector(at("w1", "0.25")), vector(), vector(at("w1", "0.5")), vector())...)
+	s := newTestSource(t, Config{Address: srv.URL}, twoNodes()...)
+	fetch(t, s)
+	if s.dialect != NodeExporter {
+		t.Fatalf("took %q, want NodeExporter", s.dialect)
+	}
+
+	// The exporter goes and the rules come: the same Fetch brings their answer.
+	srv.answer(rule{"instance:node_cpu", vector(at("w1", "0.3"))})
+	want := []load.Sample{sample("w1", known(0.3, 0.3), load.Stat{})}
+	if diff := cmp.Diff(want, fetch(t, s), equateValues()); diff != "" {
+		t.Errorf("samples (-want +got):\n%s", diff)
+	}
+
+	// A server that fails says nothing about dialects.
+	srv.answer(rule{"", status(http.StatusBadGateway, "no upstream")})
+	if _, err := s.Fetch(t.Context(), []time.Duration{window}); err == nil || s.dialect != KubePrometheus {
+		t.Errorf("error %v, dialect %q; want an error and KubePrometheus kept", err, s.dialect)
+	}
+
+	srv.answer()
+	_, err := s.Fetch(t.Context(), []time.Duration{window})
+	wantError(t, err, "no series", "NodeExporter", "KubePrometheus", "Kubelet", "cAdvisor", "set dialect, queries or nodeLabels", srv.URL)
+
+	srv.answer(nodeExporter(vector(at("w1", "0.25")), vector(), vector(), vector())...)
+	fetch(t, s)
+	if s.dialect != NodeExporter {
+		t.Errorf("took %q, want NodeExporter", s.dialect)
+	}
+}
+
+func TestAutoThatFindsNothingLeavesTheOwnQuery(t *testing.T) {
+	srv := newServer(t, rule{"my_cpu", vector(at("w1", "0.3"))})
+	s := newTestSource(t, Config{Address: srv.URL, CPUQuery: "my_cpu"}, twoNodes()...)
+	want := []load.Sample{sample("w1", known(0.3, 0.3), load.Stat{})}
+	if diff := cmp.Diff(want, fetch(t, s), equateValues()); diff != "" {
+		t.Errorf("samples (-want +got):\n%s", diff)
+	}
+}
+
+func wantError(t *testing.T, err error, texts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error, want one with %q", texts)
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("error %q does not contain %q", err, text)
+		}
+	}
+}
+
+func TestAnEmptyAnswerIsAnError(t *testing.T) {
+	srv := newServer(t)
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, twoNodes()...)
+	_, err := s.Fetch(t.Context(), []time.Duration{window})
+	wantError(t, err, "no series", "dialect NodeExporter", "set dialect, queries or nodeLabels", srv.URL)
+
+	srv.answer(nodeExporter(vector(at("elsewhere:9100", "0.25")), vector(), vector(), vector())...)
+	_, err = s.Fetch(t.Context(), []time.Duration{window})
+	wantError(t, err, "none of 1 series belongs to a Node", `instance="elsewhere:9100"`, "nodeLabels")
+}
+
+func TestPartOfTheQueriesMayFail(t *testing.T) {
+	fine := nodeExporter(vector(at("w1", "0.25")), vector(at("w1", "0.05")), vector(at("w1", "0.5")), vector(at("w1", "0.1")))
+	failing := nodeExporter(vector(at("w1", "0.25")), vector(at("w1", "0.05")),
+		status(http.StatusInternalServerError, "out of memory"), status(http.StatusInternalServerError, "out of memory"))
+	srv := newServer(t, failing...)
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, newNode("w1", "10.0.0.1"))
+	var log logged
+	get := func() []load.Sample {
+		t.Helper()
+		batch, err := s.Fetch(log.context(t), []time.Duration{window})
+		if err != nil {
+			t.Fatalf("Fetch: %v", err)
+		}
+		return batch.Samples
+	}
+	cpuOnly := []load.Sample{sample("w1", known(0.25, 0.05), load.Stat{})}
+	for range 2 {
+		if diff := cmp.Diff(cpuOnly, get(), equateValues()); diff != "" {
+			t.Errorf("samples (-want +got):\n%s", diff)
+		}
+	}
+	lines := log.take()
+	if len(lines) != 1 || !strings.Contains(lines[0], "mean of memory over 5m") || !strings.Contains(lines[0], "out of memory") {
+		t.Errorf("want one line in two refreshes that names the failed query, got %q", lines)
+	}
+
+	srv.answer(fine...)
+	for range 2 {
+		if got := get(); !got[0].Memory.Known {
+			t.Errorf("memory is not known: %v", got)
+		}
+	}
+	if lines := log.take(); len(lines) != 1 || !strings.Contains(lines[0], "answered again") {
+		t.Errorf("want one line that says it is well again, got %q", lines)
+	}
+
+	// A mean that is empty, beside one that is not, is a failure of that part.
+	srv.answer(nodeExporter(vector(at("w1", "0.25")), vector(at("w1", "0.05")), vector(), vector(at("w1", "0.1")))...)
+	if diff := cmp.Diff(cpuOnly, get(), equateValues()); diff != "" {
+		t.Errorf("a deviation without a mean is not a value (-want +got):\n%s", diff)
+	}
+	if lines := log.take(); len(lines) != 1 || !strings.Contains(lines[0], "no series") {
+		t.Errorf("want one line about the empty answer, got %q", lines)
+	}
+}
+
+func TestSeveralWindows(t *testing.T) {
+	srv := newServer(t,
+		rule{"[15m", vector(at("w1", "0.5"))},
+		rule{"[5m", vector(at("w1", "0.25"))},
+	)
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, newNode("w1", "10.0.0.1"))
+	batch, err := s.Fetch(t.Context(), []time.Duration{15 * time.Minute, 5 * time.Minute, 5 * time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []load.Sample{
+		{Node: "w1", Window: 5 * time.Minute, End: evaluationTime(), CPU: known(0.25, 0.25), Memory: known(0.25, 0.25)},
+		{Node: "w1", Window: 15 * time.Minute, End: evaluationTime(), CPU: known(0.5, 0.5), Memory: known(0.5, 0.5)},
+	}
+	if diff := cmp.Diff(want, batch.Samples, equateValues()); diff != "" {
+		t.Errorf("samples (-want +got):\n%s", diff)
+	}
+	if got := len(srv.asked()); got != 8 {
+		t.Errorf("%d queries, want 4 for each of two windows", got)
+	}
+	for _, windows := range [][]time.Duration{nil, {0}, {window, -1}} {
+		if _, err := s.Fetch(t.Context(), windows); err == nil {
+			t.Errorf("windows %v: no error", windows)
+		}
+	}
+}
+
+func TestAHungQueryEndsWithTheTimeoutAndTheOthersAreKept(t *testing.T) {
+	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	srv := newServer(t, nodeExporter(vector(at("w1", "0.25")), vector(at("w1", "0.05")), hang, hang)...)
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter, Timeout: 300 * time.Millisecond}, newNode("w1", "10.0.0.1"))
+	start := time.Now()
+	want := []load.Sample{sample("w1", known(0.25, 0.05), load.Stat{})}
+	if diff := cmp.Diff(want, fetch(t, s), equateValues()); diff != "" {
+		t.Errorf("samples (-want +got):\n%s", diff)
+	}
+
+	// The whole Fetch has one timeout, also when headers come and the body does not.
+	srv.answer(rule{"", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprint(w, `{"status":`)
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}})
+	_, err := s.Fetch(t.Context(), []time.Duration{window, 2 * window, 3 * window})
+	wantError(t, err, "no answer in time (timeout 300ms)", srv.URL)
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("took %s", took)
+	}
+}
+
+func TestValuesArePassedAsMeasured(t *testing.T) {
+	srv := newServer(t, nodeExporter(vector(at("w1", "NaN"), at("w2", "1.7")), vector(at("w1", "+Inf")), vector(at("w1", "-0.5")), vector())...)
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, twoNodes()...)
+	want := []load.Sample{
+		sample("w1", known(math.NaN(), math.Inf(1)), known(-0.5, 0)),
+		sample("w2", known(1.7, 0), load.Stat{}),
+	}
+	if diff := cmp.Diff(want, fetch(t, s), equateValues()); diff != "" {
+		t.Errorf("samples (-want +got):\n%s", diff)
+	}
+}
+
+func TestSeveralSeriesOfANodeAreNotAdded(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		elements []element
+		want     float64
+	}{
+		{"the greater of duplicates", []element{at("w1", "0.2"), at("w1:9100", "0.3"), at("10.0.0.1", "0.1")}, 0.3},
+		{"a number rather than NaN", []element{at("w1", "NaN"), at("w1:9100", "0.3")}, 0.3},
+		{"a number rather than NaN, whatever the order", []element{at("w1", "0.3"), at("w1:9100", "NaN")}, 0.3},
+		// An exporter on w1 that speaks for a node that is gone: its instance is w1, but w1 has a series by its own name.
+		{"the earlier label", []element{{`"node":"gone","instance":"10.0.0.1:9100"`, "0.9"}, {`"node":"w1"`, "0.2"}}, 0.2},
+		{"the earlier label, whatever the order", []element{{`"node":"w1"`, "0.2"}, {`"node":"gone","instance":"10.0.0.1:9100"`, "0.9"}}, 0.2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			srv := newServer(t, rule{"stddev_over_time", vector()}, rule{"node_cpu_seconds_total", vector(tt.elements...)})
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, twoNodes()...)
+			want := []load.Sample{sample("w1", known(tt.want, 0), load.Stat{})}
+			if diff := cmp.Diff(want, fetch(t, s), equateValues()); diff != "" {
+				t.Errorf("samples (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNodesWithoutCapacityHaveNoUtilization(t *testing.T) {
+	bare := newNode("w2", "fd00::2")
+	bare.Status.Capacity = nil
+	srv := newServer(t, rule{"node_cpu_usage_seconds_total", vector(at("w1", "2"), at("w2", "6"))})
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: Kubelet}, newNode("w1", "10.0.0.1"), bare)
+	want := []load.Sample{sample("w1", known(0.25, 0.25), load.Stat{})}
+	if diff := cmp.Diff(want, fetch(t, s), equateValues()); diff != "" {
+		t.Errorf("samples (-want +got):\n%s", diff)
+	}
+}
+
+func TestUnmatchedSeriesAndNodesAreReportedOnChange(t *testing.T) {
+	six := []element{at("w1", "0.5")}
+	for i := range 6 {
+		six = append(six, element{fmt.Sprintf(`"node":"vm%d","instance":"192.0.2.%d:9100"`, i, i), "0.5"})
+	}
+	srv := newServer(t, rule{"", vector(six...)})
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, twoNodes()...)
+	var log logged
+	for range 3 {
+		batch, err := s.Fetch(log.context(t), []time.Duration{window})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Four queries answer the same six series of no node; they count once.
+		if batch.UnmatchedCount != 6 || len(batch.Unmatched) != 5 || batch.Unmatched[0] != `{node="vm0", instance="192.0.2.0:9100"}` {
+			t.Errorf("unmatched %d: %q", batch.UnmatchedCount, batch.Unmatched)
+		}
+		if len(batch.Samples) != 1 {
+			t.Errorf("%d samples, want that of w1", len(batch.Samples))
+		}
+	}
+	lines := log.take()
+	if len(lines) != 1 {
+		t.Fatalf("%d lines in three refreshes, want 1: %q", len(lines), lines)
+	}
+	for _, text := range []string{`"nodesWithoutSeries"=1`, `"suchNodes"="w2"`, `"seriesWithoutNode"=6`, "vm0", "vm4", "…"} {
+		if !strings.Contains(lines[0], text) {
+			t.Errorf("line %q lacks %q", lines[0], text)
+		}
+	}
+	if strings.Contains(lines[0], "vm5") {
+		t.Errorf("line names more than a few: %q", lines[0])
+	}
+	srv.answer(rule{"", vector(append(six, at("w2", "0.1"))...)})
+	for range 2 {
+		if _, err := s.Fetch(log.context(t), []time.Duration{window}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if lines := log.take(); len(lines) != 1 || !strings.Contains(lines[0], `"nodesWithoutSeries"=0`) {
+		t.Errorf("want one line on the change, got %q", lines)
+	}
+}
+
+func TestNodeLabelsAreThoseConfigured(t *testing.T) {
+	srv := newServer(t, rule{"by (host, vm)", vector(element{`"vm":"w1","instance":"w2"`, "0.5"})})
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter, NodeLabels: []string{"host", "vm"}}, twoNodes()...)
+	want := []load.Sample{sample("w1", known(0.5, 0.5), known(0.5, 0.5))}
+	if diff := cmp.Diff(want, fetch(t, s), equateValues()); diff != "" {
+		t.Errorf("samples (-want +got):\n%s", diff)
+	}
+}
+
+func TestEndIsTheServersTimeButNotLaterThanOurs(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		now, want time.Time
+		logged    int
+	}{
+		{"clocks agree", evaluationTime().Add(20 * time.Millisecond), evaluationTime(), 0},
+		{"the server is ahead", evaluationTime().Add(-time.Minute), evaluationTime().Add(-time.Minute), 1},
+		{"the server is behind, or a cache answers", evaluationTime().Add(time.Minute), evaluationTime(), 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			srv := newServer(t, rule{"", vector(at("w1", "0.5"))})
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, newNode("w1", "10.0.0.1"))
+			s.clock = testingclock.NewFakePassiveClock(tt.now)
+			var log logged
+			for range 2 {
+				batch, err := s.Fetch(log.context(t), []time.Duration{window})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := batch.Samples[0].End; !got.Equal(tt.want) {
+					t.Errorf("End %s, want %s", got, tt.want)
+				}
+			}
+			if lines := log.take(); len(lines) != tt.logged {
+				t.Errorf("%d lines, want %d: %q", len(lines), tt.logged, lines)
+			}
+			if r := srv.requests[0]; r.FormValue("time") != "" {
+				t.Errorf("the query carries time %q", r.FormValue("time"))
+			}
+		})
+	}
+}
+
+func TestQueriesDoNotGrowWithTheNodes(t *testing.T) {
+	for _, count := range []int{1, 1000} {
+		var nodes []*corev1.Node
+		var elements []element
+		for i := range count {
+			nodes = append(nodes, newNode(fmt.Sprintf("n%d", i), fmt.Sprintf("10.1.%d.%d", i/250, i%250)))
+			elements = append(elements, at(fmt.Sprintf("10.1.%d.%d:9100", i/250, i%250), "0.5"))
+		}
+		srv := newServer(t, rule{"", vector(elements...)})
+		s := newTestSource(t, Config{Address: srv.URL}, nodes...)
+		if got := len(fetch(t, s)); got != count {
+			t.Errorf("%d samples of %d nodes", got, count)
+		}
+		// One to find the dialect, four for the window.
+		if got := len(srv.asked()); got != 5 {
+			t.Errorf("%d nodes: %d queries, want 5", count, got)
+		}
+	}
+}
+
+func TestNoNodesIsAnError(t *testing.T) {
+	srv := newServer(t, rule{"", vector(at("w1", "0.5"))})
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter})
+	_, err := s.Fetch(t.Context(), []time.Duration{window})
+	wantError(t, err, "no Node is known")
+}
+
+func TestNewRefusesWhatIsWrong(t *testing.T) {
+	notPEM := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(notPEM, []byte("nothing"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const address = "http://127.0.0.1:9090"
+	for _, tt := range []struct {
+		name string
+		cfg  Config
+		want string
+	}{
+		{"no address", Config{}, "address"},
+		{"no scheme", Config{Address: "prometheus:9090"}, "address"},
+		{"not http", Config{Address: "ftp://prometheus"}, "http://"},
+		{"a password with a port that is none", Config{Address: "http://user:hunter2@host:port"}, "address"},
+		{"an unknown dialect", Config{Address: address, Dialect: "nodeexporter"}, "dialect"},
+		{"a negative timeout", Config{Address: address, Timeout: -1}, "timeout"},
+		{"a label that is none", Config{Address: address, NodeLabels: []string{"node", "a b"}}, `nodeLabels: "a b"`},
+		{"two tokens", Config{Address: address, BearerToken: "s3cret", BearerTokenFile: "/token"}, "tokenFile"},
+		{"a user and a token", Config{Address: "http://user:hunter2@host", BearerToken: "s3cret"}, "token"},
+		{"a missing caFile", Config{Address: address, CAFile: "/nowhere/ca.crt"}, "caFile"},
+		{"a caFile without certificates", Config{Address: address, CAFile: notPEM}, "caFile"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := New(tt.cfg, lister(t))
+			wantError(t, err, tt.want)
+			for _, secret := range []string{"hunter2", "s3cret"} {
+				if strings.Contains(err.Error(), secret) {
+					t.Errorf("error tells a secret: %s", err)
+				}
+			}
+		})
+	}
+}
+
+func writeCA(t *testing.T, srv *httptest.Server) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	block := &pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}
+	if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
