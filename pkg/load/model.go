@@ -1,6 +1,7 @@
 package load
 
 import (
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 // State says where an estimate comes from.
 type State uint8
 
+// The states, the more telling the higher.
 const (
 	// Absent means that the resource of this node was never measured: it is judged by requests.
 	Absent State = iota
@@ -31,7 +33,8 @@ type ResourceEstimate struct {
 	Mean float64
 	// StdDev is the measured standard deviation; 0 where State is not Fresh.
 	StdDev float64
-	// Pending is the expected usage of pods that the measurement has not seen yet.
+	// Pending is the expected usage, on top of Mean, of pods on the node that the measurement has not fully seen yet; 0
+	// where State is not Fresh, for requests count from the moment a pod is placed.
 	Pending float64
 	// Base is what a utilization is a fraction of: the node's capacity, which sources measure against, or its allocatable
 	// where State is not Fresh, which requests are made against.
@@ -43,76 +46,169 @@ type ResourceEstimate struct {
 
 // Utilization is the fraction of Base in use once a pod that uses extra more (in milliCPU or bytes) has come. A node
 // without capacity has no room: it is full.
-func (r ResourceEstimate) Utilization(extra float64) float64 {
+func (r *ResourceEstimate) Utilization(extra float64) float64 {
 	if r.Base <= 0 {
 		return 1
 	}
 	return (r.Mean + r.Pending + extra) / r.Base
 }
 
-// Estimate is what a node carries right now.
+// Estimate is what a node carries right now, pods just placed included.
 type Estimate struct {
 	CPU    ResourceEstimate
 	Memory ResourceEstimate
 }
 
-// Model turns the published snapshots and the scheduler's own view of a node into estimates. It is immutable, and so safe
-// for concurrent use.
+// Usage is what a pod is expected to use, in milliCPU and bytes. It is called for each pod of a node whenever the node
+// changed or was measured, from many goroutines at once.
+type Usage func(pod *corev1.Pod) (cpuMillis, memoryBytes float64)
+
+// Model turns the published snapshots and the scheduler's own view of a node into estimates. It is safe for concurrent
+// use: what it keeps are results that follow from (snapshot, generation of the NodeInfo) alone, so that goroutines that
+// compute the same one at once do no harm.
 type Model struct {
 	publisher *Publisher
-	window    time.Duration
-	maxAge    time.Duration
+	settings  Settings
+	usage     Usage
 	clock     clock.PassiveClock
+	results   atomic.Pointer[results]
 }
 
-// NewModel returns a model of the load over window, trusted up to the age of maxAge.
-func NewModel(publisher *Publisher, window, maxAge time.Duration, c clock.PassiveClock) *Model {
-	return &Model{publisher: publisher, window: window, maxAge: maxAge, clock: c}
+// NewModel returns a model of the load that settings ask for, in which pods are expected to use what usage says.
+func NewModel(publisher *Publisher, settings Settings, usage Usage, c clock.PassiveClock) *Model {
+	return &Model{publisher: publisher, settings: settings, usage: usage, clock: c}
+}
+
+// results is what follows from one table.
+type results struct {
+	table *Table
+	// nodes runs parallel to table.nodes.
+	nodes []atomic.Pointer[result]
+	// cpuUntil and memoryUntil are the last moments at which any node's load is fresh.
+	cpuUntil, memoryUntil time.Time
+}
+
+// result is what follows from one node's load and one generation of its NodeInfo, while the load is fresh.
+type result struct {
+	generation            int64
+	cpuUntil, memoryUntil time.Time
+	fresh                 Estimate
 }
 
 // View returns the load as the decision sees it: all models of one publisher see the same snapshot during one decision.
 func (m *Model) View(state fwk.CycleState) View {
-	return View{table: m.publisher.Pinned(state).Over(m.window), oldest: m.clock.Now().Add(-m.maxAge)}
+	return View{model: m, results: m.resultsFor(m.publisher.Pinned(state).Over(m.settings.Window)), now: m.clock.Now()}
 }
 
-// View is the load as one decision sees it. It is immutable, and so safe for concurrent use.
+func (m *Model) resultsFor(table *Table) *results {
+	held := m.results.Load()
+	if held != nil && held.table == table {
+		return held
+	}
+	r := &results{table: table, nodes: make([]atomic.Pointer[result], len(table.nodes))}
+	for i := range table.nodes {
+		r.cpuUntil = later(r.cpuUntil, &table.nodes[i].CPU, m.settings)
+		r.memoryUntil = later(r.memoryUntil, &table.nodes[i].Memory, m.settings)
+	}
+	if m.results.CompareAndSwap(held, r) {
+		return r
+	}
+	if won := m.results.Load(); won.table == table {
+		return won
+	}
+	return r
+}
+
+func later(t time.Time, r *Reading, s Settings) time.Time {
+	if !r.Known {
+		return t
+	}
+	if until := r.FreshUntil(s); until.After(t) {
+		return until
+	}
+	return t
+}
+
+// View is the load as one decision sees it. It is safe for concurrent use.
 type View struct {
-	table *Table
-	// oldest is the earliest end of a window that is still trusted.
-	oldest time.Time
+	model   *Model
+	results *results
+	now     time.Time
 }
 
 // KnowsCPU tells whether the CPU load of at least one node is known.
-func (v View) KnowsCPU() bool { return v.fresh(v.table.newestCPU) }
+func (v View) KnowsCPU() bool { return !v.now.After(v.results.cpuUntil) }
 
 // KnowsMemory tells whether the memory load of at least one node is known.
-func (v View) KnowsMemory() bool { return v.fresh(v.table.newestMemory) }
-
-func (v View) fresh(end time.Time) bool { return !end.Before(v.oldest) }
+func (v View) KnowsMemory() bool { return !v.now.After(v.results.memoryUntil) }
 
 // Estimate returns what the node carries right now. A resource whose load is not known is judged by the requests of the
 // node's pods, the scheduler's usual non-zero minimum applied, against the allocatable.
 func (v View) Estimate(node fwk.NodeInfo) Estimate {
-	object := node.Node()
-	known := v.table.Node(object.Name)
-	requested, allocatable := node.GetNonZeroRequested(), node.GetAllocatable()
-	cpu, memory := object.Status.Capacity[corev1.ResourceCPU], object.Status.Capacity[corev1.ResourceMemory]
-	return Estimate{
-		CPU:    v.resource(known.CPU, float64(cpu.MilliValue()), float64(allocatable.GetMilliCPU()), float64(requested.GetMilliCPU())),
-		Memory: v.resource(known.Memory, float64(memory.Value()), float64(allocatable.GetMemory()), float64(requested.GetMemory())),
+	i, measured := v.results.table.index[node.Node().Name]
+	if !measured {
+		return Estimate{CPU: cpuByRequests(node, Absent), Memory: memoryByRequests(node, Absent)}
 	}
-}
-
-func (v View) resource(r Reading, capacity, allocatable, requested float64) ResourceEstimate {
-	e := ResourceEstimate{Mean: requested, Base: allocatable, Allocatable: allocatable}
-	switch {
-	case !r.Known:
-		e.State = Absent
-	case !v.fresh(r.End):
-		e.State = Expired
-	default:
-		e.State, e.Base = Fresh, capacity
-		e.Mean, e.StdDev = r.Mean*capacity, r.StdDev*capacity
+	r := v.results.nodes[i].Load()
+	if r == nil || r.generation != node.GetGeneration() {
+		r = v.model.result(&v.results.table.nodes[i], node)
+		v.results.nodes[i].Store(r)
+	}
+	e := r.fresh
+	if state := stateAt(v.now, r.cpuUntil); state != Fresh {
+		e.CPU = cpuByRequests(node, state)
+	}
+	if state := stateAt(v.now, r.memoryUntil); state != Fresh {
+		e.Memory = memoryByRequests(node, state)
 	}
 	return e
+}
+
+// stateAt is the state at now of a reading that is fresh until the given moment; a reading that was never made has none.
+func stateAt(now, until time.Time) State {
+	switch {
+	case until.IsZero():
+		return Absent
+	case now.After(until):
+		return Expired
+	}
+	return Fresh
+}
+
+// result computes what the node carries if its load is fresh.
+func (m *Model) result(known *NodeLoad, node fwk.NodeInfo) *result {
+	capacity, allocatable := node.Node().Status.Capacity, node.GetAllocatable()
+	r := &result{
+		generation:  node.GetGeneration(),
+		cpuUntil:    later(time.Time{}, &known.CPU, m.settings),
+		memoryUntil: later(time.Time{}, &known.Memory, m.settings),
+		fresh: Estimate{
+			CPU:    measured(&known.CPU, float64(capacity.Cpu().MilliValue()), float64(allocatable.GetMilliCPU())),
+			Memory: measured(&known.Memory, float64(capacity.Memory().Value()), float64(allocatable.GetMemory())),
+		},
+	}
+	for _, pod := range node.GetPods() {
+		cpu, memory := known.CPU.Unseen(pod.GetPod()), known.Memory.Unseen(pod.GetPod())
+		if cpu == 0 && memory == 0 {
+			continue // most pods have long been seen
+		}
+		cpuMillis, memoryBytes := m.usage(pod.GetPod())
+		r.fresh.CPU.Pending += cpu * cpuMillis
+		r.fresh.Memory.Pending += memory * memoryBytes
+	}
+	return r
+}
+
+func measured(r *Reading, capacity, allocatable float64) ResourceEstimate {
+	return ResourceEstimate{Mean: r.Mean * capacity, StdDev: r.StdDev * capacity, Base: capacity, Allocatable: allocatable, State: Fresh}
+}
+
+func cpuByRequests(node fwk.NodeInfo, state State) ResourceEstimate {
+	allocatable := float64(node.GetAllocatable().GetMilliCPU())
+	return ResourceEstimate{Mean: float64(node.GetNonZeroRequested().GetMilliCPU()), Base: allocatable, Allocatable: allocatable, State: state}
+}
+
+func memoryByRequests(node fwk.NodeInfo, state State) ResourceEstimate {
+	allocatable := float64(node.GetAllocatable().GetMemory())
+	return ResourceEstimate{Mean: float64(node.GetNonZeroRequested().GetMemory()), Base: allocatable, Allocatable: allocatable, State: state}
 }

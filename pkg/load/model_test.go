@@ -19,6 +19,11 @@ const (
 	gib    = 1 << 30
 )
 
+var settings = Settings{Window: window, RefreshInterval: 30 * time.Second, MaxAge: maxAge, DriftTolerance: 10}
+
+// nothing is expected of any pod.
+func nothing(*corev1.Pod) (cpuMillis, memoryBytes float64) { return 0, 0 }
+
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // node has 8 cores and 16 GiB, of which 6 cores and 12 GiB are allocatable, and two pods that request 1 core and 1 GiB each.
@@ -48,7 +53,7 @@ func publish(p *Publisher, nodes map[string]NodeLoad) {
 func modelOf(nodes map[string]NodeLoad) (*Model, *Publisher) {
 	p := NewPublisher()
 	publish(p, nodes)
-	return NewModel(p, window, maxAge, clocktesting.NewFakePassiveClock(now)), p
+	return NewModel(p, settings, nothing, clocktesting.NewFakePassiveClock(now)), p
 }
 
 func TestEstimate(t *testing.T) {
@@ -98,10 +103,10 @@ func TestEstimate(t *testing.T) {
 
 func TestUtilizationCountsThePodThatComes(t *testing.T) {
 	// (2,000 + 500 + 1,500) / 8,000 = 0.5
-	if got := (ResourceEstimate{Mean: 2000, Pending: 500, Base: 8000}).Utilization(1500); got != 0.5 {
+	if got := (&ResourceEstimate{Mean: 2000, Pending: 500, Base: 8000}).Utilization(1500); got != 0.5 {
 		t.Errorf("utilization = %v, want 0.5", got)
 	}
-	if got := (ResourceEstimate{Mean: 0, Base: 0}).Utilization(0); got != 1 {
+	if got := (&ResourceEstimate{}).Utilization(0); got != 1 {
 		t.Errorf("utilization of a node without capacity = %v, want 1: it has no room", got)
 	}
 }
@@ -140,7 +145,7 @@ func TestAWindowNobodyAskedForHasNoLoad(t *testing.T) {
 
 func TestADecisionSeesOneSnapshot(t *testing.T) {
 	model, publisher := modelOf(map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
-	other := NewModel(publisher, window, maxAge, clocktesting.NewFakePassiveClock(now))
+	other := NewModel(publisher, settings, nothing, clocktesting.NewFakePassiveClock(now))
 	n := node(t, "n")
 	decision, next := framework.NewCycleState(), framework.NewCycleState()
 
@@ -167,9 +172,10 @@ func TestPinGivesAllGoroutinesOfADecisionTheSameValue(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range goroutines {
 			wg.Go(func() {
-				v, ok := pin.Get(state)
-				if !ok {
-					v = pin.Set(state, i)
+				v := pin.Get(state)
+				if v == nil {
+					mine := i
+					v, _ = pin.Set(state, &mine)
 				}
 				seen[i] = v
 			})

@@ -20,27 +20,28 @@ type Pin[T any] struct {
 
 type pinned[T any] struct {
 	state fwk.CycleState
-	value T
+	value *T
 }
 
-// Get returns the value pinned for the decision.
-func (p *Pin[T]) Get(state fwk.CycleState) (*T, bool) {
+// Get returns the value pinned for the decision, or nil.
+func (p *Pin[T]) Get(state fwk.CycleState) *T {
 	if held := p.latest.Load(); held != nil && held.state == state {
-		return &held.value, true
+		return held.value
 	}
-	return nil, false
+	return nil
 }
 
-// Set pins the value for the decision unless another goroutine was first, and returns what is pinned.
-func (p *Pin[T]) Set(state fwk.CycleState, value T) *T {
+// Set pins the value for the decision unless another goroutine was first, and returns what is pinned and whether it is
+// value.
+func (p *Pin[T]) Set(state fwk.CycleState, value *T) (held *T, first bool) {
 	fresh := &pinned[T]{state: state, value: value}
 	for {
 		held := p.latest.Load()
 		if held != nil && held.state == state {
-			return &held.value
+			return held.value, false
 		}
 		if p.latest.CompareAndSwap(held, fresh) {
-			return &fresh.value
+			return value, true
 		}
 	}
 }

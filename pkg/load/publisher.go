@@ -10,7 +10,7 @@ import (
 // use; readers never wait. Use NewPublisher.
 type Publisher struct {
 	latest atomic.Pointer[Snapshot]
-	pin    Pin[*Snapshot]
+	pin    Pin[Snapshot]
 }
 
 // NewPublisher returns a publisher whose snapshot is empty.
@@ -29,8 +29,9 @@ func (p *Publisher) Latest() *Snapshot { return p.latest.Load() }
 // Pinned returns the decision's snapshot: the latest at the first call of the decision, and the same at all further ones,
 // whichever plugin asks.
 func (p *Publisher) Pinned(state fwk.CycleState) *Snapshot {
-	if s, ok := p.pin.Get(state); ok {
-		return *s
+	if s := p.pin.Get(state); s != nil {
+		return s
 	}
-	return *p.pin.Set(state, p.latest.Load())
+	s, _ := p.pin.Set(state, p.latest.Load())
+	return s
 }

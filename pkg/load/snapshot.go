@@ -9,7 +9,12 @@ type Reading struct {
 	Window time.Duration
 	// End is the moment the window ends at, never later than the moment it was read.
 	End time.Time
+	// Drift is how fast the mean moves, in fractions of capacity per minute.
+	Drift float64
 }
+
+// FreshUntil is the last moment at which the reading is trusted.
+func (r *Reading) FreshUntil(s Settings) time.Time { return r.End.Add(Expiry(r.Drift, s)) }
 
 // NodeLoad is what is known of one node's load over one window. Each resource has an age of its own, for a source may
 // answer for one of them alone.
@@ -20,47 +25,47 @@ type NodeLoad struct {
 
 // Table holds the load of all nodes over one window. It is immutable, and so safe for concurrent use.
 type Table struct {
-	nodes        map[string]NodeLoad
-	newestCPU    time.Time
-	newestMemory time.Time
+	index map[string]int
+	nodes []NodeLoad
 }
 
-// NewTable returns a table of the given nodes, by name of the Node object. It keeps the map, which must not change any more.
+// NewTable returns a table of the given nodes, by name of the Node object.
 func NewTable(nodes map[string]NodeLoad) *Table {
-	t := &Table{nodes: nodes}
-	for _, n := range nodes {
-		t.newestCPU = later(t.newestCPU, n.CPU)
-		t.newestMemory = later(t.newestMemory, n.Memory)
+	t := &Table{index: make(map[string]int, len(nodes)), nodes: make([]NodeLoad, 0, len(nodes))}
+	for name, n := range nodes {
+		t.index[name] = len(t.nodes)
+		t.nodes = append(t.nodes, n)
 	}
 	return t
 }
 
-func later(t time.Time, r Reading) time.Time {
-	if r.Known && r.End.After(t) {
-		return r.End
-	}
-	return t
-}
-
-// Len is the number of nodes that have ever been measured and not been forgotten.
+// Len is the number of nodes that have been measured and not been forgotten.
 func (t *Table) Len() int { return len(t.nodes) }
 
 // Node returns what is known of the named node; the zero NodeLoad says that nothing is.
-func (t *Table) Node(name string) NodeLoad { return t.nodes[name] }
+func (t *Table) Node(name string) NodeLoad {
+	if i, ok := t.index[name]; ok {
+		return t.nodes[i]
+	}
+	return NodeLoad{}
+}
 
 // Snapshot is all that is known of the nodes' load at one moment, over each window that somebody asked for. It is
 // immutable, and so safe for concurrent use.
 type Snapshot struct {
 	tables map[time.Duration]*Table
+	empty  *Table
 }
 
 // NewSnapshot returns a snapshot of one table per window. It keeps the map, which must not change any more.
-func NewSnapshot(tables map[time.Duration]*Table) *Snapshot { return &Snapshot{tables: tables} }
+func NewSnapshot(tables map[time.Duration]*Table) *Snapshot {
+	return &Snapshot{tables: tables, empty: NewTable(nil)}
+}
 
 // Over returns the load over the given window; a window that nobody asked for has an empty table.
 func (s *Snapshot) Over(window time.Duration) *Table {
 	if t, ok := s.tables[window]; ok {
 		return t
 	}
-	return NewTable(nil)
+	return s.empty
 }

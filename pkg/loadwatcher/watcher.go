@@ -27,14 +27,12 @@ const (
 	jitter = 0.1
 )
 
-// Demand is what one reader wants of a Watcher.
-type Demand struct {
-	// Window is the span that the reader wants means and deviations over.
-	Window time.Duration
-	// RefreshInterval is the longest time between two readings of the source.
-	RefreshInterval time.Duration
-	// MaxAge is the age beyond which the reader does not trust a measurement.
-	MaxAge time.Duration
+// Nodes is what a watcher needs to know of the cluster.
+type Nodes interface {
+	// HasSynced tells whether all nodes are known yet.
+	HasSynced() bool
+	// Names returns the names of all nodes.
+	Names() []string
 }
 
 // Watcher reads one source at intervals and publishes what it learns. A node that an answer leaves out, or for which it
@@ -43,59 +41,93 @@ type Demand struct {
 // Publisher and Want may be called from any goroutine, also while Run runs. Run is called once.
 type Watcher struct {
 	source    source.Source
-	ready     cache.InformerSynced
+	label     string
+	nodes     Nodes
 	clock     clock.Clock
+	metrics   *Metrics
 	publisher *load.Publisher
 
 	mu     sync.Mutex
-	demand struct {
-		windows  []time.Duration
-		interval time.Duration
-		maxAge   time.Duration
-	}
+	wanted demand
 
-	// readings is touched by Run's goroutine alone.
-	readings map[time.Duration]map[string]load.NodeLoad
-	failing  bool
+	// records is touched by Run's goroutine alone, and so is failing.
+	records map[string]*record
+	failing bool
 }
 
-// NewWatcher returns a watcher of src whose Run waits for ready, which tells whether the cluster's nodes are known.
-func NewWatcher(src source.Source, ready cache.InformerSynced, c clock.Clock) *Watcher {
+// demand is what all readers of a watcher together want.
+type demand struct {
+	windows []time.Duration
+	// loosest holds the shortest refresh interval, and the longest age and the largest tolerance that any reader trusts.
+	loosest load.Settings
+}
+
+// NewWatcher returns a watcher of src, called label in logs and metrics. It has to be told what is wanted before it is run.
+func NewWatcher(src source.Source, label string, nodes Nodes, c clock.Clock, m *Metrics) *Watcher {
 	return &Watcher{
 		source:    src,
-		ready:     ready,
+		label:     label,
+		nodes:     nodes,
 		clock:     c,
+		metrics:   m,
 		publisher: load.NewPublisher(),
-		readings:  map[time.Duration]map[string]load.NodeLoad{},
+		records:   map[string]*record{},
 	}
 }
 
 // Publisher is where the watcher's snapshots appear.
 func (w *Watcher) Publisher() *load.Publisher { return w.publisher }
 
-// Want adds a reader's demand: its window is read from the next refresh on, and the shortest interval and the longest age
-// of all demands hold.
-func (w *Watcher) Want(d Demand) {
+// Want adds what a reader wants: its window is read from the next refresh on, at the shortest interval that any reader
+// wants, and kept as long as any reader trusts it.
+func (w *Watcher) Want(s load.Settings) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !slices.Contains(w.demand.windows, d.Window) {
-		w.demand.windows = append(w.demand.windows, d.Window)
-		slices.Sort(w.demand.windows)
+	d := &w.wanted
+	if !slices.Contains(d.windows, s.Window) {
+		d.windows = append(slices.Clone(d.windows), s.Window)
+		slices.Sort(d.windows)
 	}
-	if w.demand.interval == 0 || d.RefreshInterval < w.demand.interval {
-		w.demand.interval = d.RefreshInterval
+	if d.loosest.RefreshInterval == 0 || s.RefreshInterval < d.loosest.RefreshInterval {
+		d.loosest.RefreshInterval = s.RefreshInterval
 	}
-	w.demand.maxAge = max(w.demand.maxAge, d.MaxAge)
+	d.loosest.MaxAge = max(d.loosest.MaxAge, s.MaxAge)
+	d.loosest.DriftTolerance = max(d.loosest.DriftTolerance, s.DriftTolerance)
 }
 
-func (w *Watcher) wanted() (windows []time.Duration, interval, maxAge time.Duration) {
+func (w *Watcher) demand() demand {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Clone(w.demand.windows), w.demand.interval, w.demand.maxAge
+	return w.wanted
 }
 
-// Run refreshes, at once and then at intervals, until ctx is done. After a failure it tries again sooner, with backoff.
+// states returns the end of the newest reading of any node, and the number of the cluster's nodes in each load.State.
+func (w *Watcher) states() (newest time.Time, nodes [load.Fresh + 1]int) {
+	d, snapshot, now := w.demand(), w.publisher.Latest(), w.clock.Now()
+	table := snapshot.Over(d.windows[0])
+	for _, name := range w.nodes.Names() {
+		node := table.Node(name)
+		state := load.Absent
+		switch {
+		case node.CPU.Known && !now.After(node.CPU.FreshUntil(d.loosest)):
+			state = load.Fresh
+		case node.CPU.Known:
+			state = load.Expired
+		}
+		nodes[state]++
+		for _, end := range []time.Time{node.CPU.End, node.Memory.End} {
+			if end.After(newest) {
+				newest = end
+			}
+		}
+	}
+	return newest, nodes
+}
+
+// Run waits for the nodes to be known, then refreshes, at once and at intervals, until ctx is done. After a failure it tries
+// again sooner, with backoff.
 func (w *Watcher) Run(ctx context.Context) {
+	w.metrics.watch(w)
 	if closer, ok := w.source.(io.Closer); ok {
 		defer func() {
 			if err := closer.Close(); err != nil {
@@ -103,13 +135,13 @@ func (w *Watcher) Run(ctx context.Context) {
 			}
 		}()
 	}
-	if !cache.WaitForCacheSync(ctx.Done(), w.ready) {
+	if !cache.WaitForCacheSync(ctx.Done(), w.nodes.HasSynced) {
 		return
 	}
 	var backoff *wait.Backoff
 	for {
 		err := w.Refresh(ctx)
-		_, interval, _ := w.wanted()
+		interval := w.demand().loosest.RefreshInterval
 		delay := wait.Jitter(interval, jitter)
 		if err == nil {
 			backoff = nil
@@ -131,15 +163,17 @@ func (w *Watcher) Run(ctx context.Context) {
 
 // Refresh reads the source once and publishes the result. An error means that nothing changed.
 func (w *Watcher) Refresh(ctx context.Context) error {
-	logger := klog.FromContext(ctx).WithValues("source", w.source.Name())
-	windows, _, maxAge := w.wanted()
-	batch, err := w.source.Fetch(ctx, windows)
+	logger := klog.FromContext(ctx).WithValues("source", w.label)
+	d, began := w.demand(), w.clock.Now()
+	batch, err := w.source.Fetch(ctx, d.windows)
 	if err == nil && len(batch.Samples) == 0 {
 		err = errors.New("the answer holds no node")
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	now := w.clock.Now()
+	w.metrics.refreshed(w, now.Sub(began), err)
 	if err != nil {
 		if !w.failing {
 			logger.Error(err, "Load cannot be read; nodes keep the load last read until it is too old, then they are judged by requests")
@@ -153,60 +187,67 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 		logger.Info("Load can be read again", "samples", len(batch.Samples))
 		w.failing = false
 	}
-	now := w.clock.Now()
+	w.metrics.unmatched.WithLabelValues(w.label).Set(float64(batch.UnmatchedCount))
 	for i := range batch.Samples {
-		w.keep(&batch.Samples[i], windows, now)
+		w.keep(&batch.Samples[i], d.windows, now)
 	}
-	w.forget(now.Add(-maxAge))
-	w.publish(logger, windows)
+	oldest := now.Add(-d.loosest.MaxAge)
+	maps.DeleteFunc(w.records, func(_ string, r *record) bool { return r.newest().Before(oldest) })
+	w.publish(d.windows)
+	logger.V(4).Info("Load read", "windows", d.windows, "samples", len(batch.Samples), "nodes", len(w.records))
 	return nil
 }
 
-// keep takes the sample's possible values into the readings of its window; a sample over a window that nobody asked for,
-// which a source that knows but one window sends, is the best there is for all of them.
+// keep takes in the sample's possible values. A reading of the moment becomes a part of every window. A span that nobody
+// asked for, which a source that knows but one window sends, is the best there is for all windows.
 func (w *Watcher) keep(s *load.Sample, windows []time.Duration, now time.Time) {
+	cpu, memory := w.checked(s.CPU), w.checked(s.Memory)
+	if !cpu.Known && !memory.Known {
+		return
+	}
 	end := s.End
 	if end.After(now) {
-		end = now
+		end = now // a clock ahead of ours makes no load that is never too old
 	}
-	if slices.Contains(windows, s.Window) {
-		windows = []time.Duration{s.Window}
+	r, ok := w.records[s.Node]
+	if !ok {
+		r = newRecord()
+		w.records[s.Node] = r
 	}
-	for _, window := range windows {
-		nodes, ok := w.readings[window]
-		if !ok {
-			nodes = map[string]load.NodeLoad{}
-			w.readings[window] = nodes
+	switch {
+	case s.Window == 0:
+		r.moments.add(end, cpu, memory, windows[len(windows)-1])
+		for _, window := range windows {
+			cpu, memory, span := r.moments.over(window)
+			r.keep(window, span, end, cpu, memory)
 		}
-		node := nodes[s.Node]
-		keepStat(&node.CPU, s.CPU, s.Window, end)
-		keepStat(&node.Memory, s.Memory, s.Window, end)
-		if node.CPU.Known || node.Memory.Known {
-			nodes[s.Node] = node
+	case slices.Contains(windows, s.Window):
+		r.keep(s.Window, s.Window, end, cpu, memory)
+	default:
+		for _, window := range windows {
+			r.keep(window, s.Window, end, cpu, memory)
 		}
 	}
 }
 
-func keepStat(r *load.Reading, stat load.Stat, window time.Duration, end time.Time) {
-	if checked, _ := stat.Checked(); checked.Known && !end.Before(r.End) {
-		*r = load.Reading{Stat: checked, Window: window, End: end}
+func (w *Watcher) checked(s load.Stat) load.Stat {
+	checked, reason := s.Checked()
+	if reason != load.Accepted {
+		w.metrics.rejected.WithLabelValues(w.label, string(reason)).Inc()
 	}
+	return checked
 }
 
-// forget drops the nodes that nobody trusts any more, so that nodes that left the cluster take no room.
-func (w *Watcher) forget(oldest time.Time) {
-	for _, nodes := range w.readings {
-		maps.DeleteFunc(nodes, func(_ string, n load.NodeLoad) bool {
-			return n.CPU.End.Before(oldest) && n.Memory.End.Before(oldest)
-		})
-	}
-}
-
-func (w *Watcher) publish(logger klog.Logger, windows []time.Duration) {
+func (w *Watcher) publish(windows []time.Duration) {
 	tables := make(map[time.Duration]*load.Table, len(windows))
 	for _, window := range windows {
-		tables[window] = load.NewTable(maps.Clone(w.readings[window]))
-		logger.V(4).Info("Load read", "window", window, "nodes", tables[window].Len())
+		nodes := make(map[string]load.NodeLoad, len(w.records))
+		for name, r := range w.records {
+			if kept, ok := r.windows[window]; ok {
+				nodes[name] = kept.load
+			}
+		}
+		tables[window] = load.NewTable(nodes)
 	}
 	w.publisher.Publish(load.NewSnapshot(tables))
 }

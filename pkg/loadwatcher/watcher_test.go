@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2/ktesting"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -23,7 +24,7 @@ const window = 5 * time.Minute
 
 var (
 	start  = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	demand = Demand{Window: window, RefreshInterval: 30 * time.Second, MaxAge: 5 * time.Minute}
+	wanted = load.Settings{Window: window, RefreshInterval: 30 * time.Second, MaxAge: 5 * time.Minute, DriftTolerance: 10}
 )
 
 // fakeSource answers each fetch by the function it is set to.
@@ -50,12 +51,26 @@ func reading(mean float64, end time.Time) load.Reading {
 	return load.Reading{Stat: known(mean), Window: window, End: end}
 }
 
-func synced() bool { return true }
+// drifting is a reading whose mean moves by drift, a fraction of capacity, a minute.
+func drifting(mean float64, end time.Time, drift float64) load.Reading {
+	r := reading(mean, end)
+	r.Drift = drift
+	return r
+}
 
-func newTestWatcher() (*Watcher, *fakeSource, *clocktesting.FakeClock) {
+// cluster is a cluster of the nodes of the given names, which are known when synced says so.
+type cluster struct {
+	names  []string
+	synced func() bool
+}
+
+func (c cluster) Names() []string { return c.names }
+func (c cluster) HasSynced() bool { return c.synced == nil || c.synced() }
+
+func newTestWatcher(names ...string) (*Watcher, *fakeSource, *clocktesting.FakeClock) {
 	src, clock := &fakeSource{}, clocktesting.NewFakeClock(start)
-	w := NewWatcher(src, synced, clock)
-	w.Want(demand)
+	w := NewWatcher(src, "fake", cluster{names: names}, clock, NewMetrics(metrics.NewKubeRegistry()))
+	w.Want(wanted)
 	return w, src, clock
 }
 
@@ -76,7 +91,8 @@ func TestWhatARefreshChanges(t *testing.T) {
 		{
 			name:    "a good answer replaces the last one",
 			samples: []load.Sample{sample(known(0.75), known(0.125))},
-			want:    load.NodeLoad{CPU: reading(0.75, later), Memory: reading(0.125, later)},
+			// 50 and 37.5 points in one minute.
+			want: load.NodeLoad{CPU: drifting(0.75, later, 0.5), Memory: drifting(0.125, later, 0.375)},
 		},
 		{
 			name:    "a node that the answer leaves out keeps its reading and its age",
@@ -86,7 +102,7 @@ func TestWhatARefreshChanges(t *testing.T) {
 		{
 			name:    "a resource that the answer leaves out keeps its reading and its age",
 			samples: []load.Sample{sample(known(0.75), load.Stat{})},
-			want:    load.NodeLoad{CPU: reading(0.75, later), Memory: reading(0.5, start)},
+			want:    load.NodeLoad{CPU: drifting(0.75, later, 0.5), Memory: reading(0.5, start)},
 		},
 		{
 			name:    "impossible values change nothing",
@@ -101,7 +117,7 @@ func TestWhatARefreshChanges(t *testing.T) {
 		{
 			name:    "a source whose clock is ahead does not make load that is never too old",
 			samples: []load.Sample{{Node: "a", Window: window, End: start.Add(time.Hour), CPU: known(0.75), Memory: known(0.125)}},
-			want:    load.NodeLoad{CPU: reading(0.75, later), Memory: reading(0.125, later)},
+			want:    load.NodeLoad{CPU: drifting(0.75, later, 0.5), Memory: drifting(0.125, later, 0.375)},
 		},
 		{
 			name:    "an empty answer changes nothing",
@@ -166,7 +182,7 @@ func TestNodesThatNobodyTrustsAnyMoreAreForgotten(t *testing.T) {
 	for _, step := range []struct {
 		age  time.Duration
 		want int
-	}{{demand.MaxAge, 2}, {demand.MaxAge + 1, 1}} {
+	}{{wanted.MaxAge, 2}, {wanted.MaxAge + 1, 1}} {
 		clock.SetTime(start.Add(step.age))
 		src.answer(load.Sample{Node: "here", Window: window, End: clock.Now(), CPU: known(0.25)})
 		if err := w.Refresh(ctx); err != nil {
@@ -181,7 +197,7 @@ func TestNodesThatNobodyTrustsAnyMoreAreForgotten(t *testing.T) {
 func TestASourceThatKnowsOneWindowAnswersForAll(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, _ := newTestWatcher()
-	w.Want(Demand{Window: 10 * time.Minute, RefreshInterval: time.Minute, MaxAge: time.Minute})
+	w.Want(load.Settings{Window: 10 * time.Minute, RefreshInterval: time.Minute, MaxAge: time.Minute})
 	src.answer(load.Sample{Node: "a", Window: 15 * time.Minute, End: start, CPU: known(0.25)})
 	if err := w.Refresh(ctx); err != nil {
 		t.Fatal(err)
@@ -194,16 +210,16 @@ func TestASourceThatKnowsOneWindowAnswersForAll(t *testing.T) {
 	}
 }
 
-func TestDemandsAddUp(t *testing.T) {
+func TestWhatReadersWantAddsUp(t *testing.T) {
 	w, _, _ := newTestWatcher()
-	w.Want(Demand{Window: 15 * time.Minute, RefreshInterval: 10 * time.Second, MaxAge: time.Minute})
-	w.Want(Demand{Window: window, RefreshInterval: time.Minute, MaxAge: 10 * time.Minute})
-	windows, interval, maxAge := w.wanted()
-	if diff := cmp.Diff([]time.Duration{window, 15 * time.Minute}, windows); diff != "" {
-		t.Errorf("windows (-want +got):\n%s", diff)
+	w.Want(load.Settings{Window: 15 * time.Minute, RefreshInterval: 10 * time.Second, MaxAge: time.Minute, DriftTolerance: 5})
+	w.Want(load.Settings{Window: window, RefreshInterval: time.Minute, MaxAge: 10 * time.Minute, DriftTolerance: 20})
+	want := demand{
+		windows: []time.Duration{window, 15 * time.Minute},
+		loosest: load.Settings{RefreshInterval: 10 * time.Second, MaxAge: 10 * time.Minute, DriftTolerance: 20},
 	}
-	if interval != 10*time.Second || maxAge != 10*time.Minute {
-		t.Errorf("interval %v and maxAge %v, want the shortest, 10s, and the longest, 10m", interval, maxAge)
+	if diff := cmp.Diff(want, w.demand(), cmp.AllowUnexported(demand{})); diff != "" {
+		t.Errorf("what all readers want together (-want +got):\n%s", diff)
 	}
 }
 
@@ -239,12 +255,12 @@ func TestTheFirstRefreshIsAtOnceAndTheOthersAtIntervals(t *testing.T) {
 	<-fetched
 	for range 3 {
 		waitForTimer(clock)
-		clock.Step(demand.RefreshInterval - time.Nanosecond)
+		clock.Step(wanted.RefreshInterval - time.Nanosecond)
 		if !clock.HasWaiters() {
 			t.Fatal("refreshed before the interval was over")
 		}
 		// The interval is lengthened by a tenth at most.
-		clock.Step(demand.RefreshInterval/10 + time.Nanosecond)
+		clock.Step(wanted.RefreshInterval/10 + time.Nanosecond)
 		<-fetched
 	}
 }
@@ -286,13 +302,14 @@ func TestNothingIsReadBeforeTheNodesAreKnown(t *testing.T) {
 	}}
 	asked := make(chan struct{})
 	var once atomic.Bool
-	w := NewWatcher(src, func() bool {
+	nodes := cluster{synced: func() bool {
 		if once.CompareAndSwap(false, true) {
 			close(asked)
 		}
 		return false
-	}, clocktesting.NewFakeClock(start))
-	w.Want(demand)
+	}}
+	w := NewWatcher(src, "fake", nodes, clocktesting.NewFakeClock(start), NewMetrics(metrics.NewKubeRegistry()))
+	w.Want(wanted)
 	_, ctx := ktesting.NewTestContext(t)
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -305,12 +322,12 @@ func TestNothingIsReadBeforeTheNodesAreKnown(t *testing.T) {
 func TestAPoolSharesOneWatcherPerSource(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	ctx, cancel := context.WithCancel(ctx)
-	pool := NewPool[string](clocktesting.NewFakeClock(start))
+	pool := NewPool[string](clocktesting.NewFakeClock(start), NewMetrics(metrics.NewKubeRegistry()))
 	opened := map[string]int{}
 	var sources []*fakeSource
 	get := func(key string) *load.Publisher {
 		t.Helper()
-		p, err := pool.Publisher(ctx, key, demand, func() bool { return false }, func() (source.Source, error) {
+		p, err := pool.Publisher(ctx, key, wanted, cluster{synced: func() bool { return false }}, func() (source.Source, error) {
 			opened[key]++
 			src := &fakeSource{}
 			sources = append(sources, src)
@@ -341,9 +358,9 @@ func TestAPoolSharesOneWatcherPerSource(t *testing.T) {
 
 func TestASourceThatCannotBeOpenedIsAnError(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
-	pool := NewPool[string](clocktesting.NewFakeClock(start))
+	pool := NewPool[string](clocktesting.NewFakeClock(start), NewMetrics(metrics.NewKubeRegistry()))
 	want := errors.New("no such file")
-	if _, err := pool.Publisher(ctx, "a", demand, synced, func() (source.Source, error) { return nil, want }); !errors.Is(err, want) {
+	if _, err := pool.Publisher(ctx, "a", wanted, cluster{}, func() (source.Source, error) { return nil, want }); !errors.Is(err, want) {
 		t.Errorf("error %v, want %v", err, want)
 	}
 }

@@ -32,8 +32,8 @@ var (
 // demand is what the pod that is being placed requests.
 type demand struct{ cpuMillis, memoryBytes float64 }
 
-// New returns the plugin. modelOf gives the load model that the arguments ask for.
-func New(ctx context.Context, object runtime.Object, modelOf func(context.Context, config.LoadSpec) (*load.Model, error)) (fwk.Plugin, error) {
+// New returns the plugin.
+func New(ctx context.Context, object runtime.Object, deps loadscore.Deps) (fwk.Plugin, error) {
 	args, ok := object.(*config.LoadVariationRiskBalancingArgs)
 	if !ok {
 		return nil, fmt.Errorf("want args of type LoadVariationRiskBalancingArgs, got %T", object)
@@ -41,14 +41,14 @@ func New(ctx context.Context, object runtime.Object, modelOf func(context.Contex
 	if err := validation.ValidateLoadVariationRiskBalancingArgs(nil, args); err != nil {
 		return nil, err
 	}
-	model, err := modelOf(ctx, args.LoadSpec)
+	model, err := deps.Model(ctx, args.LoadSpec, podusage.Requests)
 	if err != nil {
 		return nil, err
 	}
 	risk := func(r load.ResourceEstimate, request float64) float64 {
 		return resourceRisk(r, request, args.SafeVarianceMargin, args.SafeVarianceSensitivity)
 	}
-	return &LoadVariationRiskBalancing{loadscore.New(model, args.MissingLoad, formula(risk))}, nil
+	return &LoadVariationRiskBalancing{loadscore.New(model, args.MissingLoad, formula(risk), deps.Counters)}, nil
 }
 
 // Name returns the name of the plugin.
@@ -60,8 +60,8 @@ func formula(risk func(r load.ResourceEstimate, request float64) float64) loadsc
 			cpuMillis, memoryBytes := podusage.Requests(pod)
 			return demand{cpuMillis: cpuMillis, memoryBytes: memoryBytes}
 		},
-		Applies:  func(v load.View) bool { return v.KnowsCPU() || v.KnowsMemory() },
-		Measured: func(e load.Estimate) bool { return e.CPU.State == load.Fresh || e.Memory.State == load.Fresh },
+		Applies: func(v load.View) bool { return v.KnowsCPU() || v.KnowsMemory() },
+		State:   func(e load.Estimate) load.State { return max(e.CPU.State, e.Memory.State) },
 		Score: func(e load.Estimate, d demand) float64 {
 			cpu, memory := risk(e.CPU, d.cpuMillis), risk(e.Memory, d.memoryBytes)
 			// Requests say nothing of variation: where one resource was measured and the other was not, the one decides.

@@ -33,8 +33,8 @@ var (
 // demand is the usage expected of the pod that is being placed.
 type demand struct{ cpuMillis float64 }
 
-// New returns the plugin. modelOf gives the load model that the arguments ask for.
-func New(ctx context.Context, object runtime.Object, modelOf func(context.Context, config.LoadSpec) (*load.Model, error)) (fwk.Plugin, error) {
+// New returns the plugin.
+func New(ctx context.Context, object runtime.Object, deps loadscore.Deps) (fwk.Plugin, error) {
 	args, ok := object.(*config.TargetLoadPackingArgs)
 	if !ok {
 		return nil, fmt.Errorf("want args of type TargetLoadPackingArgs, got %T", object)
@@ -46,22 +46,24 @@ func New(ctx context.Context, object runtime.Object, modelOf func(context.Contex
 	if err != nil {
 		return nil, fmt.Errorf("defaultRequestsMultiplier: %w", err)
 	}
-	model, err := modelOf(ctx, args.LoadSpec)
+	expected := podusage.Estimator{Multiplier: multiplier, DefaultCPUMillis: args.DefaultRequests.Cpu().MilliValue()}
+	usage := func(pod *corev1.Pod) (cpuMillis, memoryBytes float64) { return expected.CPUMillis(pod), 0 }
+	model, err := deps.Model(ctx, args.LoadSpec, usage)
 	if err != nil {
 		return nil, err
 	}
-	usage := podusage.Estimator{Multiplier: multiplier, DefaultCPUMillis: args.DefaultRequests.Cpu().MilliValue()}
-	return &TargetLoadPacking{loadscore.New(model, args.MissingLoad, formula(usage, float64(args.TargetUtilization)))}, nil
+	formula := formula(expected, float64(args.TargetUtilization))
+	return &TargetLoadPacking{loadscore.New(model, args.MissingLoad, formula, deps.Counters)}, nil
 }
 
 // Name returns the name of the plugin.
 func (pl *TargetLoadPacking) Name() string { return Name }
 
-func formula(usage podusage.Estimator, target float64) loadscore.Formula[demand] {
+func formula(expected podusage.Estimator, target float64) loadscore.Formula[demand] {
 	return loadscore.Formula[demand]{
-		Demand:   func(pod *corev1.Pod) demand { return demand{cpuMillis: usage.CPUMillis(pod)} },
-		Applies:  load.View.KnowsCPU,
-		Measured: func(e load.Estimate) bool { return e.CPU.State == load.Fresh },
+		Demand:  func(pod *corev1.Pod) demand { return demand{cpuMillis: expected.CPUMillis(pod)} },
+		Applies: load.View.KnowsCPU,
+		State:   func(e load.Estimate) load.State { return e.CPU.State },
 		Score: func(e load.Estimate, d demand) float64 {
 			return Score(100*e.CPU.Utilization(d.cpuMillis), target)
 		},

@@ -5,6 +5,7 @@ package loadscore
 import (
 	"context"
 	"math"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -23,8 +24,8 @@ type Formula[D any] struct {
 	Demand func(pod *corev1.Pod) D
 	// Applies tells whether the view knows enough load for the formula to say anything.
 	Applies func(view load.View) bool
-	// Measured tells whether the estimate holds load that was measured, not requests alone.
-	Measured func(e load.Estimate) bool
+	// State tells whether the estimate holds load that was measured, or else why it holds requests alone.
+	State func(e load.Estimate) load.State
 	// Score rates the node in [fwk.MinNodeScore, fwk.MaxNodeScore]; higher is better.
 	Score func(e load.Estimate, demand D) float64
 }
@@ -35,6 +36,7 @@ type Scorer[D any] struct {
 	model       *load.Model
 	missingLoad config.MissingLoad
 	formula     Formula[D]
+	counters    Counters
 	pin         load.Pin[decision[D]]
 }
 
@@ -42,20 +44,40 @@ type decision[D any] struct {
 	view   load.View
 	aside  bool
 	demand D
+	// absent and expired are set once a node was judged without load for that reason.
+	absent, expired atomic.Bool
 }
 
 // New returns a scorer by formula on the load of model.
-func New[D any](model *load.Model, missingLoad config.MissingLoad, formula Formula[D]) *Scorer[D] {
-	return &Scorer[D]{model: model, missingLoad: missingLoad, formula: formula}
+func New[D any](model *load.Model, missingLoad config.MissingLoad, formula Formula[D], counters Counters) *Scorer[D] {
+	return &Scorer[D]{model: model, missingLoad: missingLoad, formula: formula, counters: counters}
 }
 
 // decide returns the decision's view of the load and demand of the pod, the same for every call with the same state.
 func (s *Scorer[D]) decide(state fwk.CycleState, pod *corev1.Pod) *decision[D] {
-	if d, ok := s.pin.Get(state); ok {
+	if d := s.pin.Get(state); d != nil {
 		return d
 	}
 	view := s.model.View(state)
-	return s.pin.Set(state, decision[D]{view: view, aside: !s.formula.Applies(view), demand: s.formula.Demand(pod)})
+	d, first := s.pin.Set(state, &decision[D]{view: view, aside: !s.formula.Applies(view), demand: s.formula.Demand(pod)})
+	if first {
+		s.counters.Decisions.Inc()
+		if d.aside {
+			s.counters.Aside.Inc()
+		}
+	}
+	return d
+}
+
+// fallBack notes that a node of the decision was judged without load. A reason counts once a decision.
+func (s *Scorer[D]) fallBack(d *decision[D], state load.State) {
+	noted, counter := &d.absent, s.counters.Absent
+	if state == load.Expired {
+		noted, counter = &d.expired, s.counters.Expired
+	}
+	if !noted.Load() && noted.CompareAndSwap(false, true) {
+		counter.Inc()
+	}
 }
 
 // PreScore steps aside when no node's load is known: the profile's other plugins decide.
@@ -73,11 +95,14 @@ func (s *Scorer[D]) Score(_ context.Context, state fwk.CycleState, pod *corev1.P
 		return fwk.MinNodeScore, nil
 	}
 	estimate := d.view.Estimate(node)
-	if s.missingLoad != config.MissingLoadRequests && !s.formula.Measured(estimate) {
-		if s.missingLoad == config.MissingLoadNeutral {
+	if known := s.formula.State(estimate); known != load.Fresh {
+		s.fallBack(d, known)
+		switch s.missingLoad {
+		case config.MissingLoadNeutral:
 			return missing, nil
+		case config.MissingLoadLowest:
+			return fwk.MinNodeScore, nil
 		}
-		return fwk.MinNodeScore, nil
 	}
 	return nodeScore(s.formula.Score(estimate, d.demand)), nil
 }

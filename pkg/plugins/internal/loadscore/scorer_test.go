@@ -1,4 +1,4 @@
-package loadscore
+package loadscore_test
 
 import (
 	"math"
@@ -13,17 +13,18 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 )
 
 type scores = map[string]int64
 
 // percent scores a node by its CPU utilization in percent, so that what is expected can be read off.
-var percent = Formula[float64]{
-	Demand:   func(*corev1.Pod) float64 { return 0 },
-	Applies:  load.View.KnowsCPU,
-	Measured: func(e load.Estimate) bool { return e.CPU.State == load.Fresh },
-	Score:    func(e load.Estimate, demand float64) float64 { return 100 * e.CPU.Utilization(demand) },
+var percent = loadscore.Formula[float64]{
+	Demand:  func(*corev1.Pod) float64 { return 0 },
+	Applies: load.View.KnowsCPU,
+	State:   func(e load.Estimate) load.State { return e.CPU.State },
+	Score:   func(e load.Estimate, demand float64) float64 { return 100 * e.CPU.Utilization(demand) },
 }
 
 var pod = st.MakePod().Name("p").Obj()
@@ -46,8 +47,9 @@ func publisherOf(cpu map[string]float64) *load.Publisher {
 	return p
 }
 
-func scorerOf[D any](p *load.Publisher, missingLoad config.MissingLoad, f Formula[D]) *Scorer[D] {
-	return New(plugintest.Model(p), missingLoad, f)
+func scorerOf[D any](p *load.Publisher, missingLoad config.MissingLoad, f loadscore.Formula[D]) *loadscore.Scorer[D] {
+	usage := func(*corev1.Pod) (cpuMillis, memoryBytes float64) { return 0, 0 }
+	return loadscore.New(plugintest.Model(p, usage), missingLoad, f, plugintest.Counters())
 }
 
 func TestNodesWithoutLoad(t *testing.T) {

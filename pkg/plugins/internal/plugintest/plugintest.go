@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedulerscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
@@ -20,6 +21,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // Args decodes the plugins' kinds
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 )
 
 // Window is the window that readings are over.
@@ -39,8 +41,14 @@ func Publish(p *load.Publisher, nodes map[string]load.NodeLoad) {
 }
 
 // Model is a load model at Now on what p publishes.
-func Model(p *load.Publisher) *load.Model {
-	return load.NewModel(p, Window, 5*time.Minute, clocktesting.NewFakePassiveClock(Now()))
+func Model(p *load.Publisher, usage load.Usage) *load.Model {
+	settings := load.Settings{Window: Window, RefreshInterval: 30 * time.Second, MaxAge: 5 * time.Minute, DriftTolerance: 10}
+	return load.NewModel(p, settings, usage, clocktesting.NewFakePassiveClock(Now()))
+}
+
+// Counters count nothing.
+func Counters() loadscore.Counters {
+	return loadscore.NewMetrics(func(...metrics.Registerable) {}).For("test")
 }
 
 // Node is a node that offers all of its capacity and runs the given pods.
@@ -74,7 +82,7 @@ func Args(t *testing.T, kind, fields string) runtime.Object {
 // Build makes a plugin from its arguments, on nodes of known load.
 func Build(
 	t *testing.T,
-	factory func(context.Context, runtime.Object, func(context.Context, config.LoadSpec) (*load.Model, error)) (fwk.Plugin, error),
+	factory func(context.Context, runtime.Object, loadscore.Deps) (fwk.Plugin, error),
 	args runtime.Object,
 	nodes map[string]load.NodeLoad,
 ) fwk.ScorePlugin {
@@ -82,7 +90,12 @@ func Build(
 	_, ctx := ktesting.NewTestContext(t)
 	publisher := load.NewPublisher()
 	Publish(publisher, nodes)
-	plugin, err := factory(ctx, args, func(context.Context, config.LoadSpec) (*load.Model, error) { return Model(publisher), nil })
+	plugin, err := factory(ctx, args, loadscore.Deps{
+		Model: func(_ context.Context, _ config.LoadSpec, usage load.Usage) (*load.Model, error) {
+			return Model(publisher, usage), nil
+		},
+		Counters: Counters(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,94 @@
+package load
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestDrift(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		means []float64 // one a minute
+		want  float64
+	}{
+		{"nothing known does not drift", nil, 0},
+		{"one mean does not drift", []float64{0.5}, 0},
+		{"a steady node does not drift", []float64{0.5, 0.5, 0.5}, 0},
+		{"one step is the drift", []float64{0.5, 0.6}, 0.1},
+		{"down counts like up", []float64{0.6, 0.5}, 0.1},
+		// 0.5·0.3 + 0.5·0.1
+		{"the latest step has half of the weight", []float64{0.5, 0.6, 0.9}, 0.2},
+		// ((0.4 → 0.2) → 0.1): 0.4; 0.5·0 + 0.5·0.4; 0.5·0 + 0.5·0.2
+		{"a node that calms down is trusted again", []float64{0.1, 0.5, 0.5, 0.5}, 0.1},
+		// Of six means the first is no longer kept, and the step from it neither: all others are 0.
+		{"five means are kept", []float64{1, 0.5, 0.5, 0.5, 0.5, 0.5}, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var trail Trail
+			for i, mean := range tc.means {
+				trail.Add(now.Add(time.Duration(i)*time.Minute), mean)
+			}
+			if got := trail.Drift(); math.Abs(got-tc.want) > 1e-9 {
+				t.Errorf("drift = %v a minute, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestDriftIsPerMinute(t *testing.T) {
+	var trail Trail
+	trail.Add(now, 0.5)
+	trail.Add(now.Add(30*time.Second), 0.6)
+	// 0.1 in half a minute
+	if got := trail.Drift(); math.Abs(got-0.2) > 1e-9 {
+		t.Errorf("drift = %v a minute, want 0.2", got)
+	}
+	trail.Add(now.Add(30*time.Second), 0.9) // the same window, read again
+	if got := trail.Drift(); math.Abs(got-0.2) > 1e-9 {
+		t.Errorf("drift after the same window was read again = %v a minute, want 0.2", got)
+	}
+}
+
+func TestExpiry(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		drift float64
+		want  time.Duration
+	}{
+		{"a steady node is trusted for maxAge", 0, 5 * time.Minute},
+		// 10 points at 2 a minute
+		{"one that moves 2 points a minute as well", 0.02, 5 * time.Minute},
+		// 10 points at 4 a minute
+		{"one that moves 4 points a minute for two and a half", 0.04, 150 * time.Second},
+		// 10 points at 10 a minute, which is two refreshes as well
+		{"one that moves 10 points a minute for a minute", 0.10, time.Minute},
+		{"the wildest for two refreshes", 5, time.Minute},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := Expiry(tc.drift, settings); (got - tc.want).Abs() > time.Millisecond {
+				t.Errorf("Expiry(%v) = %v, want %v", tc.drift, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestExpiryIsNeverBeyondMaxAge(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := Settings{
+			RefreshInterval: time.Duration(rapid.Int64Range(int64(time.Second), int64(time.Hour)).Draw(t, "refreshInterval")),
+			DriftTolerance:  rapid.Float64Range(1e-6, 1e6).Draw(t, "driftTolerance"),
+		}
+		s.MaxAge = s.RefreshInterval + time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "beyond"))
+		drift := rapid.Float64Range(0, 1e9).Draw(t, "drift")
+		got := Expiry(drift, s)
+		if got > s.MaxAge || got < min(2*s.RefreshInterval, s.MaxAge) {
+			t.Fatalf("Expiry(%v, %+v) = %v", drift, s, got)
+		}
+		if wilder := Expiry(2*drift, s); wilder > got {
+			t.Fatalf("a node that drifts faster is trusted for longer: %v after %v", wilder, got)
+		}
+	})
+}

@@ -1,0 +1,272 @@
+package load
+
+import (
+	"math"
+	"strconv"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+	"pgregory.net/rapid"
+)
+
+// ago is a pod's start that long before now.
+func ago(d time.Duration) *metav1.Time { return &metav1.Time{Time: now.Add(-d)} }
+
+func podOf(phase corev1.PodPhase, start *metav1.Time, containers ...*metav1.Time) *corev1.Pod {
+	pod := st.MakePod().Name("p").Phase(phase).Obj()
+	pod.Status.StartTime = start
+	for _, started := range containers {
+		status := corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}}
+		if started != nil {
+			status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: *started}}
+		}
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, status)
+	}
+	return pod
+}
+
+func TestWhatOfAPodTheWindowHasNotSeen(t *testing.T) {
+	// The window is five minutes and ends now.
+	for _, tc := range []struct {
+		name string
+		pod  *corev1.Pod
+		want float64
+	}{
+		{"a pod assumed a moment ago has not been seen", podOf("", nil), 1},
+		{"a pod that still pulls its images has not been seen", podOf(corev1.PodPending, ago(time.Minute), nil), 1},
+		// 1 − 60/300
+		{"a pod that has run for 60 s is charged four fifths", podOf(corev1.PodRunning, ago(2*time.Minute), ago(time.Minute)), 0.8},
+		// 1 − 150/300
+		{"a pod that has run for half of the window is charged one half", podOf(corev1.PodRunning, nil, ago(150*time.Second)), 0.5},
+		{"a pod that has run for the whole window has been seen", podOf(corev1.PodRunning, nil, ago(window)), 0},
+		{"a pod that has run for longer has been seen", podOf(corev1.PodRunning, nil, ago(time.Hour)), 0},
+		// 1 − 60/300
+		{"the latest start of several containers counts", podOf(corev1.PodRunning, nil, ago(time.Hour), ago(time.Minute), ago(2*time.Minute)), 0.8},
+		{"a container that does not run has no start", podOf(corev1.PodRunning, ago(time.Hour), ago(time.Minute), nil), 0.8},
+		// 1 − 120/300
+		{"a running pod without container statuses began with itself", podOf(corev1.PodRunning, ago(2*time.Minute)), 0.6},
+		{"a pod that started after the window ended has not been seen", podOf(corev1.PodRunning, nil, ago(-time.Second)), 1},
+		{"a pod that succeeded uses nothing", podOf(corev1.PodSucceeded, nil), 0},
+		{"a pod that failed uses nothing", podOf(corev1.PodFailed, nil), 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := reading(0.5, 0, 0)
+			if got := r.Unseen(tc.pod); math.Abs(got-tc.want) > 1e-9 {
+				t.Errorf("unseen share = %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestAReadingOfTheMomentSeesAllThatRunsAndNothingElse(t *testing.T) {
+	r := reading(0.5, 0, 0)
+	r.Window = 0
+	for name, tc := range map[string]struct {
+		pod  *corev1.Pod
+		want float64
+	}{
+		"started before": {podOf(corev1.PodRunning, nil, ago(time.Nanosecond)), 0},
+		"started after":  {podOf(corev1.PodRunning, nil, ago(-time.Second)), 1},
+	} {
+		if got := r.Unseen(tc.pod); got != tc.want {
+			t.Errorf("%s: unseen share = %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+// usage expects of each pod what it requests.
+func usage(pod *corev1.Pod) (cpuMillis, memoryBytes float64) {
+	requests := pod.Spec.Containers[0].Resources.Requests
+	return float64(requests.Cpu().MilliValue()), float64(requests.Memory().Value())
+}
+
+func TestPendingLoadIsTheSumOverThePodsOfTheNode(t *testing.T) {
+	request := st.MakePod().Req(map[corev1.ResourceName]string{corev1.ResourceCPU: "1", corev1.ResourceMemory: "1Gi"}).Obj().Spec
+	withSpec := func(pod *corev1.Pod) *corev1.Pod { pod.Spec = request; return pod }
+	info := framework.NewNodeInfo(
+		withSpec(podOf("", nil)),                                       // assumed: all of it
+		withSpec(podOf(corev1.PodRunning, nil, ago(time.Minute))),      // four fifths
+		withSpec(podOf(corev1.PodRunning, nil, ago(30*time.Minute))),   // nothing
+		withSpec(podOf(corev1.PodSucceeded, nil, ago(10*time.Second))), // nothing
+	)
+	info.SetNode(node(t, "n").Node())
+
+	p := NewPublisher()
+	// Memory was last read a minute ago: the second pod had not started.
+	publish(p, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0), Memory: reading(0.5, 0, time.Minute)}})
+	model := NewModel(p, settings, usage, clocktesting.NewFakePassiveClock(now))
+	got := model.View(framework.NewCycleState()).Estimate(info)
+
+	// 1,000 + 0.8·1,000 milliCPU; 1 + 1 GiB.
+	if got.CPU.Pending != 1800 || got.Memory.Pending != 2*gib {
+		t.Errorf("pending %v milliCPU and %v bytes, want 1800 and %v", got.CPU.Pending, got.Memory.Pending, 2*gib)
+	}
+	// (0.25·8,000 + 1,800 + 200) / 8,000
+	if u := got.CPU.Utilization(200); u != 0.5 {
+		t.Errorf("utilization with a pod of 200 milliCPU = %v, want 0.5", u)
+	}
+}
+
+func TestPendingLoadFollowsTheNode(t *testing.T) {
+	model, publisher := modelWith(usage, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
+	pod := st.MakePod().Name("new").UID("new").Req(map[corev1.ResourceName]string{corev1.ResourceCPU: "500m"}).Obj()
+	n := framework.NewNodeInfo()
+	n.SetNode(node(t, "n").Node())
+	pending := func() float64 { return model.View(framework.NewCycleState()).Estimate(n).CPU.Pending }
+
+	if got := pending(); got != 0 {
+		t.Fatalf("pending on an empty node: %v", got)
+	}
+	podInfo, err := framework.NewPodInfo(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.AddPodInfo(podInfo)
+	if got := pending(); got != 500 {
+		t.Errorf("pending after a pod was assumed: %v, want 500", got)
+	}
+	if err := n.RemovePod(klog.Background(), pod); err != nil {
+		t.Fatal(err)
+	}
+	if got := pending(); got != 0 {
+		t.Errorf("pending after the pod's binding failed: %v, want 0: it leaves no trace", got)
+	}
+
+	started := pod.DeepCopy()
+	started.Status = podOf(corev1.PodRunning, nil, ago(0)).Status
+	if podInfo, err = framework.NewPodInfo(started); err != nil {
+		t.Fatal(err)
+	}
+	n.AddPodInfo(podInfo)
+	for _, step := range []struct {
+		end  time.Duration
+		want float64
+	}{{0, 500}, {time.Minute, 400}, {4 * time.Minute, 100}, {5 * time.Minute, 0}} { // 500·(1 − end/300 s)
+		publish(publisher, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, -step.end)}})
+		if got := pending(); math.Abs(got-step.want) > 1e-9 {
+			t.Errorf("pending once the window ends %v after the pod's start: %v, want %v", step.end, got, step.want)
+		}
+	}
+}
+
+func TestARestartedSchedulerChargesNobodyTwice(t *testing.T) {
+	// A new model that has never seen the node before: its pods have run for long, their load is measured.
+	model, _ := modelWith(usage, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
+	var pods []*corev1.Pod
+	for range 10 {
+		pod := podOf(corev1.PodRunning, nil, ago(time.Hour))
+		pod.Spec = st.MakePod().Req(map[corev1.ResourceName]string{corev1.ResourceCPU: "500m"}).Obj().Spec
+		pods = append(pods, pod)
+	}
+	info := framework.NewNodeInfo(pods...)
+	info.SetNode(node(t, "n").Node())
+	if got := model.View(framework.NewCycleState()).Estimate(info).CPU.Pending; got != 0 {
+		t.Errorf("pending: %v milliCPU, want 0", got)
+	}
+}
+
+func TestResultsAreKeptPerGenerationAndSnapshot(t *testing.T) {
+	calls := 0
+	count := func(*corev1.Pod) (cpuMillis, memoryBytes float64) { calls++; return 1, 1 }
+	model, publisher := modelWith(count, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
+	n := framework.NewNodeInfo(podOf("", nil), podOf("", nil))
+	n.SetNode(node(t, "n").Node())
+	for _, step := range []struct {
+		name   string
+		before func()
+		want   int
+	}{
+		{"the first time each pod is looked at", func() {}, 2},
+		{"the next time none is", func() {}, 2},
+		{"a changed node is looked at again", func() { n.SetNode(n.Node()) }, 4},
+		{"so is one with new load", func() { publish(publisher, map[string]NodeLoad{"n": {CPU: reading(0.5, 0, 0)}}) }, 6},
+	} {
+		step.before()
+		model.View(framework.NewCycleState()).Estimate(n)
+		if calls != step.want {
+			t.Errorf("%s: %d looks in all, want %d", step.name, calls, step.want)
+		}
+	}
+}
+
+// modelWith is a model in which pods are expected to use what expect says.
+func modelWith(expect Usage, nodes map[string]NodeLoad) (*Model, *Publisher) {
+	p := NewPublisher()
+	publish(p, nodes)
+	return NewModel(p, settings, expect, clocktesting.NewFakePassiveClock(now)), p
+}
+
+func drawPod(t *rapid.T, i int) *corev1.Pod {
+	phase := rapid.SampledFrom([]corev1.PodPhase{"", corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed}).Draw(t, "phase")
+	drawTime := func(label string) *metav1.Time {
+		if rapid.Bool().Draw(t, label+" is set") {
+			return ago(time.Duration(rapid.Int64Range(-int64(window), 3*int64(window)).Draw(t, label)))
+		}
+		return nil
+	}
+	pod := podOf(phase, drawTime("start"), drawTime("container"), drawTime("container"))
+	pod.Name = string(rune('a' + i))
+	cpu := rapid.Int64Range(0, 4000).Draw(t, "cpu")
+	pod.Spec = st.MakePod().Res(map[corev1.ResourceName]string{corev1.ResourceCPU: strconv.FormatInt(cpu, 10) + "m", corev1.ResourceMemory: strconv.FormatInt(cpu, 10)}).Obj().Spec
+	return pod
+}
+
+func TestPropertiesOfPendingLoad(t *testing.T) {
+	object := node(t, "n").Node()
+	rapid.Check(t, func(t *rapid.T) {
+		var pods []*corev1.Pod
+		var total float64
+		for i := range rapid.IntRange(0, 8).Draw(t, "pods") {
+			pod := drawPod(t, i)
+			cpuMillis, _ := usage(pod)
+			total += cpuMillis
+			pods = append(pods, pod)
+		}
+		var info fwk.NodeInfo = framework.NewNodeInfo(pods...)
+		info.SetNode(object)
+		pending := func(age time.Duration) float64 {
+			model, _ := modelWith(usage, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, age)}})
+			return model.View(framework.NewCycleState()).Estimate(info).CPU.Pending
+		}
+
+		const step = time.Second
+		ages := rapid.Int64Range(0, int64(maxAge/2)).Draw(t, "age")
+		before, after := pending(time.Duration(ages)+step), pending(time.Duration(ages))
+		if after < 0 || after > total+1e-6 {
+			t.Fatalf("pending %v is outside [0, %v], the sum of the pods' usage", after, total)
+		}
+		if after > before+1e-6 {
+			t.Fatalf("pending rises from %v to %v as the window moves on", before, after)
+		}
+		// While the window moves on by one second no pod's unseen share moves by more than 1/300.
+		if before-after > total*step.Seconds()/window.Seconds()+1e-6 {
+			t.Fatalf("pending jumps from %v to %v within one second", before, after)
+		}
+	})
+}
+
+func TestNothingIsPendingOnceTheWindowHasSeenEverything(t *testing.T) {
+	object := node(t, "n").Node()
+	rapid.Check(t, func(t *rapid.T) {
+		var pods []*corev1.Pod
+		for i := range rapid.IntRange(0, 8).Draw(t, "pods") {
+			pod := drawPod(t, i)
+			started := ago(window + time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "ran")))
+			pod.Status = podOf(corev1.PodRunning, started, started).Status
+			pods = append(pods, pod)
+		}
+		info := framework.NewNodeInfo(pods...)
+		info.SetNode(object)
+		model, _ := modelWith(usage, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
+		if got := model.View(framework.NewCycleState()).Estimate(info).CPU.Pending; got != 0 {
+			t.Fatalf("pending %v, want 0", got)
+		}
+	})
+}

@@ -1,0 +1,117 @@
+package loadwatcher
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/component-base/metrics"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+)
+
+// Metrics are the metrics of all watchers of a process. Ages and states are computed as they are read, so that they tell
+// the truth also while a source hangs.
+type Metrics struct {
+	metrics.BaseStableCollector
+	refreshes *metrics.CounterVec
+	durations *metrics.HistogramVec
+	rejected  *metrics.CounterVec
+	unmatched *metrics.GaugeVec
+	age       *metrics.Desc
+	nodes     *metrics.Desc
+
+	mu       sync.Mutex
+	watchers []*Watcher
+}
+
+var _ metrics.StableCollector = &Metrics{}
+
+// Registry is where metrics are registered, such as component-base's legacyregistry.
+type Registry interface {
+	MustRegister(...metrics.Registerable)
+	CustomMustRegister(...metrics.StableCollector)
+}
+
+// NewMetrics returns the metrics, registered.
+func NewMetrics(registry Registry) *Metrics {
+	m := &Metrics{
+		refreshes: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name:           "plimsoll_refresh_total",
+			Help:           "Readings of the load source, by result: Success or Error.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"source", "result"}),
+		durations: metrics.NewHistogramVec(&metrics.HistogramOpts{
+			Name:           "plimsoll_refresh_duration_seconds",
+			Help:           "Time that one reading of the load source took.",
+			Buckets:        metrics.ExponentialBuckets(0.005, 2, 13), // 5 ms to 20 s
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"source"}),
+		rejected: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "plimsoll_rejected_samples_total",
+			Help: "Values that were not believed: no number (NotANumber), Negative, or above the node's capacity and read " +
+				"as full (AboveCapacity).",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"source", "reason"}),
+		unmatched: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name:           "plimsoll_unmatched_series",
+			Help:           "Series of the last reading that belong to no node of the cluster.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"source"}),
+		age: metrics.NewDesc("plimsoll_load_age_seconds",
+			"Age of the newest load of any node.", []string{"source"}, nil, metrics.ALPHA, ""),
+		nodes: metrics.NewDesc("plimsoll_load_nodes",
+			"Nodes of the cluster by what is known of their cpu load: Fresh, too old to be trusted (Expired), or never measured (Absent).",
+			[]string{"source", "state"}, nil, metrics.ALPHA, ""),
+	}
+	registry.MustRegister(m.refreshes, m.durations, m.rejected, m.unmatched)
+	registry.CustomMustRegister(m)
+	return m
+}
+
+// watch adds a watcher to those whose load is reported.
+func (m *Metrics) watch(w *Watcher) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.watchers = append(m.watchers, w)
+	for _, result := range []string{resultSuccess, resultError} {
+		m.refreshes.WithLabelValues(w.label, result)
+	}
+	for _, reason := range []load.Rejection{load.RejectedNotANumber, load.RejectedNegative, load.ClampedAboveCapacity} {
+		m.rejected.WithLabelValues(w.label, string(reason))
+	}
+}
+
+const (
+	resultSuccess = "Success"
+	resultError   = "Error"
+)
+
+func (m *Metrics) refreshed(w *Watcher, took time.Duration, err error) {
+	result := resultSuccess
+	if err != nil {
+		result = resultError
+	}
+	m.refreshes.WithLabelValues(w.label, result).Inc()
+	m.durations.WithLabelValues(w.label).Observe(took.Seconds())
+}
+
+// DescribeWithStability implements metrics.StableCollector.
+func (m *Metrics) DescribeWithStability(ch chan<- *metrics.Desc) {
+	ch <- m.age
+	ch <- m.nodes
+}
+
+// CollectWithStability implements metrics.StableCollector.
+func (m *Metrics) CollectWithStability(ch chan<- metrics.Metric) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, w := range m.watchers {
+		newest, states := w.states()
+		if !newest.IsZero() {
+			ch <- metrics.NewLazyConstMetric(m.age, metrics.GaugeValue, w.clock.Since(newest).Seconds(), w.label)
+		}
+		for state, n := range states {
+			ch <- metrics.NewLazyConstMetric(m.nodes, metrics.GaugeValue, float64(n), w.label, load.State(state).String())
+		}
+	}
+}

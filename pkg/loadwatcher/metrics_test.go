@@ -1,0 +1,87 @@
+package loadwatcher
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/klog/v2/ktesting"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+)
+
+func TestMetricsTellWhatIsKnown(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	registry := metrics.NewKubeRegistry()
+	src, clock := &fakeSource{}, clocktesting.NewFakeClock(start)
+	w := NewWatcher(src, "fake", cluster{names: []string{"a", "b", "c"}}, clock, NewMetrics(registry))
+	w.Want(wanted)
+	w.metrics.watch(w)
+
+	refresh := func() {
+		if err := w.Refresh(ctx); err != nil && !strings.Contains(err.Error(), "down") {
+			t.Fatal(err)
+		}
+	}
+	compare := func(want string, names ...string) {
+		t.Helper()
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
+			t.Error(err)
+		}
+	}
+
+	compare(`
+# HELP plimsoll_load_nodes [ALPHA] Nodes of the cluster by what is known of their cpu load: Fresh, too old to be trusted (Expired), or never measured (Absent).
+# TYPE plimsoll_load_nodes gauge
+plimsoll_load_nodes{source="fake",state="Absent"} 3
+plimsoll_load_nodes{source="fake",state="Expired"} 0
+plimsoll_load_nodes{source="fake",state="Fresh"} 0
+`, "plimsoll_load_nodes", "plimsoll_load_age_seconds") // nothing has an age yet
+
+	src.answer(load.Sample{Node: "a", Window: window, End: start, CPU: known(0.5)})
+	refresh()
+	clock.Step(wanted.MaxAge) // a is as old as it may be
+	src.fetch = func(context.Context, []time.Duration) (source.Batch, error) {
+		return source.Batch{
+			Samples: []load.Sample{
+				{Node: "b", Window: window, End: clock.Now().Add(-time.Minute), CPU: known(1.5)},
+				{Node: "c", Window: window, End: clock.Now(), CPU: known(math.NaN()), Memory: known(-1)},
+			},
+			UnmatchedCount: 4,
+		}, nil
+	}
+	refresh()
+	clock.Step(time.Second)
+	src.fetch = func(context.Context, []time.Duration) (source.Batch, error) { return source.Batch{}, errors.New("down") }
+	refresh()
+
+	compare(`
+# HELP plimsoll_load_age_seconds [ALPHA] Age of the newest load of any node.
+# TYPE plimsoll_load_age_seconds gauge
+plimsoll_load_age_seconds{source="fake"} 61
+# HELP plimsoll_load_nodes [ALPHA] Nodes of the cluster by what is known of their cpu load: Fresh, too old to be trusted (Expired), or never measured (Absent).
+# TYPE plimsoll_load_nodes gauge
+plimsoll_load_nodes{source="fake",state="Absent"} 1
+plimsoll_load_nodes{source="fake",state="Expired"} 1
+plimsoll_load_nodes{source="fake",state="Fresh"} 1
+# HELP plimsoll_refresh_total [ALPHA] Readings of the load source, by result: Success or Error.
+# TYPE plimsoll_refresh_total counter
+plimsoll_refresh_total{result="Error",source="fake"} 1
+plimsoll_refresh_total{result="Success",source="fake"} 2
+# HELP plimsoll_rejected_samples_total [ALPHA] Values that were not believed: no number (NotANumber), Negative, or above the node's capacity and read as full (AboveCapacity).
+# TYPE plimsoll_rejected_samples_total counter
+plimsoll_rejected_samples_total{reason="AboveCapacity",source="fake"} 1
+plimsoll_rejected_samples_total{reason="Negative",source="fake"} 1
+plimsoll_rejected_samples_total{reason="NotANumber",source="fake"} 1
+# HELP plimsoll_unmatched_series [ALPHA] Series of the last reading that belong to no node of the cluster.
+# TYPE plimsoll_unmatched_series gauge
+plimsoll_unmatched_series{source="fake"} 4
+`, "plimsoll_load_age_seconds", "plimsoll_load_nodes", "plimsoll_refresh_total", "plimsoll_rejected_samples_total", "plimsoll_unmatched_series")
+}
