@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	"k8s.io/utils/clock"
+
+	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // plugin args decode like the stock plugins' own
+	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+)
+
+// version is set by the linker.
+var version string
+
+// newCommand returns the stock scheduler's command with the plugins added. A configuration with a mistake in the plugins'
+// arguments is refused before the command listens on any port. The plugins' metrics go to registry.
+func newCommand(c clock.Clock, registry loadwatcher.Registry) *cobra.Command {
+	var additions []app.Option
+	for name, factory := range plugins.NewRegistry(newModels(c, registry), registry.MustRegister) {
+		additions = append(additions, app.WithPlugin(name, factory))
+	}
+	command := app.NewSchedulerCommand(additions...)
+	run := command.RunE
+	command.RunE = func(cmd *cobra.Command, args []string) error {
+		flags := cmd.Flags()
+		switch flags.Lookup("version").Value.String() {
+		case "true", "raw":
+			printVersion(cmd.OutOrStdout())
+			return run(cmd, args) // which prints Kubernetes' version and exits
+		}
+		if file, err := flags.GetString("config"); err == nil && file != "" {
+			if err := checkConfiguration(file); err != nil {
+				return fmt.Errorf("configuration %s: %w", file, err)
+			}
+		}
+		return run(cmd, args)
+	}
+	return command
+}
+
+func checkConfiguration(file string) error {
+	configuration, err := options.LoadConfigFromFile(klog.Background(), file)
+	if err != nil {
+		return err
+	}
+	return validation.ValidatePluginConfigs(configuration)
+}
+
+func printVersion(out io.Writer) {
+	v := version
+	if info, ok := debug.ReadBuildInfo(); v == "" && ok {
+		v = info.Main.Version
+	}
+	fmt.Fprintln(out, "Plimsoll", v)
+}

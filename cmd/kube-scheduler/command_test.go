@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/utils/clock"
+)
+
+// configuration is a scheduler configuration whose plugin has the given arguments, one YAML field a line.
+func configuration(plugin, fields string) string {
+	return fmt.Sprintf(`apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {leaderElect: false}
+clientConnection: {kubeconfig: KUBECONFIG}
+profiles:
+- schedulerName: plimsoll
+  plugins:
+    score:
+      enabled: [{name: %[1]s}]
+  pluginConfig:
+  - name: %[1]s
+    args:
+      %[2]s
+`, plugin, strings.ReplaceAll(fields, "\n", "\n      "))
+}
+
+// noCluster is a kubeconfig of a cluster that is not there.
+const noCluster = `{"clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+"contexts": [{"name": "c", "context": {"cluster": "c"}}], "current-context": "c"}`
+
+// start runs the command on a configuration, on a port that is taken: whatever listens fails with another error.
+func start(t *testing.T, config string) error {
+	t.Helper()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { taken.Close() })
+	dir := t.TempDir()
+	file, kubeconfig := filepath.Join(dir, "config.yaml"), filepath.Join(dir, "kubeconfig")
+	for name, content := range map[string]string{
+		file:       strings.Replace(config, "KUBECONFIG", kubeconfig, 1),
+		kubeconfig: noCluster,
+	} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command := newCommand(clock.RealClock{}, metrics.NewKubeRegistry())
+	command.SetArgs([]string{
+		"--config=" + file,
+		"--bind-address=127.0.0.1",
+		fmt.Sprintf("--secure-port=%d", taken.Addr().(*net.TCPAddr).Port),
+	})
+	command.SilenceErrors, command.SilenceUsage = true, true
+	return command.Execute()
+}
+
+func TestAMistakeInTheArgumentsIsRefusedBeforeAnythingListens(t *testing.T) {
+	dir := t.TempDir()
+	token := filepath.Join(dir, "token")
+	if err := os.WriteFile(token, []byte("t"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	absent := filepath.Join(dir, "absent")
+	const packing, balancing = "TargetLoadPacking", "LoadVariationRiskBalancing"
+	provider := func(fields string) string {
+		return "metricProvider: {type: Prometheus, address: http://prometheus:9090, " + fields + "}"
+	}
+
+	for _, tc := range []struct {
+		name, plugin, args string
+		want               []string
+	}{
+		{"unknown field", packing, "targetUtilisation: 40", []string{`unknown field "targetUtilisation"`}},
+		{"target 0", packing, "targetUtilization: 0", []string{"targetUtilization", "0", "1", "99"}},
+		{"target 100", packing, "targetUtilization: 100", []string{"targetUtilization", "100", "1", "99"}},
+		{"target -1", packing, "targetUtilization: -1", []string{"targetUtilization", "-1", "1", "99"}},
+		{"target 150", packing, "targetUtilization: 150", []string{"targetUtilization", "150", "1", "99"}},
+		{"multiplier abc", packing, `defaultRequestsMultiplier: "abc"`, []string{"defaultRequestsMultiplier", "abc"}},
+		{"multiplier NaN", packing, `defaultRequestsMultiplier: "NaN"`, []string{"defaultRequestsMultiplier", "NaN"}},
+		{"multiplier -1", packing, `defaultRequestsMultiplier: "-1"`, []string{"defaultRequestsMultiplier", "-1"}},
+		{"negative margin", balancing, "safeVarianceMargin: -1", []string{"safeVarianceMargin", "-1"}},
+		{"unknown provider type", packing, "metricProvider: {type: Graphite}", []string{"metricProvider.type", "Graphite", "Prometheus", "KubernetesMetricsServer"}},
+		{"unknown dialect", packing, provider("dialect: Esperanto"), []string{"metricProvider.dialect", "Esperanto", "NodeExporter"}},
+		{"unknown missingLoad", packing, "missingLoad: Highest", []string{"missingLoad", "Highest", "Requests", "Neutral", "Lowest"}},
+		{"watcherAddress without scheme", packing, "watcherAddress: load-watcher:2020", []string{"watcherAddress", "load-watcher:2020", "http"}},
+		{"address of another scheme", packing, "metricProvider: {type: Prometheus, address: 'ftp://prometheus:9090'}", []string{"metricProvider.address", "ftp://prometheus:9090", "http"}},
+		{"unreadable tokenFile", packing, provider("tokenFile: " + absent), []string{"metricProvider.tokenFile", absent}},
+		{"unreadable caFile", packing, provider("caFile: " + absent), []string{"metricProvider.caFile", absent}},
+		{"token and tokenFile", packing, provider("token: t, tokenFile: " + token), []string{"token", "tokenFile"}},
+		{"refreshInterval below 1 s", packing, "refreshInterval: 500ms", []string{"refreshInterval", "500ms", "1s"}},
+		{"refreshInterval above maxAge", packing, "refreshInterval: 2m\nmaxAge: 1m", []string{"refreshInterval", "2m0s", "maxAge"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			err := start(t, configuration(tc.plugin, tc.args))
+			if err == nil {
+				t.Fatal("no error")
+			}
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than one line:\n%v", err)
+			}
+			for _, part := range append(tc.want, "config.yaml") {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("error %q does not say %q", err, part)
+				}
+			}
+		})
+	}
+}
+
+func TestAGoodConfigurationGetsAsFarAsListening(t *testing.T) {
+	// The port that start gives is taken, so that this is where a sound configuration stops.
+	err := start(t, configuration("TargetLoadPacking", "targetUtilization: 60"))
+	if err == nil || !strings.Contains(err.Error(), "address already in use") {
+		t.Errorf("error %v, want that of the taken port", err)
+	}
+}

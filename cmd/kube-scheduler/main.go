@@ -1,0 +1,26 @@
+// kube-scheduler is the stock Kubernetes scheduler with Plimsoll's plugins compiled in.
+package main
+
+import (
+	"os"
+
+	"k8s.io/component-base/cli"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client metrics on /metrics
+	_ "k8s.io/component-base/metrics/prometheus/version"  // kubernetes_build_info on /metrics
+	"k8s.io/utils/clock"
+)
+
+// registry is the one behind the scheduler's own /metrics.
+type registry struct{}
+
+func (registry) MustRegister(c ...metrics.Registerable) { legacyregistry.MustRegister(c...) }
+func (registry) CustomMustRegister(c ...metrics.StableCollector) {
+	legacyregistry.CustomMustRegister(c...)
+}
+
+func main() {
+	os.Exit(cli.Run(newCommand(clock.RealClock{}, registry{})))
+}

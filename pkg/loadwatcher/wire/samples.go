@@ -1,0 +1,185 @@
+package wire
+
+import (
+	"errors"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+)
+
+// ErrUndated is a document that does not say when its values were measured.
+var ErrUndated = errors.New("neither window.end nor timestamp is set")
+
+// percent is how many of the wire's units of utilization make the whole.
+const percent = 100
+
+// Samples returns what the document says of CPU and memory, one sample per host that has a mean of either, sorted by host;
+// Sample.Node is the host as the document names it. Values are as measured, the reader checks them.
+//
+// Average wins over Latest, which wins over an unstated operator; a deviation without any of them is not a value. Of several
+// values of one type and operator that one counts whose rollup is the document's window, and of several such the highest,
+// whatever their order. A sample that consists of Latest alone is a reading of the moment, its Window is 0; all others are
+// over the document's window. They end at window.end or else at the timestamp. It fails with ErrUndated if both are missing.
+func (d *Document) Samples() ([]load.Sample, error) {
+	end := d.Window.End
+	if end <= 0 {
+		end = d.Timestamp
+	}
+	if end <= 0 {
+		return nil, ErrUndated
+	}
+	window := d.Window.span()
+	samples := make([]load.Sample, 0, len(d.Data.NodeMetricsMap))
+	for _, host := range slices.Sorted(maps.Keys(d.Data.NodeMetricsMap)) {
+		metrics := d.Data.NodeMetricsMap[host].Metrics
+		cpu, cpuOfWindow := statOf(metrics, CPU, d.Window.Duration)
+		memory, memoryOfWindow := statOf(metrics, Memory, d.Window.Duration)
+		if !cpu.Known && !memory.Known {
+			continue
+		}
+		s := load.Sample{Node: host, End: time.Unix(end, 0), CPU: cpu, Memory: memory}
+		if cpuOfWindow || memoryOfWindow {
+			s.Window = window
+		}
+		samples = append(samples, s)
+	}
+	return samples, nil
+}
+
+// span is the stated duration or, where that cannot be read, the time from start to end; 0 if neither makes sense.
+func (w Window) span() time.Duration {
+	if d, err := time.ParseDuration(w.Duration); err == nil && d > 0 {
+		return d
+	}
+	const longest = int64(math.MaxInt64 / time.Second)
+	if w.Start > 0 && w.End > w.Start && w.End-w.Start <= longest {
+		return time.Duration(w.End-w.Start) * time.Second
+	}
+	return 0
+}
+
+// statOf returns the statistic of one resource type, and whether any part of it was measured over a window.
+func statOf(metrics []Metric, resourceType, rollup string) (stat load.Stat, ofWindow bool) {
+	var average, latest, unstated, deviation choice
+	for i := range metrics {
+		m := &metrics[i]
+		if m.Type != resourceType || m.Value == nil {
+			continue
+		}
+		switch m.Operator {
+		case Average:
+			average.offer(m, rollup)
+		case Latest:
+			latest.offer(m, rollup)
+		case Unstated:
+			unstated.offer(m, rollup)
+		case StandardDeviation:
+			deviation.offer(m, rollup)
+		}
+	}
+	ofWindow = deviation.made
+	switch {
+	case average.made:
+		stat, ofWindow = load.Stat{Mean: average.value / percent, Known: true}, true
+	case latest.made:
+		stat = load.Stat{Mean: latest.value / percent, Known: true}
+	case unstated.made:
+		stat, ofWindow = load.Stat{Mean: unstated.value / percent, Known: true}, true
+	default:
+		return load.Stat{}, false
+	}
+	if deviation.made {
+		stat.StdDev = deviation.value / percent
+	}
+	return stat, ofWindow
+}
+
+// choice is the best of the values that were offered, whatever their order.
+type choice struct {
+	value    float64
+	made     bool
+	ofRollup bool
+}
+
+func (c *choice) offer(m *Metric, rollup string) {
+	ofRollup := m.Rollup == rollup
+	if c.made && (c.ofRollup != ofRollup && c.ofRollup || c.ofRollup == ofRollup && *m.Value <= c.value) {
+		return
+	}
+	*c = choice{value: *m.Value, made: true, ofRollup: ofRollup}
+}
+
+// FromSamples returns the document that tells of the samples over window and, with operator Latest, of those that are
+// readings of the moment; samples over other windows, and values that JSON cannot hold, are left out. made is when the
+// document is made.
+//
+// The format has one end for all nodes. It is that of the sample that ended first, so that no load passes for newer than
+// it is: the caller leaves out what it does not believe to be fresh. Without samples it is made.
+func FromSamples(source string, made time.Time, window time.Duration, samples []load.Sample) *Document {
+	duration := formatDuration(window)
+	hosts := make(map[string]NodeMetrics, len(samples))
+	end := made
+	for i := range samples {
+		s := &samples[i]
+		if s.Window != window && s.Window != 0 {
+			continue
+		}
+		metrics := appendMetrics(hosts[s.Node].Metrics, CPU, s.CPU, s.Window)
+		metrics = appendMetrics(metrics, Memory, s.Memory, s.Window)
+		if len(metrics) == 0 {
+			continue
+		}
+		hosts[s.Node] = NodeMetrics{Metrics: metrics}
+		if s.End.Before(end) {
+			end = s.End
+		}
+	}
+	return &Document{
+		Timestamp: made.Unix(),
+		Window:    Window{Duration: duration, Start: end.Add(-window).Unix(), End: end.Unix()},
+		Source:    source,
+		Data:      Data{NodeMetricsMap: hosts},
+	}
+}
+
+func appendMetrics(metrics []Metric, resourceType string, stat load.Stat, window time.Duration) []Metric {
+	mean, deviation := stat.Mean*percent, stat.StdDev*percent
+	if !stat.Known || !isFinite(mean) {
+		return metrics
+	}
+	metric := func(operator string, value float64) Metric {
+		return Metric{
+			Name:     strings.ToLower(resourceType) + "_utilization",
+			Type:     resourceType,
+			Operator: operator,
+			Rollup:   formatDuration(window),
+			Value:    &value,
+		}
+	}
+	if window == 0 {
+		return append(metrics, metric(Latest, mean)) // a moment has no deviation
+	}
+	metrics = append(metrics, metric(Average, mean))
+	if isFinite(deviation) {
+		metrics = append(metrics, metric(StandardDeviation, deviation))
+	}
+	return metrics
+}
+
+func isFinite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+// formatDuration writes 15m where time.Duration writes 15m0s.
+func formatDuration(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}

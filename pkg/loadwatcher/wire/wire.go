@@ -1,0 +1,131 @@
+// Package wire is the JSON that load-watcher serves at GET /watcher, for its clients and its servers.
+package wire
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+
+	kjson "sigs.k8s.io/json"
+)
+
+// MaxBytes bounds an answer: some 40,000 nodes with four metrics each.
+const MaxBytes = 32 << 20
+
+// Path is where an answer is served, below the address of the service.
+const Path = "watcher"
+
+// ErrTooLarge is a document of more than MaxBytes.
+var ErrTooLarge = fmt.Errorf("larger than %d bytes", MaxBytes)
+
+// Resource types. Others are known to load-watcher and not used here.
+const (
+	CPU       = "CPU"
+	Memory    = "Memory"
+	Bandwidth = "Bandwidth"
+	Storage   = "Storage"
+	Energy    = "Energy"
+	Unknown   = "Unknown"
+)
+
+// Operators say how a value came about. Unstated is a mean.
+const (
+	Average           = "AVG"
+	StandardDeviation = "STD"
+	Latest            = "Latest"
+	Unstated          = ""
+)
+
+// Document is one answer. The order of fields, here and below, is the order of keys in it.
+type Document struct {
+	// Timestamp is when the answer was made, in seconds since the epoch.
+	Timestamp int64  `json:"timestamp"`
+	Window    Window `json:"window"`
+	// Source is the name of the metrics source that the service reads.
+	Source string `json:"source"`
+	Data   Data   `json:"data"`
+}
+
+// Window is the span that the values were measured over.
+type Window struct {
+	// Duration is as in "15m".
+	Duration string `json:"duration"`
+	// Start and End are in seconds since the epoch.
+	Start int64 `json:"start"`
+	End   int64 `json:"end"`
+}
+
+// Data holds the metrics by host.
+type Data struct {
+	NodeMetricsMap map[string]NodeMetrics `json:"NodeMetricsMap"`
+}
+
+// NodeMetrics is what was measured of one host.
+type NodeMetrics struct {
+	Metrics  []Metric `json:"metrics"`
+	Tags     Tags     `json:"tags"`
+	Metadata Metadata `json:"metadata"`
+}
+
+// Tags is always empty.
+type Tags struct{}
+
+// Metadata describes a host.
+type Metadata struct {
+	DataCenter string `json:"dataCenter"`
+}
+
+// Metric is one value.
+type Metric struct {
+	Name string `json:"name"`
+	// Type is CPU, Memory or another resource type.
+	Type string `json:"type"`
+	// Operator is Average, StandardDeviation, Latest or Unstated.
+	Operator string `json:"operator"`
+	// Rollup is the span of this value, as in "15m".
+	Rollup string `json:"rollup"`
+	// Value is in percent of the host's capacity. Nil is no value, where zero is an idle host.
+	Value *float64 `json:"value"`
+}
+
+// Decode reads one document up to the end of r. Keys are case-sensitive, as JSON's are and encoding/json's are not; unknown
+// keys are skipped and missing ones leave their fields zero. It fails with ErrTooLarge beyond MaxBytes, with the error of
+// r, or with one that says what is not JSON or not of the expected type.
+func Decode(r io.Reader) (*Document, error) {
+	content, err := io.ReadAll(io.LimitReader(r, MaxBytes+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(content) > MaxBytes:
+		return nil, ErrTooLarge
+	case len(content) == 0:
+		return nil, errors.New("empty")
+	}
+	d := &Document{}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(content, d); err != nil {
+		return nil, fmt.Errorf("not load-watcher's JSON: %w", err)
+	}
+	return d, nil
+}
+
+// Encode writes the document in one line, with every key present and nodes in the order of their names. It fails on a value
+// that JSON cannot hold (NaN or an infinity), before it has written anything, or with the error of w.
+func Encode(w io.Writer, d *Document) error {
+	whole := *d
+	whole.Data.NodeMetricsMap = make(map[string]NodeMetrics, len(d.Data.NodeMetricsMap))
+	maps.Copy(whole.Data.NodeMetricsMap, d.Data.NodeMetricsMap)
+	for host, node := range whole.Data.NodeMetricsMap {
+		if node.Metrics == nil {
+			node.Metrics = []Metric{} // encoding/json would write null
+			whole.Data.NodeMetricsMap[host] = node
+		}
+	}
+	content, err := json.Marshal(whole)
+	if err != nil {
+		return fmt.Errorf("encode load-watcher's JSON: %w", err)
+	}
+	_, err = w.Write(content)
+	return err
+}

@@ -1,0 +1,364 @@
+package httpclient
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	token    = "s3cr3t-t0ken"
+	maxBytes = 100
+)
+
+func newClient(t *testing.T, cfg Config) *http.Client {
+	t.Helper()
+	client, err := New(cfg, maxBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.CloseIdleConnections)
+	return client
+}
+
+func serve(t *testing.T, handler http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return server
+}
+
+// serveTLS serves with a certificate that no system trusts.
+func serveTLS(t *testing.T, handler http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	server := httptest.NewUnstartedServer(handler)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // handshakes fail on purpose
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return server
+}
+
+func authorityOf(t *testing.T, server *httptest.Server) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "ca.crt")
+	bundle := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(path, bundle, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// get returns the body, or the error of either the request or the reading, explained.
+func get(t *testing.T, client *http.Client, url string) (string, error) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", Explain(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	return string(body), Explain(err)
+}
+
+func wantError(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("error %q does not contain %q", err, part)
+		}
+	}
+	if strings.Contains(err.Error(), token) {
+		t.Errorf("error %q shows the token", err)
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	noCertificate := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(noCertificate, []byte("not PEM"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		cfg  Config
+		want string
+	}{
+		"two tokens":                  {Config{BearerToken: token, BearerTokenFile: "/token"}, "token and tokenFile are both set"},
+		"a negative timeout":          {Config{Timeout: -time.Second}, "timeout: -1s is negative"},
+		"an absent CA file":           {Config{CAFile: "/absent/ca.crt"}, "caFile: unable to read CA cert: unable to read file /absent/ca.crt"},
+		"a CA file without authority": {Config{CAFile: noCertificate}, "caFile: unable to use specified CA cert file " + noCertificate},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := New(tt.cfg, maxBytes)
+			wantError(t, err, tt.want)
+		})
+	}
+}
+
+func TestTokenFileIsReadForEachRequest(t *testing.T) {
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprint(w, r.Header.Get("Authorization")) })
+	path := filepath.Join(t.TempDir(), "token")
+	client := newClient(t, Config{BearerTokenFile: path})
+	for _, current := range []string{"first", "second\n"} {
+		if err := os.WriteFile(path, []byte(current), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := get(t, client, server.URL)
+		if want := "Bearer " + strings.TrimSpace(current); err != nil || got != want {
+			t.Errorf("the server saw %q, error %v, want %q", got, err, want)
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	_, err := get(t, client, server.URL)
+	wantError(t, err, server.URL, path)
+}
+
+func TestInlineToken(t *testing.T) {
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprint(w, r.Header.Get("Authorization")) })
+	got, err := get(t, newClient(t, Config{BearerToken: " " + token + "\n"}), server.URL)
+	if err != nil || got != "Bearer "+token {
+		t.Errorf("the server saw %q, error %v, want the token without white space", got, err)
+	}
+}
+
+func TestCertificates(t *testing.T) {
+	server := serveTLS(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "ok") })
+	t.Run("a certificate that does not verify is refused, with or without a token", func(t *testing.T) {
+		for _, cfg := range []Config{{}, {BearerToken: token}} {
+			_, err := get(t, newClient(t, cfg), server.URL)
+			wantError(t, err, "GET "+server.URL, "x509: ", "caFile", "insecureSkipVerify")
+		}
+	})
+	t.Run("caFile makes it trusted", func(t *testing.T) {
+		if got, err := get(t, newClient(t, Config{CAFile: authorityOf(t, server)}), server.URL); err != nil || got != "ok" {
+			t.Errorf("got %q, error %v", got, err)
+		}
+	})
+	t.Run("insecureSkipVerify accepts it", func(t *testing.T) {
+		if got, err := get(t, newClient(t, Config{InsecureSkipVerify: true}), server.URL); err != nil || got != "ok" {
+			t.Errorf("got %q, error %v", got, err)
+		}
+	})
+	t.Run("a certificate for another name is refused although its authority is trusted", func(t *testing.T) {
+		other := strings.Replace(server.URL, "127.0.0.1", "localhost", 1)
+		_, err := get(t, newClient(t, Config{CAFile: authorityOf(t, server)}), other)
+		wantError(t, err, "GET "+other, "not localhost", "caFile", "insecureSkipVerify")
+	})
+}
+
+func TestAnswersAreBounded(t *testing.T) {
+	tests := map[string]struct {
+		body    string
+		gzip    bool
+		wantErr bool
+	}{
+		"as many bytes as allowed":            {body: strings.Repeat("x", maxBytes)},
+		"one more":                            {body: strings.Repeat("x", maxBytes+1), wantErr: true},
+		"packed, as many bytes as allowed":    {body: strings.Repeat("x", maxBytes), gzip: true},
+		"packed, one more":                    {body: strings.Repeat("x", maxBytes+1), gzip: true, wantErr: true},
+		"far more, where it packs very small": {body: strings.Repeat("x", 1<<20), gzip: true, wantErr: true},
+		"nothing":                             {},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				if !tt.gzip {
+					_, _ = io.WriteString(w, tt.body)
+					return
+				}
+				if r.Header.Get("Accept-Encoding") != "gzip" {
+					t.Error("gzip is not asked for")
+				}
+				w.Header().Set("Content-Encoding", "gzip")
+				packed := gzip.NewWriter(w)
+				_, _ = io.WriteString(packed, tt.body)
+				_ = packed.Close()
+			})
+			got, err := get(t, newClient(t, Config{}), server.URL)
+			var tooLarge *TooLargeError
+			if errors.As(err, &tooLarge) != tt.wantErr || !tt.wantErr && err != nil {
+				t.Fatalf("error %v, want TooLargeError: %v", err, tt.wantErr)
+			}
+			if tt.wantErr {
+				wantError(t, err, "the answer is larger than 100 bytes")
+			} else if got != tt.body {
+				t.Errorf("got %d bytes, want %d", len(got), len(tt.body))
+			}
+		})
+	}
+}
+
+func TestTimeout(t *testing.T) {
+	release := make(chan struct{})
+	hang := serve(t, func(http.ResponseWriter, *http.Request) { <-release })
+	stall := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, "the beginning")
+		w.(http.Flusher).Flush()
+		<-release
+	})
+	defer close(release)
+	for name, server := range map[string]*httptest.Server{"no answer": hang, "half an answer": stall} {
+		t.Run(name, func(t *testing.T) {
+			_, err := get(t, newClient(t, Config{Timeout: 20 * time.Millisecond}), server.URL)
+			wantError(t, err, "no complete answer within the timeout")
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("error %v does not wrap context.DeadlineExceeded", err)
+			}
+		})
+	}
+}
+
+func TestRedirects(t *testing.T) {
+	seen := ""
+	elsewhere := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		seen = r.Header.Get("Authorization")
+		_, _ = fmt.Fprint(w, "elsewhere")
+	})
+	// The same server by another name: another host for all a client can know.
+	target := strings.Replace(elsewhere.URL, "127.0.0.1", "localhost", 1)
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/leave":
+			http.Redirect(w, r, target, http.StatusFound)
+		case "/stay":
+			http.Redirect(w, r, "/here", http.StatusFound)
+		case "/loop":
+			http.Redirect(w, r, "/loop", http.StatusFound)
+		default:
+			_, _ = fmt.Fprint(w, r.URL.Path, r.Header.Get("Authorization"))
+		}
+	})
+	t.Run("the token does not leave the host", func(t *testing.T) {
+		_, err := get(t, newClient(t, Config{BearerToken: token}), server.URL+"/leave")
+		wantError(t, err, "redirected to "+target+", where the token is not sent")
+		if seen != "" {
+			t.Errorf("the other host saw %q", seen)
+		}
+	})
+	t.Run("without a token any redirect is followed", func(t *testing.T) {
+		if got, err := get(t, newClient(t, Config{}), server.URL+"/leave"); err != nil || got != "elsewhere" {
+			t.Errorf("got %q, error %v", got, err)
+		}
+	})
+	t.Run("within the host the token travels along", func(t *testing.T) {
+		if got, err := get(t, newClient(t, Config{BearerToken: token}), server.URL+"/stay"); err != nil || got != "/hereBearer "+token {
+			t.Errorf("got %q, error %v", got, err)
+		}
+	})
+	t.Run("a loop ends", func(t *testing.T) {
+		_, err := get(t, newClient(t, Config{}), server.URL+"/loop")
+		wantError(t, err, "stopped after 10 redirects")
+	})
+}
+
+func TestExplainHidesTheAddressesUser(t *testing.T) {
+	server := serve(t, func(http.ResponseWriter, *http.Request) {})
+	server.Close()
+	host := strings.TrimPrefix(server.URL, "http://")
+	for _, user := range []string{token, "user:" + token, token + ":x"} {
+		_, err := get(t, newClient(t, Config{}), "http://"+user+"@"+host+"/watcher")
+		wantError(t, err, "GET http://"+host+"/watcher: dial tcp")
+	}
+}
+
+func TestExplainOfNoErrorIsNone(t *testing.T) {
+	if err := Explain(nil); err != nil {
+		t.Errorf("Explain(nil) = %v", err)
+	}
+}
+
+func TestStatusError(t *testing.T) {
+	tests := []struct {
+		name string
+		code int
+		body string
+		want string
+	}{
+		{"no body", 502, "", "status 502 Bad Gateway"},
+		{"an unknown status", 599, "", "status 599"},
+		{"the body is shown on one line", 500, "one\n\t two ", `status 500 Internal Server Error, saying "one two"`},
+		{"not authorized", 401, "", "status 401 Unauthorized (token or tokenFile is missing, wrong or expired)"},
+		{"not allowed", 403, "no", `status 403 Forbidden, saying "no" (the account of token or tokenFile may not read this, or neither is set)`},
+		{"a long body is cut", 500, strings.Repeat("x", 300), `status 500 Internal Server Error, saying "` + strings.Repeat("x", 256) + `…"`},
+		{"the request's token is blanked", 500, "you sent Bearer " + token, `status 500 Internal Server Error, saying "you sent Bearer …"`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(tt.code)
+				_, _ = fmt.Fprint(w, tt.body)
+			})
+			client, err := New(Config{BearerToken: token}, 1<<10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.CloseIdleConnections()
+			resp, err := client.Get(server.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = resp.Body.Close() }()
+			body, err := io.ReadAll(resp.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := NewStatusError(resp, body).Error(); got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestParseAddress(t *testing.T) {
+	tests := []struct {
+		address string
+		want    string // empty: an error
+	}{
+		{"http://lw:2020", "http://lw:2020"},
+		{"http://lw:2020/", "http://lw:2020"},
+		{"https://host/a/prefix//", "https://host/a/prefix"},
+		{"https://host/a%2Fb/", "https://host/a%2Fb"},
+		{"http://[fd00::1]:2020", "http://[fd00::1]:2020"},
+		{"http://user:pass@lw", "http://user:pass@lw"},
+		{"", ""},
+		{"lw:2020", ""},
+		{"lw", ""},
+		{"ftp://lw", ""},
+		{"http://", ""},
+		{"http://lw?token=" + token, ""},
+		{"http://lw#" + token, ""},
+		{"http://user:" + token + "@lw:port", ""},
+		{"http://user:%zz" + token + "@lw", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.address, func(t *testing.T) {
+			u, err := ParseAddress(tt.address)
+			if tt.want == "" {
+				wantError(t, err, "address")
+				return
+			}
+			if err != nil || u.String() != tt.want {
+				t.Errorf("ParseAddress(%q) = %v, %v, want %q", tt.address, u, err, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,380 @@
+package loadwatcherclient
+
+import (
+	"context"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher/wire"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+)
+
+const token = "s3cr3t-t0ken"
+
+var windows = []time.Duration{5 * time.Minute}
+
+func node(name string, addresses ...string) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, address := range addresses {
+		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
+	}
+	return n
+}
+
+func lister(t *testing.T, nodes ...*corev1.Node) corelisters.NodeLister {
+	t.Helper()
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	for _, n := range nodes {
+		if err := indexer.Add(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return corelisters.NewNodeLister(indexer)
+}
+
+// answer is a document of hosts with the given mean CPU in percent.
+func answer(percentByHost map[string]float64) string {
+	d := &wire.Document{
+		Timestamp: 1700000010,
+		Window:    wire.Window{Duration: "15m", Start: 1699999100, End: 1700000000},
+		Data:      wire.Data{NodeMetricsMap: map[string]wire.NodeMetrics{}},
+	}
+	for host, percent := range percentByHost {
+		d.Data.NodeMetricsMap[host] = wire.NodeMetrics{Metrics: []wire.Metric{{Type: wire.CPU, Operator: wire.Average, Rollup: "15m", Value: &percent}}}
+	}
+	var b strings.Builder
+	if err := wire.Encode(&b, d); err != nil {
+		panic(err)
+	}
+	return b.String()
+}
+
+func serve(t *testing.T, handler http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return server
+}
+
+func newSource(t *testing.T, cfg Config, nodes ...*corev1.Node) *Source {
+	t.Helper()
+	s, err := New(cfg, lister(t, nodes...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func sample(name string, mean float64) load.Sample {
+	return load.Sample{Node: name, Window: 15 * time.Minute, End: time.Unix(1700000000, 0), CPU: load.Stat{Mean: mean, Known: true}}
+}
+
+func wantError(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("error %q does not contain %q", err, part)
+		}
+	}
+	if strings.Contains(err.Error(), token) {
+		t.Errorf("error %q shows the token", err)
+	}
+}
+
+func TestFetch(t *testing.T) {
+	tests := []struct {
+		name  string
+		nodes []*corev1.Node
+		hosts map[string]float64
+		want  source.Batch
+	}{
+		{
+			name:  "percent become fractions, over the window that was measured and not the one asked for",
+			nodes: []*corev1.Node{node("n1"), node("n2"), node("not measured")},
+			hosts: map[string]float64{"n1": 25, "n2": 50},
+			want:  source.Batch{Samples: []load.Sample{sample("n1", 0.25), sample("n2", 0.5)}},
+		},
+		{
+			name:  "a host is found by the node's address, port or not",
+			nodes: []*corev1.Node{node("n1", "10.0.0.1"), node("n2", "10.0.0.2")},
+			hosts: map[string]float64{"10.0.0.1": 25, "10.0.0.2:9100": 50},
+			want:  source.Batch{Samples: []load.Sample{sample("n1", 0.25), sample("n2", 0.5)}},
+		},
+		{
+			name:  "hosts without a node are counted, and a few named",
+			nodes: []*corev1.Node{node("n1")},
+			hosts: map[string]float64{"n1": 25, "x6": 1, "x5": 1, "x4": 1, "x3": 1, "x2": 1, "x1": 1},
+			want: source.Batch{
+				Samples:        []load.Sample{sample("n1", 0.25)},
+				Unmatched:      []string{"x1", "x2", "x3", "x4", "x5"},
+				UnmatchedCount: 6,
+			},
+		},
+		{
+			name:  "of two hosts that mean one node the one of its name counts",
+			nodes: []*corev1.Node{node("n1", "10.0.0.1")},
+			hosts: map[string]float64{"10.0.0.1": 99, "n1": 25},
+			want: source.Batch{
+				Samples:        []load.Sample{sample("n1", 0.25)},
+				Unmatched:      []string{"10.0.0.1 (node n1, as is n1)"},
+				UnmatchedCount: 1,
+			},
+		},
+		{
+			name:  "of two addresses of one node the first counts",
+			nodes: []*corev1.Node{node("n1", "10.0.0.1", "10.0.0.2")},
+			hosts: map[string]float64{"10.0.0.2": 99, "10.0.0.1": 25},
+			want: source.Batch{
+				Samples:        []load.Sample{sample("n1", 0.25)},
+				Unmatched:      []string{"10.0.0.2 (node n1, as is 10.0.0.1)"},
+				UnmatchedCount: 1,
+			},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			server := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, answer(tt.hosts)) })
+			got, err := newSource(t, Config{Address: server.URL}, tt.nodes...).Fetch(t.Context(), windows)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("Fetch() (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestFetchMakesOneRequestBelowTheAddress(t *testing.T) {
+	tests := map[string]string{
+		"":            "/watcher",
+		"/":           "/watcher",
+		"/a/prefix":   "/a/prefix/watcher",
+		"/a/prefix//": "/a/prefix/watcher",
+		"/a%2Fb/":     "/a%2Fb/watcher",
+	}
+	for suffix, want := range tests {
+		t.Run(suffix, func(t *testing.T) {
+			var got []string
+			server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				got = append(got, r.Method+" "+r.URL.String())
+				_, _ = fmt.Fprint(w, answer(map[string]float64{"n1": 25}))
+			})
+			several := []time.Duration{5 * time.Minute, 10 * time.Minute, 15 * time.Minute}
+			if _, err := newSource(t, Config{Address: server.URL + suffix}, node("n1")).Fetch(t.Context(), several); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{"GET " + want}, got); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestFetchSendsTheToken(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, cfg := range map[string]Config{"inline": {BearerToken: token}, "file": {BearerTokenFile: file}} {
+		t.Run(name, func(t *testing.T) {
+			server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				if got := r.Header.Get("Authorization"); got != "Bearer "+token {
+					t.Errorf("the server saw %q", got)
+				}
+				_, _ = fmt.Fprint(w, answer(map[string]float64{"n1": 25}))
+			})
+			cfg.Address = server.URL
+			if _, err := newSource(t, cfg, node("n1")).Fetch(t.Context(), windows); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestFetchFailsClearly(t *testing.T) {
+	tests := []struct {
+		name   string
+		status int
+		body   string
+		want   []string
+	}{
+		{"nothing cached yet", 500, "", []string{"status 500", "nothing cached yet"}},
+		{"another internal error", 500, "panic", []string{"status 500", `saying "panic"`}},
+		{"another path", 404, "404 page not found\n", []string{"status 404", "check the address and its path prefix"}},
+		{"no token", 401, "", []string{"status 401", "token", "tokenFile"}},
+		{"a token without the right, repeated in the answer", 403, "Bearer " + token, []string{"status 403", "token", "tokenFile"}},
+		{"an unready gateway", 503, "no endpoints", []string{"status 503", `saying "no endpoints"`}},
+		{"no content", 204, "", []string{"status 204"}},
+		{"a page", 200, "<html>Please log in</html>", []string{"not load-watcher's JSON", "invalid character '<'"}},
+		{"an empty body", 200, "", []string{"empty"}},
+		{"half an answer", 200, `{"timestamp":1,"data":{"NodeMetricsMap":{`, []string{"unexpected end of JSON input"}},
+		{"JSON of something else", 200, `{"status":"success","data":{"resultType":"vector"}}`, []string{"neither window.end nor timestamp is set"}},
+		{"no host", 200, answer(nil), []string{"the CPU or memory of no host"}},
+		{"no known host", 200, answer(map[string]float64{"x1": 1, "x2": 2}), []string{"none of its 2 hosts is one of the 1 nodes of this cluster: x1, x2"}},
+		{"a huge answer", 200, strings.Repeat(" ", wire.MaxBytes+1), []string{"larger than 33554432 bytes"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(tt.status)
+				_, _ = io.WriteString(w, tt.body)
+			})
+			batch, err := newSource(t, Config{Address: server.URL, BearerToken: token}, node("n1")).Fetch(t.Context(), windows)
+			wantError(t, err, append(tt.want, "GET "+server.URL+"/watcher: ")...)
+			if len(batch.Samples) != 0 {
+				t.Errorf("an error came with %d samples", len(batch.Samples))
+			}
+		})
+	}
+}
+
+func TestFetchEndsInTime(t *testing.T) {
+	release := make(chan struct{})
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/stall") {
+			_, _ = fmt.Fprint(w, `{"timestamp":`)
+			w.(http.Flusher).Flush()
+		}
+		<-release
+	})
+	defer close(release)
+	for _, prefix := range []string{"/hang", "/stall"} {
+		t.Run("its own timeout "+prefix, func(t *testing.T) {
+			s := newSource(t, Config{Address: server.URL + prefix, Timeout: 20 * time.Millisecond}, node("n1"))
+			_, err := s.Fetch(t.Context(), windows)
+			wantError(t, err, "GET "+server.URL+prefix+"/watcher", "no complete answer within the timeout")
+		})
+		t.Run("the caller's context "+prefix, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			defer cancel()
+			_, err := newSource(t, Config{Address: server.URL + prefix}, node("n1")).Fetch(ctx, windows)
+			wantError(t, err, "GET "+server.URL+prefix+"/watcher")
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("error %v does not wrap context.DeadlineExceeded", err)
+			}
+		})
+	}
+}
+
+func TestFetchOverTLS(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, answer(map[string]float64{"n1": 25}))
+	}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // handshakes fail on purpose
+	server.StartTLS()
+	defer server.Close()
+	ca := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := newSource(t, Config{Address: server.URL}, node("n1")).Fetch(t.Context(), windows)
+	wantError(t, err, server.URL+"/watcher", "x509", "caFile", "insecureSkipVerify")
+	for _, cfg := range []Config{{CAFile: ca}, {InsecureSkipVerify: true}} {
+		cfg.Address = server.URL
+		if _, err := newSource(t, cfg, node("n1")).Fetch(t.Context(), windows); err != nil {
+			t.Errorf("caFile %q, insecureSkipVerify %v: %v", cfg.CAFile, cfg.InsecureSkipVerify, err)
+		}
+	}
+}
+
+func TestFetchFromAServiceThatIsDown(t *testing.T) {
+	server := serve(t, func(http.ResponseWriter, *http.Request) {})
+	server.Close()
+	address := strings.Replace(server.URL, "http://", "http://"+token+"@", 1)
+	_, err := newSource(t, Config{Address: address}, node("n1")).Fetch(t.Context(), windows)
+	wantError(t, err, "GET "+server.URL+"/watcher: ", "connection refused")
+}
+
+func TestErrorsAboutTheAnswerHideTheAddressesUser(t *testing.T) {
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if _, password, _ := r.BasicAuth(); password != token {
+			t.Errorf("the server saw %q, want the address's user", r.Header.Get("Authorization"))
+		}
+		http.Error(w, "down", http.StatusBadGateway)
+	})
+	address := strings.Replace(server.URL, "http://", "http://user:"+token+"@", 1)
+	_, err := newSource(t, Config{Address: address}, node("n1")).Fetch(t.Context(), windows)
+	wantError(t, err, "GET "+server.URL+"/watcher: status 502")
+}
+
+func TestConnectionsAreKeptUntilClose(t *testing.T) {
+	opened, closed := make(chan struct{}, 2), make(chan struct{}, 2)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, answer(map[string]float64{"n1": 25}))
+	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			opened <- struct{}{}
+		case http.StateClosed:
+			closed <- struct{}{}
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	s := newSource(t, Config{Address: server.URL}, node("n1"))
+	for range 2 {
+		if _, err := s.Fetch(t.Context(), windows); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(opened) != 1 {
+		t.Errorf("two readings took %d connections, want 1", len(opened))
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-closed:
+	case <-time.After(10 * time.Second):
+		t.Error("Close left the connection open")
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	tests := map[string]struct {
+		cfg  Config
+		want string
+	}{
+		"no address":                {Config{}, "address is empty"},
+		"no scheme":                 {Config{Address: "load-watcher:2020"}, "address is not an http or https URL"},
+		"a query":                   {Config{Address: "http://lw?a=b"}, "address has a query"},
+		"two tokens":                {Config{Address: "http://lw", BearerToken: token, BearerTokenFile: "/f"}, "token and tokenFile are both set"},
+		"a user beside a token":     {Config{Address: "http://user:" + token + "@lw", BearerToken: token}, "user name beside token or tokenFile"},
+		"a CA file that is missing": {Config{Address: "https://lw", CAFile: "/absent/ca.crt"}, "caFile: "},
+		"a negative timeout":        {Config{Address: "http://lw", Timeout: -1}, "timeout: "},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := New(tt.cfg, lister(t))
+			wantError(t, err, "load-watcher: ", tt.want)
+		})
+	}
+}

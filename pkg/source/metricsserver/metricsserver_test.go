@@ -1,0 +1,273 @@
+package metricsserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
+	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+)
+
+var (
+	windows = []time.Duration{5 * time.Minute}
+	end     = time.Unix(1700000000, 0)
+)
+
+// list returns a ResourceList of name and quantity pairs.
+func list(pairs ...string) corev1.ResourceList {
+	l := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		l[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return l
+}
+
+func node(name string, capacity corev1.ResourceList) *corev1.Node {
+	// The allocatable is less: nothing may be divided by it.
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Capacity: capacity, Allocatable: list("cpu", "1", "memory", "1Gi")}}
+}
+
+func metrics(name string, usage corev1.ResourceList) metricsv1beta1.NodeMetrics {
+	return metricsv1beta1.NodeMetrics{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Timestamp:  metav1.NewTime(end),
+		Window:     metav1.Duration{Duration: 20 * time.Second},
+		Usage:      usage,
+	}
+}
+
+func lister(t *testing.T, nodes []*corev1.Node) corelisters.NodeLister {
+	t.Helper()
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	for _, n := range nodes {
+		if err := indexer.Add(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return corelisters.NewNodeLister(indexer)
+}
+
+// clientOf returns a real client of a server with the given handler.
+func clientOf(t *testing.T, handler http.HandlerFunc) metricsclient.Interface {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	connections := &http.Client{Transport: &http.Transport{}}
+	t.Cleanup(connections.CloseIdleConnections)
+	client, err := metricsclient.NewForConfigAndClient(&rest.Config{Host: server.URL}, connections)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func writeJSON(t *testing.T, w http.ResponseWriter, status int, object any) {
+	t.Helper()
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	if err := json.NewEncoder(w).Encode(object); err != nil {
+		t.Error(err)
+	}
+}
+
+func answering(t *testing.T, items []metricsv1beta1.NodeMetrics) metricsclient.Interface {
+	t.Helper()
+	return clientOf(t, func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(t, w, http.StatusOK, metricsv1beta1.NodeMetricsList{
+			TypeMeta: metav1.TypeMeta{APIVersion: "metrics.k8s.io/v1beta1", Kind: "NodeMetricsList"},
+			Items:    items,
+		})
+	})
+}
+
+func known(mean float64) load.Stat { return load.Stat{Mean: mean, Known: true} }
+
+func TestFetch(t *testing.T) {
+	tests := []struct {
+		name  string
+		nodes []*corev1.Node
+		items []metricsv1beta1.NodeMetrics
+		want  source.Batch
+	}{
+		{
+			name:  "usage is a fraction of capacity, as of the moment of the metric",
+			nodes: []*corev1.Node{node("n1", list("cpu", "8", "memory", "16Gi")), node("n2", list("cpu", "4", "memory", "8Gi"))},
+			items: []metricsv1beta1.NodeMetrics{
+				metrics("n1", list("cpu", "2", "memory", "4Gi")),
+				metrics("n2", list("cpu", "500m", "memory", "1Gi")),
+			},
+			want: source.Batch{Samples: []load.Sample{
+				{Node: "n1", End: end, CPU: known(0.25), Memory: known(0.25)},   // 2 of 8, 4 of 16
+				{Node: "n2", End: end, CPU: known(0.125), Memory: known(0.125)}, // 0.5 of 4, 1 of 8
+			}},
+		},
+		{
+			name:  "usage in nanocores is exact, and may exceed the capacity",
+			nodes: []*corev1.Node{node("n1", list("cpu", "2", "memory", "1Ki"))},
+			items: []metricsv1beta1.NodeMetrics{metrics("n1", list("cpu", "1500000000n", "memory", "2048"))},
+			want:  source.Batch{Samples: []load.Sample{{Node: "n1", End: end, CPU: known(0.75), Memory: known(2)}}},
+		},
+		{
+			name:  "an idle node is known to be idle",
+			nodes: []*corev1.Node{node("n1", list("cpu", "8", "memory", "16Gi"))},
+			items: []metricsv1beta1.NodeMetrics{metrics("n1", list("cpu", "0", "memory", "8Gi"))},
+			want:  source.Batch{Samples: []load.Sample{{Node: "n1", End: end, CPU: known(0), Memory: known(0.5)}}},
+		},
+		{
+			name: "a resource without usage or capacity is not known, a node without either has no sample",
+			nodes: []*corev1.Node{
+				node("n1", list("cpu", "8", "memory", "16Gi")),
+				node("n2", list("cpu", "0", "memory", "16Gi")),
+				node("n3", list("memory", "16Gi")),
+				node("n4", nil),
+			},
+			items: []metricsv1beta1.NodeMetrics{
+				metrics("n1", list("cpu", "2")),
+				metrics("n2", list("cpu", "2", "memory", "4Gi")),
+				metrics("n3", list("cpu", "2", "memory", "8Gi")),
+				metrics("n4", list("cpu", "2", "memory", "8Gi")),
+			},
+			want: source.Batch{Samples: []load.Sample{
+				{Node: "n1", End: end, CPU: known(0.25)},
+				{Node: "n2", End: end, Memory: known(0.25)},
+				{Node: "n3", End: end, Memory: known(0.5)},
+			}},
+		},
+		{
+			name:  "metrics of no node are counted, and a few named",
+			nodes: []*corev1.Node{node("n1", list("cpu", "8"))},
+			items: []metricsv1beta1.NodeMetrics{
+				metrics("x6", nil), metrics("x5", nil), metrics("x4", nil), metrics("x3", nil), metrics("x2", nil), metrics("x1", nil),
+				metrics("n1", list("cpu", "2")),
+			},
+			want: source.Batch{
+				Samples:        []load.Sample{{Node: "n1", End: end, CPU: known(0.25)}},
+				Unmatched:      []string{"x1", "x2", "x3", "x4", "x5"},
+				UnmatchedCount: 6,
+			},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := New(Config{}, answering(t, tt.items), lister(t, tt.nodes))
+			got, err := s.Fetch(t.Context(), windows)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("Fetch() (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestFetchListsOnce(t *testing.T) {
+	var got []string
+	client := clientOf(t, func(w http.ResponseWriter, r *http.Request) {
+		got = append(got, r.Method+" "+r.URL.String())
+		writeJSON(t, w, http.StatusOK, metricsv1beta1.NodeMetricsList{Items: []metricsv1beta1.NodeMetrics{metrics("n1", list("cpu", "2"))}})
+	})
+	s := New(Config{}, client, lister(t, []*corev1.Node{node("n1", list("cpu", "8"))}))
+	if _, err := s.Fetch(t.Context(), []time.Duration{5 * time.Minute, 10 * time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"GET /apis/metrics.k8s.io/v1beta1/nodes"}, got); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+func TestFetchFailsClearly(t *testing.T) {
+	status := func(code int, reason metav1.StatusReason) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			writeJSON(t, w, code, metav1.Status{
+				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+				Status:   metav1.StatusFailure, Code: int32(code), Reason: reason, Message: "the server says no",
+			})
+		}
+	}
+	items := func(items ...metricsv1beta1.NodeMetrics) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			writeJSON(t, w, http.StatusOK, metricsv1beta1.NodeMetricsList{Items: items})
+		}
+	}
+	tests := []struct {
+		name    string
+		handler http.HandlerFunc
+		want    []string
+	}{
+		{"not allowed", status(http.StatusForbidden, metav1.StatusReasonForbidden), []string{"the server says no", "get and list", "nodes", "metrics.k8s.io"}},
+		{"not installed", http.NotFound, []string{"metrics-server is not installed"}},
+		{"not ready", status(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable), []string{"metrics-server is not ready", "v1beta1.metrics.k8s.io"}},
+		{"not ready, as the aggregator says it", func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "service unavailable", http.StatusServiceUnavailable)
+		}, []string{"metrics-server is not ready"}},
+		{"another error", status(http.StatusInternalServerError, metav1.StatusReasonInternalError), []string{"list nodes of metrics.k8s.io: ", "the server says no"}},
+		{"garbage", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{")) }, []string{"list nodes of metrics.k8s.io: "}},
+		{"nothing scraped yet", items(), []string{"holds no node"}},
+		{"no known node", items(metrics("x1", list("cpu", "1"))), []string{"none of them one of the 1 nodes", "unmatched: 1 x1"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := New(Config{}, clientOf(t, tt.handler), lister(t, []*corev1.Node{node("n1", list("cpu", "8"))}))
+			batch, err := s.Fetch(t.Context(), windows)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, part := range tt.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("error %q does not contain %q", err, part)
+				}
+			}
+			if len(batch.Samples) != 0 {
+				t.Errorf("an error came with %d samples", len(batch.Samples))
+			}
+		})
+	}
+}
+
+func TestFetchEndsInTime(t *testing.T) {
+	release := make(chan struct{})
+	hang := clientOf(t, func(http.ResponseWriter, *http.Request) { <-release })
+	// A server that asks to be asked again later is asked again by the client library, but not for longer than the timeout.
+	busy := clientOf(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
+	defer close(release)
+	for name, client := range map[string]metricsclient.Interface{"a server that hangs": hang, "a busy server": busy} {
+		t.Run(name, func(t *testing.T) {
+			s := New(Config{Timeout: 50 * time.Millisecond}, client, lister(t, nil))
+			began := time.Now()
+			_, err := s.Fetch(t.Context(), windows)
+			if err == nil || !strings.Contains(err.Error(), "within the timeout of 50ms") {
+				t.Errorf("error %v does not name the timeout", err)
+			}
+			if took := time.Since(began); took > 900*time.Millisecond {
+				t.Errorf("took %v", took)
+			}
+		})
+	}
+	t.Run("the caller's context", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := New(Config{}, hang, lister(t, nil)).Fetch(ctx, windows); !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v does not wrap context.Canceled", err)
+		}
+	})
+}
