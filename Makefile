@@ -1,0 +1,44 @@
+# Every target works on a fresh clone. What is built goes to bin/, which git ignores.
+SHELL := /bin/bash -o pipefail
+MODULE := github.com/plimsoll-scheduler/plimsoll
+KUBERNETES := v1.36.3
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+kube_version := k8s.io/component-base/version
+LDFLAGS := -X main.version=$(VERSION) \
+	-X $(kube_version).gitVersion=$(KUBERNETES) \
+	-X $(kube_version).gitMajor=$(word 1,$(subst ., ,$(KUBERNETES:v%=%))) \
+	-X $(kube_version).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES:v%=%)))
+
+unit := ./apis/... ./cmd/... ./pkg/... ./test/cluster/... ./test/playground/...
+
+.DEFAULT_GOAL := help
+.PHONY: help build test verify lint generate playground bench clean
+
+help: ## show this text
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build bin/kube-scheduler
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+playground: ## place pods by real load on a real control plane, on this machine (KEEP=1 keeps it up)
+	@go run ./test/playground
+
+test: ## run all tests: units with the race detector, then the built binary on a real control plane
+	@hack/test.sh $(unit)
+
+bench: ## run the micro-benchmarks, with allocations
+	go test -run '^$$' -bench . -benchmem ./apis/... ./pkg/...
+
+lint: ## run the linters
+	cd hack/tools/golangci-lint && go build -o ../../../bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	bin/golangci-lint run ./...
+
+generate: ## regenerate deepcopy, defaults and conversions of the plugin args
+	hack/generate.sh
+
+verify: lint ## check that generated code and go.mod are up to date, and lint
+	hack/verify.sh
+
+clean: ## remove what was built
+	rm -rf bin
