@@ -41,7 +41,7 @@ func start(t *testing.T, config string) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { taken.Close() })
+	defer func() { _ = taken.Close() }()
 	dir := t.TempDir()
 	file, kubeconfig := filepath.Join(dir, "config.yaml"), filepath.Join(dir, "kubeconfig")
 	for name, content := range map[string]string{

@@ -59,7 +59,9 @@ plimsoll_load_nodes{source="fake",state="Fresh"} 0
 	}
 	refresh()
 	clock.Step(time.Second)
-	src.fetch = func(context.Context, []time.Duration) (source.Batch, error) { return source.Batch{}, errors.New("down") }
+	src.fetch = func(context.Context, []time.Duration) (source.Batch, error) {
+		return source.Batch{}, errors.New("down")
+	}
 	refresh()
 
 	compare(`

@@ -36,10 +36,11 @@ func TestReadingsOfTheMomentMakeWindows(t *testing.T) {
 		{cpu: 0.4, five: load.Stat{Mean: 0.4, StdDev: math.Sqrt(0.08 / 4)}, ten: load.Stat{Mean: 0.4, StdDev: math.Sqrt(0.08 / 4)}, span: [2]time.Duration{3, 3}},
 		{cpu: 0.4, five: load.Stat{Mean: 0.4, StdDev: math.Sqrt(0.08 / 5)}, ten: load.Stat{Mean: 0.4, StdDev: math.Sqrt(0.08 / 5)}, span: [2]time.Duration{4, 4}},
 		{cpu: 0.4, five: load.Stat{Mean: 0.4, StdDev: math.Sqrt(0.08 / 6)}, ten: load.Stat{Mean: 0.4, StdDev: math.Sqrt(0.08 / 6)}, span: [2]time.Duration{5, 5}},
-		// The first reading has left the five minutes: 0.6, 0.4, 0.4, 0.4, 0.4, 0.4 with mean 2.6/6; of all seven it is 2.8/7.
+		// The first reading has left the five minutes: 0.6 and five times 0.4, mean 2.6/6, from which 0.6 is 1/6 away and 0.4
+		// 1/30: squares 1/36 and 5/900, of which the mean is 1/180. Of all seven the mean is 2.8/7.
 		{
 			cpu:  0.4,
-			five: load.Stat{Mean: 2.6 / 6, StdDev: math.Sqrt((math.Pow(0.6-2.6/6, 2) + 5*math.Pow(0.4-2.6/6, 2)) / 6)},
+			five: load.Stat{Mean: 2.6 / 6, StdDev: math.Sqrt(1.0 / 180)},
 			ten:  load.Stat{Mean: 0.4, StdDev: math.Sqrt(0.08 / 7)},
 			span: [2]time.Duration{5, 6},
 		},

@@ -26,7 +26,7 @@ type Formula[D any] struct {
 	Applies func(view load.View) bool
 	// State tells whether the estimate holds load that was measured, or else why it holds requests alone.
 	State func(e load.Estimate) load.State
-	// Score rates the node in [fwk.MinNodeScore, fwk.MaxNodeScore]; higher is better.
+	// Score rates the node in [fwk.MinScore, fwk.MaxScore]; higher is better.
 	Score func(e load.Estimate, demand D) float64
 }
 
@@ -92,7 +92,7 @@ func (s *Scorer[D]) PreScore(_ context.Context, state fwk.CycleState, pod *corev
 func (s *Scorer[D]) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	d := s.decide(state, pod)
 	if d.aside {
-		return fwk.MinNodeScore, nil
+		return fwk.MinScore, nil
 	}
 	estimate := d.view.Estimate(node)
 	if known := s.formula.State(estimate); known != load.Fresh {
@@ -101,7 +101,7 @@ func (s *Scorer[D]) Score(_ context.Context, state fwk.CycleState, pod *corev1.P
 		case config.MissingLoadNeutral:
 			return missing, nil
 		case config.MissingLoadLowest:
-			return fwk.MinNodeScore, nil
+			return fwk.MinScore, nil
 		}
 	}
 	return nodeScore(s.formula.Score(estimate, d.demand)), nil
@@ -110,12 +110,12 @@ func (s *Scorer[D]) Score(_ context.Context, state fwk.CycleState, pod *corev1.P
 // nodeScore is the node score nearest to v. What is no number becomes the lowest score.
 func nodeScore(v float64) int64 {
 	switch {
-	case v >= float64(fwk.MaxNodeScore):
-		return fwk.MaxNodeScore
-	case v > float64(fwk.MinNodeScore):
+	case v >= float64(fwk.MaxScore):
+		return fwk.MaxScore
+	case v > float64(fwk.MinScore):
 		return int64(math.Round(v))
 	}
-	return fwk.MinNodeScore
+	return fwk.MinScore
 }
 
 // ScoreExtensions returns the scorer itself where nodes without known load get the mean of the others.
@@ -135,7 +135,7 @@ func (s *Scorer[D]) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *corev
 			known++
 		}
 	}
-	mean := fwk.MinNodeScore
+	mean := fwk.MinScore
 	if known > 0 {
 		mean = int64(math.Round(float64(sum) / float64(known)))
 	}

@@ -109,10 +109,10 @@ func TestScoresAreRoundedAndKeptInRange(t *testing.T) {
 	}{
 		{"half a point rounds up", 77.5, 78},
 		{"less than half a point rounds down", 33.3, 33},
-		{"nothing is below the lowest score", -3, fwk.MinNodeScore},
-		{"nothing is above the highest score", 101, fwk.MaxNodeScore},
-		{"what is no number is the lowest score", math.NaN(), fwk.MinNodeScore},
-		{"infinity is the highest score", math.Inf(1), fwk.MaxNodeScore},
+		{"nothing is below the lowest score", -3, fwk.MinScore},
+		{"nothing is above the highest score", 101, fwk.MaxScore},
+		{"what is no number is the lowest score", math.NaN(), fwk.MinScore},
+		{"infinity is the highest score", math.Inf(1), fwk.MaxScore},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := percent
