@@ -69,7 +69,7 @@ func CPUAndMemory(cpu, memory string) map[corev1.ResourceName]string {
 }
 
 // Args decodes plugin arguments of the given kind, one YAML field a line, with the defaults applied.
-func Args(t *testing.T, kind, fields string) runtime.Object {
+func Args(t testing.TB, kind, fields string) runtime.Object {
 	t.Helper()
 	document := fmt.Sprintf("apiVersion: kubescheduler.config.k8s.io/v1\nkind: %s\n%s\n", kind, fields)
 	object, _, err := schedulerscheme.Codecs.UniversalDecoder().Decode([]byte(document), nil, nil)

@@ -1,0 +1,194 @@
+package plugins_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadvariationriskbalancing"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/targetloadpacking"
+)
+
+// models gives every plugin a model on one publisher, as one source does.
+type models struct{ publisher *load.Publisher }
+
+func (m models) Model(_ context.Context, _ fwk.Handle, _ config.LoadSpec, usage load.Usage) (*load.Model, error) {
+	return plugintest.Model(m.publisher, usage), nil
+}
+
+func kinds() map[string]string {
+	return map[string]string{
+		loadvariationriskbalancing.Name: "LoadVariationRiskBalancingArgs",
+		targetloadpacking.Name:          "TargetLoadPackingArgs",
+	}
+}
+
+func build(tb testing.TB, publisher *load.Publisher, name, args string) fwk.ScorePlugin {
+	tb.Helper()
+	_, ctx := ktesting.NewTestContext(tb)
+	registry := plugins.NewRegistry(models{publisher}, func(...metrics.Registerable) {})
+	plugin, err := registry[name](ctx, plugintest.Args(tb, kinds()[name], args), nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return plugin.(fwk.ScorePlugin)
+}
+
+func TestEveryPluginIsInTheRegistryUnderItsName(t *testing.T) {
+	registry := plugins.NewRegistry(models{load.NewPublisher()}, func(...metrics.Registerable) {})
+	if len(registry) != len(kinds()) {
+		t.Errorf("%d plugins in the registry, %d known here", len(registry), len(kinds()))
+	}
+	for name := range kinds() {
+		if got := build(t, load.NewPublisher(), name, "").Name(); got != name {
+			t.Errorf("the plugin registered as %s is called %s", name, got)
+		}
+	}
+}
+
+func TestArgsOfAnotherPluginAreRefused(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	registry := plugins.NewRegistry(models{load.NewPublisher()}, func(...metrics.Registerable) {})
+	for name := range kinds() {
+		for _, kind := range kinds() {
+			_, err := registry[name](ctx, plugintest.Args(t, kind, ""), nil)
+			if own := kind == kinds()[name]; (err == nil) != own {
+				t.Errorf("%s given %s: %v", name, kind, err)
+			}
+		}
+	}
+}
+
+func TestProfilesKeepTheirOwnSettings(t *testing.T) {
+	p := load.NewPublisher()
+	plugintest.Publish(p, map[string]load.NodeLoad{"a": {CPU: plugintest.Reading(0.25, 0)}})
+	first := build(t, p, targetloadpacking.Name, "targetUtilization: 40")
+	second := build(t, p, targetloadpacking.Name, "targetUtilization: 50")
+	pod, node := st.MakePod().Lim(plugintest.CPU("0")).Obj(), plugintest.Node("a", plugintest.CPU("8"))
+	for name, tc := range map[string]struct {
+		plugin fwk.ScorePlugin
+		want   int64
+	}{
+		"first":  {first, 78},  // 60·25/40 + 40 = 77.5
+		"second": {second, 75}, // 50·25/50 + 50
+	} {
+		if got := plugintest.Scores(t, tc.plugin, pod, node)["a"]; got != tc.want {
+			t.Errorf("%s profile: score %d, want %d", name, got, tc.want)
+		}
+	}
+}
+
+func TestNothingIsServedOnTheDefaultMux(t *testing.T) {
+	for name := range kinds() {
+		build(t, load.NewPublisher(), name, "")
+		build(t, load.NewPublisher(), name, "")
+	}
+	for _, path := range []string{"/", "/watcher", "/watcher/health", "/debug/pprof/"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, pattern := http.DefaultServeMux.Handler(req); pattern != "" {
+			t.Errorf("%s is served by the default mux, as %s", path, pattern)
+		}
+	}
+}
+
+func TestADecisionLogsNothingAtDefaultVerbosity(t *testing.T) {
+	for _, nodes := range []map[string]load.NodeLoad{nil, {"other": {CPU: plugintest.Reading(0.5, 0)}}} {
+		for name := range kinds() {
+			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2), ktesting.BufferLogs(true)))
+			ctx := klog.NewContext(t.Context(), logger)
+			p := load.NewPublisher()
+			plugintest.Publish(p, nodes)
+			pl := build(t, p, name, "")
+			state := framework.NewCycleState()
+			for i := range 100 {
+				pl.Score(ctx, state, st.MakePod().Obj(), plugintest.Node(fmt.Sprint("n", i), plugintest.CPUAndMemory("8", "16Gi")))
+			}
+			if logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); logged != "" {
+				t.Errorf("%s logs in a decision over nodes without load:\n%s", name, logged)
+			}
+		}
+	}
+}
+
+func TestScoreAllocatesNothingPerNode(t *testing.T) {
+	for name := range kinds() {
+		_, ctx := ktesting.NewTestContext(t)
+		p, nodes := cluster(1, 20)
+		pl, pod, state := build(t, p, name, ""), st.MakePod().Req(plugintest.CPUAndMemory("1", "1Gi")).Obj(), framework.NewCycleState()
+		pl.Score(ctx, state, pod, nodes[0]) // the first call pins what the others use
+		if allocs := testing.AllocsPerRun(100, func() { pl.Score(ctx, state, pod, nodes[0]) }); allocs != 0 {
+			t.Errorf("%s: %v allocations per call of Score, want 0", name, allocs)
+		}
+	}
+}
+
+// cluster is a number of nodes with known load, each with a number of pods that were placed a minute ago.
+func cluster(nodes, podsPerNode int) (*load.Publisher, []fwk.NodeInfo) {
+	loads := map[string]load.NodeLoad{}
+	var infos []fwk.NodeInfo
+	for i := range nodes {
+		name := fmt.Sprint("node-", i)
+		loads[name] = load.NodeLoad{CPU: plugintest.Reading(float64(i%100)/100, 0.1), Memory: plugintest.Reading(0.25, 0.1)}
+		var pods []*corev1.Pod
+		for j := range podsPerNode {
+			started := metav1.NewTime(plugintest.Now().Add(-time.Minute))
+			pods = append(pods, st.MakePod().Name(fmt.Sprint("pod-", i, "-", j)).Phase(corev1.PodRunning).StartTime(started).
+				Req(plugintest.CPUAndMemory("100m", "100Mi")).Obj())
+		}
+		infos = append(infos, plugintest.Node(name, plugintest.CPUAndMemory("8", "16Gi"), pods...))
+	}
+	p := load.NewPublisher()
+	plugintest.Publish(p, loads)
+	return p, infos
+}
+
+// BenchmarkScore is the cost of one call of Score for one node of a cluster of 5,000, each decision going over all of them.
+func BenchmarkScore(b *testing.B) {
+	for name := range kinds() {
+		for _, podsPerNode := range []int{0, 20} {
+			p, nodes := cluster(5000, podsPerNode)
+			pl, pod := build(b, p, name, ""), st.MakePod().Req(plugintest.CPUAndMemory("1", "1Gi")).Obj()
+			b.Run(fmt.Sprintf("%s/%d recent pods per node", name, podsPerNode), func(b *testing.B) {
+				b.ReportAllocs()
+				var state fwk.CycleState
+				i := 0
+				for b.Loop() {
+					if i%len(nodes) == 0 {
+						state = framework.NewCycleState()
+					}
+					pl.Score(b.Context(), state, pod, nodes[i%len(nodes)])
+					i++
+				}
+			})
+			b.Run(fmt.Sprintf("%s/%d recent pods per node, node just changed", name, podsPerNode), func(b *testing.B) {
+				b.ReportAllocs()
+				state := framework.NewCycleState()
+				i := 0
+				for b.Loop() {
+					node := nodes[i%len(nodes)]
+					node.SetNode(node.Node()) // a new generation
+					pl.Score(b.Context(), state, pod, node)
+					i++
+				}
+			})
+		}
+	}
+}
