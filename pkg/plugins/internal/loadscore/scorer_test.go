@@ -1,11 +1,16 @@
 package loadscore_test
 
 import (
+	"fmt"
 	"math"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -171,4 +176,48 @@ func TestScoreAllocatesNothingPerNode(t *testing.T) {
 	if allocs := testing.AllocsPerRun(100, func() { s.Score(ctx, state, pod, node) }); allocs != 0 {
 		t.Errorf("%v allocations per call of Score, want 0", allocs)
 	}
+}
+
+func TestDecisionsAndFallbacksAreCountedOncePerDecision(t *testing.T) {
+	old := load.NodeLoad{CPU: plugintest.Reading(0.5, 0)}
+	old.CPU.End = old.CPU.End.Add(-time.Hour)
+	fresh := load.NodeLoad{CPU: plugintest.Reading(0.5, 0)}
+
+	for _, tc := range []struct {
+		name  string
+		loads map[string]load.NodeLoad
+		want  string
+	}{
+		{"measured load decides", map[string]load.NodeLoad{"a": fresh, "b": fresh, "c": fresh}, counts(2, 0, 0, 0)},
+		{"two nodes were never measured", map[string]load.NodeLoad{"a": fresh}, counts(2, 2, 0, 0)},
+		{"two nodes were not measured lately", map[string]load.NodeLoad{"a": fresh, "b": old, "c": old}, counts(2, 0, 2, 0)},
+		{"both", map[string]load.NodeLoad{"a": fresh, "b": old}, counts(2, 2, 2, 0)},
+		{"no load is known", nil, counts(2, 0, 0, 2)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			registry, publisher := metrics.NewKubeRegistry(), load.NewPublisher()
+			plugintest.Publish(publisher, tc.loads)
+			usage := func(*corev1.Pod) (cpuMillis, memoryBytes float64) { return 0, 0 }
+			s := loadscore.New(plugintest.Model(publisher, usage), config.MissingLoadRequests, percent, loadscore.NewMetrics(registry.MustRegister).For("test"))
+			for range 2 {
+				plugintest.Scores(t, s, pod, nodeInfo("a", "4"), nodeInfo("b", "4"), nodeInfo("c", "4"))
+			}
+			if err := testutil.GatherAndCompare(registry, strings.NewReader(tc.want)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func counts(decisions, absent, expired, aside int) string {
+	return fmt.Sprintf(`
+# HELP plimsoll_decisions_total [ALPHA] Placements that the plugin was asked about.
+# TYPE plimsoll_decisions_total counter
+plimsoll_decisions_total{plugin="test"} %d
+# HELP plimsoll_fallback_total [ALPHA] Placements that the plugin could not judge by measured load alone: nodes never measured (Absent) or not lately (Expired) were judged otherwise, or no load was known and the plugin stepped aside (StepAside).
+# TYPE plimsoll_fallback_total counter
+plimsoll_fallback_total{plugin="test",reason="Absent"} %d
+plimsoll_fallback_total{plugin="test",reason="Expired"} %d
+plimsoll_fallback_total{plugin="test",reason="StepAside"} %d
+`, decisions, absent, expired, aside)
 }
