@@ -189,6 +189,21 @@ func TestPinGivesAllGoroutinesOfADecisionTheSameValue(t *testing.T) {
 	}
 }
 
+func TestTheFirstToSetAPinWins(t *testing.T) {
+	var pin Pin[int]
+	first, second := 1, 2
+	decision, next := framework.NewCycleState(), framework.NewCycleState()
+	if held, won := pin.Set(decision, &first); held != &first || !won {
+		t.Errorf("the first to set gets %v, %v; want its own value, true", held, won)
+	}
+	if held, won := pin.Set(decision, &second); held != &first || won {
+		t.Errorf("the second to set gets %v, %v; want the first's value, false", held, won)
+	}
+	if held, won := pin.Set(next, &second); held != &second || !won {
+		t.Errorf("the next decision gets %v, %v; want its own value, true", held, won)
+	}
+}
+
 func TestAnEstimateAllocatesNothing(t *testing.T) {
 	model, _ := modelOf(map[string]NodeLoad{"n": {CPU: reading(0.5, 0.1, 0), Memory: reading(0.5, 0.1, 0)}})
 	n, state := node(t, "n"), framework.NewCycleState()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -210,6 +212,54 @@ func TestASourceThatKnowsOneWindowAnswersForAll(t *testing.T) {
 	}
 }
 
+func TestEachWindowHasItsOwnLoad(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	w, src, _ := newTestWatcher()
+	w.Want(load.Settings{Window: 10 * time.Minute, RefreshInterval: time.Minute, MaxAge: time.Minute})
+	src.answer(
+		load.Sample{Node: "a", Window: window, End: start, CPU: known(0.25)},
+		load.Sample{Node: "a", Window: 10 * time.Minute, End: start, CPU: known(0.75)},
+	)
+	if err := w.Refresh(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for asked, want := range map[time.Duration]float64{window: 0.25, 10 * time.Minute: 0.75} {
+		if got := w.Publisher().Latest().Over(asked).Node("a").CPU.Mean; got != want {
+			t.Errorf("over %v: %v, want %v", asked, got, want)
+		}
+	}
+}
+
+func TestASourceThatGoesAndComesIsLoggedOnceEach(t *testing.T) {
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2), ktesting.BufferLogs(true)))
+	ctx := klog.NewContext(t.Context(), logger)
+	w, src, _ := newTestWatcher()
+	down := func(context.Context, []time.Duration) (source.Batch, error) { return source.Batch{}, errors.New("down") }
+	for range 2 {
+		for range 3 {
+			src.fetch = down
+			if err := w.Refresh(ctx); err == nil {
+				t.Fatal("no error")
+			}
+		}
+		for range 3 {
+			src.answer(load.Sample{Node: "a", Window: window, End: start, CPU: known(0.25)})
+			if err := w.Refresh(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+	for line, want := range map[string]int{"Load cannot be read": 2, "Load can be read again": 2} {
+		if got := strings.Count(logged, line); got != want {
+			t.Errorf("%q is logged %d times, want %d:\n%s", line, got, want, logged)
+		}
+	}
+	if lines := strings.Count(logged, "\n"); lines > 4 {
+		t.Errorf("%d lines logged, want 4:\n%s", lines, logged)
+	}
+}
+
 func TestWhatReadersWantAddsUp(t *testing.T) {
 	w, _, _ := newTestWatcher()
 	w.Want(load.Settings{Window: 15 * time.Minute, RefreshInterval: 10 * time.Second, MaxAge: time.Minute, DriftTolerance: 5})
@@ -277,6 +327,29 @@ func TestAFailedRefreshIsRetriedSoonerWithBackoff(t *testing.T) {
 		clock.Step(wait - time.Nanosecond)
 		if !clock.HasWaiters() {
 			t.Fatalf("retried before %v", wait)
+		}
+		clock.Step(wait/10 + time.Nanosecond)
+		<-fetched
+	}
+}
+
+func TestAfterASuccessTheBackoffBeginsAnew(t *testing.T) {
+	w, src, clock := newTestWatcher()
+	fetched, stop := run(t, w, src, func(n int) error {
+		if n == 4 {
+			return nil
+		}
+		return errors.New("down")
+	})
+	defer stop()
+	<-fetched
+	// Three failures, the success, whose wait is the refresh interval, and two failures more.
+	for _, wait := range []time.Duration{1, 2, 4, 30, 1, 2} {
+		wait *= time.Second
+		waitForTimer(clock)
+		clock.Step(wait - time.Nanosecond)
+		if !clock.HasWaiters() {
+			t.Fatalf("refreshed before %v", wait)
 		}
 		clock.Step(wait/10 + time.Nanosecond)
 		<-fetched

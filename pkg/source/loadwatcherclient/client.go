@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -22,12 +21,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/internal/httpclient"
 )
 
-const (
-	// named is how many of the hosts without a node are described.
-	named = 5
-	// errorBytes is how much of an answer that is an error is read.
-	errorBytes = 4 << 10
-)
+// errorBytes is how much of an answer that is an error is read.
+const errorBytes = 4 << 10
 
 // Config says where the service is and how it is reached.
 type Config struct {
@@ -46,12 +41,11 @@ type Config struct {
 
 // Source reads a load-watcher service. It is not safe for concurrent use.
 type Source struct {
-	client *http.Client
+	client *httpclient.Client
 	nodes  corelisters.NodeLister
 	// request is the URL that is read; shown is what errors call it, without credentials.
 	request, shown string
-	// unmatched is what was last reported to match no node.
-	unmatched []string
+	unmatched      source.Unmatched
 }
 
 var (
@@ -81,7 +75,7 @@ func New(cfg Config, nodes corelisters.NodeLister) (*Source, error) {
 		return nil, fmt.Errorf("load-watcher: %w", err)
 	}
 	request := address.JoinPath(wire.Path)
-	return &Source{client: client, nodes: nodes, request: request.String(), shown: httpclient.WithoutUser(request)}, nil
+	return &Source{client: client, nodes: nodes, request: request.String(), shown: httpclient.WithoutSecrets(request)}, nil
 }
 
 // Name implements source.Source.
@@ -109,7 +103,7 @@ func (s *Source) Fetch(ctx context.Context, _ []time.Duration) (source.Batch, er
 		return source.Batch{}, fmt.Errorf("list nodes: %w", err)
 	}
 	batch, unmatched := attribute(measured, nodes)
-	s.report(klog.FromContext(ctx), unmatched)
+	s.unmatched.Report(klog.FromContext(ctx), unmatched, "Hosts of the load-watcher service that are not a node", "url", s.shown)
 	if len(batch.Samples) == 0 {
 		return source.Batch{}, fmt.Errorf("GET %s: none of its %d hosts is one of the %d nodes of this cluster: %s",
 			s.shown, len(measured), len(nodes), strings.Join(batch.Unmatched, ", "))
@@ -121,12 +115,12 @@ func (s *Source) Fetch(ctx context.Context, _ []time.Duration) (source.Batch, er
 func (s *Source) read(ctx context.Context) ([]load.Sample, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.request, http.NoBody)
 	if err != nil {
-		return nil, httpclient.Explain(err)
+		return nil, s.client.Explain(err)
 	}
 	req.Header.Set("Accept", "application/json")
 	resp, err := s.client.Do(req)
 	if err != nil {
-		return nil, httpclient.Explain(err)
+		return nil, s.client.Explain(err)
 	}
 	defer func() { _ = resp.Body.Close() }() // all that is wanted has been read by then
 	if resp.StatusCode != http.StatusOK {
@@ -134,7 +128,7 @@ func (s *Source) read(ctx context.Context) ([]load.Sample, error) {
 	}
 	document, err := wire.Decode(resp.Body)
 	if err != nil {
-		return nil, fmt.Errorf("GET %s: %w", s.shown, httpclient.Explain(err))
+		return nil, fmt.Errorf("GET %s: %w", s.shown, s.client.Explain(err))
 	}
 	samples, err := document.Samples()
 	if err != nil {
@@ -190,16 +184,6 @@ func attribute(measured []load.Sample, nodes []*corev1.Node) (source.Batch, []st
 			batch.Samples = append(batch.Samples, sample)
 		}
 	}
-	batch.Unmatched, batch.UnmatchedCount = unmatched[:min(named, len(unmatched))], len(unmatched)
+	batch.Unmatched, batch.UnmatchedCount = source.Few(unmatched), len(unmatched)
 	return batch, unmatched
-}
-
-// report logs the unmatched hosts when they are others than the last time.
-func (s *Source) report(logger klog.Logger, unmatched []string) {
-	if slices.Equal(unmatched, s.unmatched) {
-		return
-	}
-	s.unmatched = unmatched
-	logger.V(2).Info("Hosts of the load-watcher service that are not a node", "url", s.shown,
-		"count", len(unmatched), "some", unmatched[:min(named, len(unmatched))])
 }

@@ -22,12 +22,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
-const (
-	// DefaultTimeout bounds one Fetch where no timeout is configured.
-	DefaultTimeout = 10 * time.Second
-	// named is how many of the metrics without a node are described.
-	named = 5
-)
+// DefaultTimeout bounds one Fetch where no timeout is configured.
+const DefaultTimeout = 10 * time.Second
 
 // Config says how the API is read. Where it is, and with which credentials, the client knows.
 type Config struct {
@@ -37,11 +33,10 @@ type Config struct {
 
 // Source reads the resource metrics API. It is not safe for concurrent use.
 type Source struct {
-	client  metricsclient.Interface
-	nodes   corelisters.NodeLister
-	timeout time.Duration
-	// unmatched is what was last reported to match no node.
-	unmatched []string
+	client    metricsclient.Interface
+	nodes     corelisters.NodeLister
+	timeout   time.Duration
+	unmatched source.Unmatched
 }
 
 var _ source.Source = &Source{}
@@ -79,7 +74,7 @@ func (s *Source) Fetch(ctx context.Context, _ []time.Duration) (source.Batch, er
 		return source.Batch{}, fmt.Errorf("list nodes: %w", err)
 	}
 	batch, unmatched := attribute(metrics.Items, nodes)
-	s.report(klog.FromContext(ctx), unmatched)
+	s.unmatched.Report(klog.FromContext(ctx), unmatched, "Metrics of metrics.k8s.io that are not of a node")
 	if len(batch.Samples) == 0 {
 		return source.Batch{}, fmt.Errorf("metrics.k8s.io holds the metrics of %d nodes, none of them one of the %d nodes known here with a capacity (unmatched: %d %s)",
 			len(metrics.Items), len(nodes), len(unmatched), strings.Join(batch.Unmatched, ", "))
@@ -113,7 +108,7 @@ func attribute(items []metricsv1beta1.NodeMetrics, nodes []*corev1.Node) (source
 		}
 	}
 	slices.Sort(unmatched)
-	batch.Unmatched, batch.UnmatchedCount = unmatched[:min(named, len(unmatched))], len(unmatched)
+	batch.Unmatched, batch.UnmatchedCount = source.Few(unmatched), len(unmatched)
 	return batch, unmatched
 }
 
@@ -141,13 +136,4 @@ func explain(err error, timeout time.Duration) error {
 		return fmt.Errorf("%w (no complete answer within the timeout of %v)", err, timeout)
 	}
 	return err
-}
-
-// report logs the unmatched metrics when they are others than the last time.
-func (s *Source) report(logger klog.Logger, unmatched []string) {
-	if slices.Equal(unmatched, s.unmatched) {
-		return
-	}
-	s.unmatched = unmatched
-	logger.V(2).Info("Metrics of metrics.k8s.io that are not of a node", "count", len(unmatched), "some", unmatched[:min(named, len(unmatched))])
 }

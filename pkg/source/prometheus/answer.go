@@ -33,15 +33,15 @@ func (p *point) UnmarshalJSON(b []byte) error {
 	number, quoted, ok := bytes.Cut(bytes.TrimSuffix(bytes.TrimPrefix(b, []byte("[")), []byte("]")), []byte(","))
 	quoted = bytes.TrimSpace(quoted)
 	if !ok || len(quoted) < 2 || quoted[0] != '"' || quoted[len(quoted)-1] != '"' {
-		return fmt.Errorf("%s is not a sample value", excerpt(b))
+		return fmt.Errorf("%.64q is not a sample value", b)
 	}
 	seconds, err := strconv.ParseFloat(string(bytes.TrimSpace(number)), 64)
 	if err != nil || !(seconds > 0 && seconds < maxUnixSeconds) {
-		return fmt.Errorf("%s has no time", excerpt(b))
+		return fmt.Errorf("%.64q has no time", b)
 	}
 	value, err := strconv.ParseFloat(string(quoted[1:len(quoted)-1]), 64)
 	if err != nil {
-		return fmt.Errorf("%s has no value: %w", excerpt(b), err)
+		return fmt.Errorf("%.64q has no value", b)
 	}
 	p.at, p.value = time.UnixMilli(int64(math.Round(seconds*1000))), value
 	return nil
@@ -208,14 +208,4 @@ func expect(dec *json.Decoder, want json.Delim) error {
 func skip(dec *json.Decoder) error {
 	var value json.RawMessage
 	return dec.Decode(&value)
-}
-
-// excerpt quotes the beginning of something a server sent, so that it may stand in a log line.
-func excerpt(b []byte) string {
-	const longest = 200
-	b = bytes.TrimSpace(b)
-	if len(b) > longest {
-		return fmt.Sprintf("%q…", b[:longest])
-	}
-	return fmt.Sprintf("%q", b)
 }

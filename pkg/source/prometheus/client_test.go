@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -72,15 +73,29 @@ func TestAServerThatIsDownIsNamedWithoutItsParameters(t *testing.T) {
 }
 
 func TestATokenThatIsRepeatedInAnAnswerIsNotTold(t *testing.T) {
-	srv := newServer(t, rule{"", func(w http.ResponseWriter, r *http.Request) {
-		w.WriteHeader(http.StatusForbidden)
-		_, _ = fmt.Fprintf(w, "headers: %v", r.Header)
-	}})
-	s := newTestSource(t, Config{Address: srv.URL, BearerToken: "s3cret"}, twoNodes()...)
-	_, err := s.Fetch(t.Context(), []time.Duration{window})
-	wantError(t, err, "403", "headers")
-	if strings.Contains(err.Error(), "s3cret") {
-		t.Errorf("error tells a secret: %s", err)
+	for _, tt := range []struct {
+		name   string
+		status int
+		format string
+		want   []string
+	}{
+		{"a refusal", http.StatusForbidden, "headers: %v", []string{"403", "headers"}},
+		{"a page", http.StatusOK, "headers: %v", []string{"not an answer", "headers"}},
+		{"an error of the API", http.StatusUnprocessableEntity, `{"status":"error","errorType":"execution","error":"headers: %v"}`, []string{"422", "execution", "headers"}},
+		{"an error of the API with status 200", http.StatusOK, `{"status":"error","errorType":"execution","error":"headers: %v"}`, []string{"execution", "headers"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			srv := newServer(t, rule{"", func(w http.ResponseWriter, r *http.Request) {
+				w.WriteHeader(tt.status)
+				_, _ = fmt.Fprintf(w, tt.format, r.Header)
+			}})
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter, BearerToken: "s3cret"}, twoNodes()...)
+			_, err := s.Fetch(t.Context(), []time.Duration{window})
+			wantError(t, err, tt.want...)
+			if strings.Contains(err.Error(), "s3cret") {
+				t.Errorf("error tells a secret: %s", err)
+			}
+		})
 	}
 }
 
@@ -143,7 +158,7 @@ func TestAnAnswerBeyondTheLimitIsAnError(t *testing.T) {
 					t.Errorf("limit %d: %v", tt.limit, err)
 				}
 				if !tt.fits {
-					wantError(t, err, fmt.Sprintf("larger than the limit of %d bytes", tt.limit))
+					wantError(t, err, fmt.Sprintf("the answer is larger than %d bytes", tt.limit))
 				}
 			}
 		})
@@ -265,9 +280,12 @@ func TestTokens(t *testing.T) {
 }
 
 func TestRedirects(t *testing.T) {
+	var mu sync.Mutex // queries come at the same time
 	var tokens []string
 	target := newServer(t, rule{"", func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
 		tokens = append(tokens, r.Header.Get("Authorization"))
+		mu.Unlock()
 		vector(at("w1", "0.5"))(w, r)
 	}})
 	redirect := func(to string) string {
@@ -285,11 +303,15 @@ func TestRedirects(t *testing.T) {
 	cfg.BearerToken = "s3cret"
 	fetch(t, newTestSource(t, cfg, twoNodes()...))
 
+	mu.Lock()
 	tokens = nil
+	mu.Unlock()
 	elsewhere := strings.Replace(target.URL, "127.0.0.1", "localhost", 1)
 	cfg.Address = redirect(elsewhere)
 	_, err := newTestSource(t, cfg, twoNodes()...).Fetch(t.Context(), []time.Duration{window})
 	wantError(t, err, "redirected to "+elsewhere, "address")
+	mu.Lock()
+	defer mu.Unlock()
 	if len(tokens) > 0 {
 		t.Errorf("another host got %q", tokens)
 	}

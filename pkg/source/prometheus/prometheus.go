@@ -31,20 +31,16 @@ import (
 )
 
 const (
-	// defaultTimeout is the Timeout of a Config that has none.
-	defaultTimeout = 10 * time.Second
 	// concurrentQueries lets the other queries of a refresh be answered while one hangs, without pressing on the server.
 	concurrentQueries = 4
 	// notableSkew is how far the server's clock may be from ours before it is logged.
 	notableSkew = 10 * time.Second
-	// named is how many nodes or series are named where there may be thousands.
-	named = 5
 )
 
 // Config says where a Prometheus is and what to ask it.
 type Config struct {
 	// Address is the URL that the API's paths are appended to, such as https://thanos-querier.openshift-monitoring:9091 or
-	// http://mimir/prometheus. Parameters in it are kept with each query.
+	// http://mimir/prometheus. Parameters in it are kept with each query; a user name in it excludes a token.
 	Address string
 	// BearerToken is sent with each query. At most one of it and BearerTokenFile is set.
 	BearerToken string
@@ -99,13 +95,9 @@ func New(cfg Config, nodes corelisters.NodeLister) (*Source, error) {
 }
 
 func newSource(cfg Config, nodes corelisters.NodeLister, clock clock.PassiveClock, maxBytes int64) (*Source, error) {
-	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
 	cfg.Dialect = cmp.Or(cfg.Dialect, Auto)
 	if len(cfg.NodeLabels) == 0 {
 		cfg.NodeLabels = DefaultNodeLabels()
-	}
-	if cfg.Timeout < 0 {
-		return nil, fmt.Errorf("timeout: %s is not positive", cfg.Timeout)
 	}
 	if cfg.Dialect != Auto && !slices.Contains(autoOrder(), cfg.Dialect) {
 		return nil, fmt.Errorf("dialect: %q is none of %s, %s", cfg.Dialect, Auto, join(autoOrder()))
@@ -122,7 +114,7 @@ func newSource(cfg Config, nodes corelisters.NodeLister, clock clock.PassiveCloc
 	s := &Source{
 		client:     client,
 		nodes:      nodes,
-		timeout:    cfg.Timeout,
+		timeout:    client.http.Timeout,
 		queries:    [resourceCount]string{cpu: cfg.CPUQuery, memory: cfg.MemoryQuery},
 		nodeLabels: slices.Clone(cfg.NodeLabels),
 		clock:      clock,

@@ -542,7 +542,7 @@ func TestAHungQueryEndsWithTheTimeoutAndTheOthersAreKept(t *testing.T) {
 		<-r.Context().Done()
 	}})
 	_, err := s.Fetch(t.Context(), []time.Duration{window, 2 * window, 3 * window})
-	wantError(t, err, "no answer in time (timeout 300ms)", srv.URL)
+	wantError(t, err, "no complete answer within the timeout of 300ms", srv.URL)
 	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("took %s", took)
 	}
@@ -722,7 +722,7 @@ func TestNewRefusesWhatIsWrong(t *testing.T) {
 	}{
 		{"no address", Config{}, "address"},
 		{"no scheme", Config{Address: "prometheus:9090"}, "address"},
-		{"not http", Config{Address: "ftp://prometheus"}, "http://"},
+		{"not http", Config{Address: "ftp://prometheus"}, "not an http or https URL"},
 		{"a password with a port that is none", Config{Address: "http://user:hunter2@host:port"}, "address"},
 		{"an unknown dialect", Config{Address: address, Dialect: "nodeexporter"}, "dialect"},
 		{"a negative timeout", Config{Address: address, Timeout: -1}, "timeout"},

@@ -339,7 +339,7 @@ func (r *refresh) batch() source.Batch {
 	unmatched := r.allUnmatched()
 	batch := source.Batch{
 		Samples:        make([]load.Sample, 0, len(r.windows)*len(r.cluster.nodes)),
-		Unmatched:      unmatched[:min(named, len(unmatched))],
+		Unmatched:      source.Few(unmatched),
 		UnmatchedCount: len(unmatched),
 	}
 	for _, window := range r.windows {
@@ -487,8 +487,9 @@ func sorted(set map[string]struct{}) []string {
 
 // fewOf names the first of a list.
 func fewOf(list []string) string {
-	if len(list) > named {
-		return strings.Join(list[:named], ", ") + ", …"
+	few := strings.Join(source.Few(list), ", ")
+	if len(source.Few(list)) < len(list) {
+		few += ", …"
 	}
-	return strings.Join(list, ", ")
+	return few
 }

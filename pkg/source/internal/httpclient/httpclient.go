@@ -42,12 +42,14 @@ type Config struct {
 	Timeout time.Duration
 }
 
+// Client is an HTTP client whose errors are to be passed through Explain.
+type Client struct{ *http.Client }
+
 // New returns a client whose answers end in a *TooLargeError beyond maxBytes, unpacked if they came packed. It honors the
-// proxy environment variables. It follows redirects, but carries no token to another host or from https to http. Errors of
-// the client are to be passed through Explain.
+// proxy environment variables. It follows redirects, but carries no token to another host or from https to http.
 //
 // It fails if both tokens are set, if Timeout is negative, or if CAFile cannot be read or holds no certificate.
-func New(cfg Config, maxBytes int64) (*http.Client, error) {
+func New(cfg Config, maxBytes int64) (*Client, error) {
 	switch {
 	case cfg.BearerToken != "" && cfg.BearerTokenFile != "":
 		return nil, errors.New("token and tokenFile are both set: at most one is possible")
@@ -71,11 +73,11 @@ func New(cfg Config, maxBytes int64) (*http.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("caFile: %w", err) // nothing else is read at this point
 	}
-	return &http.Client{
+	return &Client{&http.Client{
 		Transport:     &transport{next: next, maxBytes: maxBytes},
 		CheckRedirect: checkRedirect(authorized),
 		Timeout:       cfg.Timeout,
-	}, nil
+	}}, nil
 }
 
 // checkRedirect follows redirects as net/http does, with one limit. The token is added to every request below net/http, so a
@@ -98,30 +100,40 @@ func checkRedirect(authorized bool) func(*http.Request, []*http.Request) error {
 // address has another scheme, no host, a query or a fragment. The errors do not show the address, which may hold a
 // password.
 func ParseAddress(address string) (*url.URL, error) {
+	u, err := ParseAddressWithQuery(address)
+	if err != nil {
+		return nil, err
+	}
+	if u.RawQuery != "" || u.ForceQuery {
+		return nil, errors.New("address has a query: want one such as https://host:port/prefix")
+	}
+	return u, nil
+}
+
+// ParseAddressWithQuery is ParseAddress for servers whose address may hold parameters that go with each request.
+func ParseAddressWithQuery(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	switch {
 	case address == "":
 		return nil, errors.New("address is empty: want one such as https://host:port/prefix")
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return nil, errors.New("address is not an http or https URL such as https://host:port/prefix")
-	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		return nil, errors.New("address has a query or a fragment: want one such as https://host:port/prefix")
+	case u.Fragment != "":
+		return nil, errors.New("address has a fragment: want one such as https://host:port/prefix")
 	}
 	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), strings.TrimRight(u.RawPath, "/")
 	return u, nil
 }
 
-// WithoutUser returns the URL as text, without the user name and the password that it may hold.
-func WithoutUser(u *url.URL) string {
-	shown := *u
-	shown.User = nil
-	return shown.String()
+// WithoutSecrets returns the URL as text, without what may hold a credential: user name and password, query and fragment.
+func WithoutSecrets(u *url.URL) string {
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
 }
 
 // Explain returns err with a hint at the setting to look at, and with the request's URL free of credentials. It is for the
 // errors of the client as they are: text that was wrapped around a *url.Error is lost. Errors stay recognizable by
 // errors.Is and errors.As, except for the *url.Error itself.
-func Explain(err error) error {
+func (c *Client) Explain(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -129,7 +141,7 @@ func Explain(err error) error {
 	if errors.As(err, &request) {
 		shown := "the server"
 		if u, parseErr := url.Parse(request.URL); parseErr == nil {
-			shown = WithoutUser(u)
+			shown = WithoutSecrets(u)
 		}
 		err = fmt.Errorf("%s %s: %w", strings.ToUpper(request.Op), shown, request.Err)
 	}
@@ -138,7 +150,7 @@ func Explain(err error) error {
 	case isCertificateError(err):
 		return fmt.Errorf("%w (set caFile to the PEM bundle of the authority that signed the certificate, or insecureSkipVerify to true to accept any certificate)", err)
 	case errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout():
-		return fmt.Errorf("%w (no complete answer within the timeout)", err)
+		return fmt.Errorf("%w (no complete answer within the timeout of %v)", err, c.Timeout)
 	}
 	return err
 }
@@ -171,17 +183,24 @@ func NewStatusError(resp *http.Response, body []byte) *StatusError {
 // Excerpt returns the beginning of an answer's body for use in an error: on one line, and without the credentials of the
 // request, which the debug pages of proxies repeat.
 func Excerpt(resp *http.Response, body []byte) string {
-	text := string(body)
-	if resp.Request != nil {
-		if _, secret, ok := strings.Cut(resp.Request.Header.Get("Authorization"), " "); ok && secret != "" {
-			text = strings.ReplaceAll(text, secret, "…")
-		}
-	}
+	text := WithoutCredentials(resp, string(body))
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
 	if len(text) > excerptBytes {
 		text = strings.ToValidUTF8(text[:excerptBytes], "") + "…"
 	}
 	return text
+}
+
+// WithoutCredentials blanks the credentials of the request in a text that its answer holds.
+func WithoutCredentials(resp *http.Response, text string) string {
+	if resp.Request == nil {
+		return text
+	}
+	_, secret, ok := strings.Cut(resp.Request.Header.Get("Authorization"), " ")
+	if !ok || secret == "" {
+		return text
+	}
+	return strings.ReplaceAll(text, secret, "…")
 }
 
 // Error names the status, what the server said, and the setting to look at.

@@ -22,7 +22,7 @@ const (
 	maxBytes = 100
 )
 
-func newClient(t *testing.T, cfg Config) *http.Client {
+func newClient(t *testing.T, cfg Config) *Client {
 	t.Helper()
 	client, err := New(cfg, maxBytes)
 	if err != nil {
@@ -60,7 +60,7 @@ func authorityOf(t *testing.T, server *httptest.Server) string {
 }
 
 // get returns the body, or the error of either the request or the reading, explained.
-func get(t *testing.T, client *http.Client, url string) (string, error) {
+func get(t *testing.T, client *Client, url string) (string, error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -68,11 +68,11 @@ func get(t *testing.T, client *http.Client, url string) (string, error) {
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return "", Explain(err)
+		return "", client.Explain(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
-	return string(body), Explain(err)
+	return string(body), client.Explain(err)
 }
 
 func wantError(t *testing.T, err error, parts ...string) {
@@ -219,7 +219,7 @@ func TestTimeout(t *testing.T) {
 	for name, server := range map[string]*httptest.Server{"no answer": hang, "half an answer": stall} {
 		t.Run(name, func(t *testing.T) {
 			_, err := get(t, newClient(t, Config{Timeout: 20 * time.Millisecond}), server.URL)
-			wantError(t, err, "no complete answer within the timeout")
+			wantError(t, err, "no complete answer within the timeout of 20ms")
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("error %v does not wrap context.DeadlineExceeded", err)
 			}
@@ -280,8 +280,15 @@ func TestExplainHidesTheAddressesUser(t *testing.T) {
 	}
 }
 
+func TestExplainHidesTheQuery(t *testing.T) {
+	server := serve(t, func(http.ResponseWriter, *http.Request) {})
+	server.Close()
+	_, err := get(t, newClient(t, Config{}), server.URL+"/a%2Fb?key="+token)
+	wantError(t, err, "GET "+server.URL+"/a%2Fb: dial tcp")
+}
+
 func TestExplainOfNoErrorIsNone(t *testing.T) {
-	if err := Explain(nil); err != nil {
+	if err := newClient(t, Config{}).Explain(nil); err != nil {
 		t.Errorf("Explain(nil) = %v", err)
 	}
 }
@@ -358,6 +365,31 @@ func TestParseAddress(t *testing.T) {
 			}
 			if err != nil || u.String() != tt.want {
 				t.Errorf("ParseAddress(%q) = %v, %v, want %q", tt.address, u, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestParseAddressWithQuery(t *testing.T) {
+	tests := []struct {
+		address string
+		want    string // empty: an error
+	}{
+		{"http://vm/select/0/prometheus/?tenant=one", "http://vm/select/0/prometheus?tenant=one"},
+		{"http://vm?tenant=one", "http://vm?tenant=one"},
+		{"http://vm/", "http://vm"},
+		{"vm?key=" + token, ""},
+		{"http://vm?tenant=one#" + token, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.address, func(t *testing.T) {
+			u, err := ParseAddressWithQuery(tt.address)
+			if tt.want == "" {
+				wantError(t, err, "address")
+				return
+			}
+			if err != nil || u.String() != tt.want {
+				t.Errorf("ParseAddressWithQuery(%q) = %v, %v, want %q", tt.address, u, err, tt.want)
 			}
 		})
 	}
