@@ -1,0 +1,227 @@
+package build
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// stopDelay is how long go build has for putting its own affairs in order after it was interrupted.
+const stopDelay = 5 * time.Second
+
+// Builder builds parts into the bin folder of this repository.
+type Builder struct {
+	root string
+	out  io.Writer
+	// versions holds what the modules' go.mod files pin, by folder and module path.
+	versions map[[2]string]string
+}
+
+// New returns a Builder that writes what it does, one line a program, to out.
+func New(ctx context.Context, out io.Writer) (*Builder, error) {
+	root, err := findRoot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Builder{root: root, out: out, versions: map[[2]string]string{}}, nil
+}
+
+// Root returns the folder of this repository.
+func (b *Builder) Root() string { return b.root }
+
+// BinDir returns the folder that programs are built into.
+func (b *Builder) BinDir() string { return filepath.Join(b.root, "bin") }
+
+// Build makes sure that the parts are there and up to date. Builders of several processes may run at once: they wait for one
+// another. When ctx ends, so does the compiler, and nothing half made is left behind.
+func (b *Builder) Build(ctx context.Context, parts ...Part) error {
+	if err := os.MkdirAll(b.BinDir(), 0o755); err != nil {
+		return fmt.Errorf("making the folder for programs: %w", err)
+	}
+	unlock, err := b.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	for _, part := range parts {
+		if err := b.build(ctx, part); err != nil {
+			return fmt.Errorf("building %s: %w", part.Name, err)
+		}
+	}
+	return nil
+}
+
+func (b *Builder) build(ctx context.Context, part Part) error {
+	kubernetes, err := b.version(ctx, "", kubernetesModule)
+	if err != nil {
+		return err
+	}
+	flags, err := part.flags(kubernetes, b.ownVersion(ctx))
+	if err != nil {
+		return err
+	}
+	binary := filepath.Join(b.BinDir(), part.Name)
+	if part.Module == "" {
+		return b.compile(ctx, part, "", flags, binary)
+	}
+
+	version, err := b.version(ctx, part.Dir, part.Module)
+	if err != nil {
+		return err
+	}
+	want := stamp(part, version, platform(), flags)
+	if ok, err := upToDate(binary, want); ok || err != nil {
+		return err
+	}
+	// The old stamp must not vouch for a new binary, should this process end between the two writes.
+	if err := os.Remove(stampPath(binary)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := b.compile(ctx, part, version, flags, binary); err != nil {
+		return err
+	}
+	return os.WriteFile(stampPath(binary), []byte(want), 0o644)
+}
+
+// compile runs go build and puts the outcome in its place in one step, so that a running program is never written to.
+func (b *Builder) compile(ctx context.Context, part Part, version string, flags []string, binary string) (err error) {
+	scratch, err := os.MkdirTemp(b.BinDir(), ".build-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+
+	fresh := filepath.Join(scratch, part.Name)
+	args := append([]string{"build", "-o", fresh}, flags...)
+	cmd := b.goCommand(ctx, part.Dir, append(args, part.Package)...)
+	// The toolchain's own temporary files go where they are removed even if it is killed.
+	cmd.Env = append(cmd.Env, "CGO_ENABLED=0", "GOTMPDIR="+scratch)
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+
+	start := time.Now()
+	b.say("building %s ... ", strings.TrimSpace(part.Name+" "+version))
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			b.say("stopped\n")
+			if cmd.Process != nil {
+				// Whatever the interrupt did not end within the delay.
+				_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+			}
+			return context.Cause(ctx)
+		}
+		b.say("failed\n")
+		return fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, bytes.TrimSpace(output.Bytes()))
+	}
+	b.say("%.0f s\n", time.Since(start).Seconds())
+	return os.Rename(fresh, binary)
+}
+
+// version returns the version of a module that the go.mod in a folder of this repository pins.
+func (b *Builder) version(ctx context.Context, dir, module string) (string, error) {
+	key := [2]string{dir, module}
+	if v, ok := b.versions[key]; ok {
+		return v, nil
+	}
+	cmd := b.goCommand(ctx, dir, "list", "-m", "-f", "{{with .Replace}}{{.Version}}{{else}}{{.Version}}{{end}}", module)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("looking up the version of %s: %w\n%s", module, err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	v := string(bytes.TrimSpace(out))
+	b.versions[key] = v
+	return v, nil
+}
+
+// ownVersion returns the version of this repository, as the Makefile does.
+func (b *Builder) ownVersion(ctx context.Context) string {
+	cmd := exec.CommandContext(ctx, "git", "describe", "--tags", "--always", "--dirty")
+	cmd.Dir = b.root
+	out, err := cmd.Output()
+	if err != nil {
+		// There may be no git, or no repository.
+		return "unknown"
+	}
+	return string(bytes.TrimSpace(out))
+}
+
+// goCommand returns a go command that runs in a folder of this repository and ends, with all the compilers it started, when
+// ctx does.
+func (b *Builder) goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = filepath.Join(b.root, dir)
+	// A developer's workspace or cross-compilation has no say in what the parts are.
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOOS=", "GOARCH=")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
+	cmd.WaitDelay = stopDelay
+	return cmd
+}
+
+// lock waits for its turn to write to the bin folder and returns a function that ends the turn.
+func (b *Builder) lock(ctx context.Context) (unlock func(), err error) {
+	const retry = 200 * time.Millisecond
+	file, err := os.OpenFile(filepath.Join(b.BinDir(), ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("opening the lock of the folder for programs: %w", err)
+	}
+	ticker := time.NewTicker(retry)
+	defer ticker.Stop()
+	for waiting := false; ; waiting = true {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			// The kernel ends the turn when the file is closed, and so when the process ends in whatever way.
+			return func() { _ = file.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, errors.Join(fmt.Errorf("locking %s: %w", file.Name(), err), file.Close())
+		}
+		if !waiting {
+			b.say("waiting for another build to end\n")
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(context.Cause(ctx), file.Close())
+		case <-ticker.C:
+		}
+	}
+}
+
+// findRoot returns the folder of this repository: the one the process runs in or, if it runs elsewhere, the one it was built
+// from.
+func findRoot(ctx context.Context) (string, error) {
+	var dirs []string
+	if out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output(); err == nil {
+		dirs = append(dirs, filepath.Dir(string(bytes.TrimSpace(out))))
+	} else if errors.Is(err, exec.ErrNotFound) {
+		return "", fmt.Errorf("the Go toolchain is needed: %w", err)
+	}
+	if _, file, _, ok := runtime.Caller(0); ok {
+		// This file is three folders below the root.
+		dirs = append(dirs, filepath.Join(filepath.Dir(file), "..", "..", ".."))
+	}
+	for _, dir := range dirs {
+		data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && bytes.HasPrefix(data, []byte("module "+modulePath+"\n")) {
+			return dir, nil
+		}
+	}
+	return "", fmt.Errorf("the source of module %s is neither here nor where this program was built", modulePath)
+}
+
+// say writes to out. What cannot be written is nobody's loss.
+func (b *Builder) say(format string, args ...any) { _, _ = fmt.Fprintf(b.out, format, args...) }
+
+// platform returns what programs are built for: the machine at hand.
+func platform() string { return runtime.GOOS + "/" + runtime.GOARCH }

@@ -1,0 +1,198 @@
+package build
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestStampNamesAllThatABuildDependsOn(t *testing.T) {
+	part := Part{Name: "x", Package: "example.com/x/cmd/x"}
+	got := stamp(part, "v1.2.3", "linux/arm64", []string{"-tags=a,b", "-ldflags=-X c=d"})
+	want := "package example.com/x/cmd/x\nversion v1.2.3\nplatform linux/arm64\nflag -tags=a,b\nflag -ldflags=-X c=d\n"
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("stamp (-want +got):\n%s", diff)
+	}
+}
+
+func TestUpToDate(t *testing.T) {
+	const want = "package p\nversion v1.2.3\n"
+	tests := []struct {
+		name string
+		// binary is the mode of the program's file, 0 for none; stamp the text beside it, empty for none.
+		binary os.FileMode
+		stamp  string
+		want   bool
+	}{
+		{name: "nothing is there"},
+		{name: "a stamp without its program", stamp: want},
+		{name: "a program that somebody else put there", binary: 0o755},
+		{name: "a program of another version", binary: 0o755, stamp: "package p\nversion v1.2.2\n"},
+		{name: "a stamp that was cut short", binary: 0o755, stamp: "package p\n"},
+		{name: "a program that cannot be executed", binary: 0o644, stamp: want},
+		{name: "program and stamp as wanted", binary: 0o755, stamp: want, want: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			binary := filepath.Join(t.TempDir(), "p")
+			if tt.binary != 0 {
+				writeFile(t, binary, "program", tt.binary)
+			}
+			if tt.stamp != "" {
+				writeFile(t, stampPath(binary), tt.stamp, 0o644)
+			}
+			got, err := upToDate(binary, want)
+			if err != nil || got != tt.want {
+				t.Errorf("upToDate() = %v, %v; want %v", got, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestPartFlags(t *testing.T) {
+	tests := []struct {
+		name string
+		part Part
+		want []string
+	}{
+		{name: "a plain program needs none", part: Part{Module: "m"}},
+		{name: "tags are joined", part: Part{Module: "m", Tags: []string{"a", "b"}}, want: []string{"-tags=a,b"}},
+		{name: "a program of ours is told our version", part: Part{}, want: []string{"-ldflags=-X main.version=v0.1.0"}},
+		{
+			name: "a component of Kubernetes is told its version",
+			part: Part{Module: "m", KubernetesVersion: true},
+			want: []string{"-ldflags=-X k8s.io/component-base/version.gitVersion=v1.36.3" +
+				" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := tt.part.flags("v1.36.3", "v0.1.0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("flags (-want +got):\n%s", diff)
+			}
+		})
+	}
+	for _, version := range []string{"", "1.36.3", "v1.36", "master"} {
+		if _, err := (Part{KubernetesVersion: true}).flags(version, ""); err == nil {
+			t.Errorf("flags(%q) took what is no version", version)
+		}
+	}
+}
+
+func TestTheRootIsFoundFromElsewhere(t *testing.T) {
+	t.Chdir(t.TempDir())
+	b, err := New(t.Context(), &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(b.Root(), "test", "cluster", "build", "build_test.go")); err != nil {
+		t.Errorf("%s is not the root of this repository: %v", b.Root(), err)
+	}
+}
+
+func TestAProgramThatIsUpToDateIsLeftAlone(t *testing.T) {
+	b, out := newBuilder(t)
+	part := Part{Name: "p", Package: "example.com/none", Module: "example.com/m"}
+	b.versions[[2]string{"", "example.com/m"}] = "v1.2.3"
+	binary := filepath.Join(b.BinDir(), "p")
+	writeFile(t, binary, "program", 0o755)
+	writeFile(t, stampPath(binary), stamp(part, "v1.2.3", platform(), nil), 0o644)
+	if err := b.Build(t.Context(), part); err != nil {
+		t.Fatal(err)
+	}
+	if out.Len() != 0 {
+		t.Errorf("a program that is up to date was announced: %q", out)
+	}
+}
+
+func TestABuildThatFailsLeavesTheOldProgramButNoStamp(t *testing.T) {
+	b, _ := newBuilder(t)
+	part := Part{Name: "p", Package: "./none", Module: "example.com/m"}
+	b.versions[[2]string{"", "example.com/m"}] = "v1.2.4"
+	binary := filepath.Join(b.BinDir(), "p")
+	writeFile(t, binary, "program", 0o755)
+	writeFile(t, stampPath(binary), stamp(part, "v1.2.3", platform(), nil), 0o644)
+	if err := b.Build(t.Context(), part); err == nil {
+		t.Fatal("building a package that does not exist succeeded")
+	}
+	wantFiles(t, b.BinDir(), ".lock", "p")
+}
+
+func TestABuildEndsWithItsContext(t *testing.T) {
+	b, _ := newBuilder(t)
+	b.versions[[2]string{"", "example.com/m"}] = "v1.2.3"
+	cause := errors.New("the user went away")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	err := b.Build(ctx, Part{Name: "p", Package: ".", Module: "example.com/m"})
+	if !errors.Is(err, cause) {
+		t.Errorf("Build() = %v, want the context's cause", err)
+	}
+	wantFiles(t, b.BinDir(), ".lock")
+}
+
+func TestASecondBuilderWaitsForItsTurn(t *testing.T) {
+	b, out := newBuilder(t)
+	unlock, err := b.lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.lock(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("second lock() = %v, want it to wait until its context ends", err)
+	}
+	if diff := cmp.Diff("waiting for another build to end\n", out.String()); diff != "" {
+		t.Errorf("said (-want +got):\n%s", diff)
+	}
+	unlock()
+	if unlock, err = b.lock(t.Context()); err != nil {
+		t.Fatalf("lock() after the first has ended: %v", err)
+	}
+	unlock()
+}
+
+// newBuilder returns a Builder for a module of its own.
+func newBuilder(t *testing.T) (*Builder, *bytes.Buffer) {
+	t.Helper()
+	root := t.TempDir()
+	writeFile(t, filepath.Join(root, "go.mod"), "module example.com/test\n\ngo 1.26\n", 0o644)
+	writeFile(t, filepath.Join(root, "main.go"), "package main\n\nfunc main() {}\n", 0o644)
+	out := &bytes.Buffer{}
+	b := &Builder{root: root, out: out, versions: map[[2]string]string{{"", kubernetesModule}: "v1.36.3"}}
+	if err := os.Mkdir(b.BinDir(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return b, out
+}
+
+func wantFiles(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range entries {
+		got = append(got, e.Name())
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+}
+
+func writeFile(t *testing.T, name, text string, mode os.FileMode) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+}

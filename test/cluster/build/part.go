@@ -1,0 +1,111 @@
+package build
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// Part is one program.
+type Part struct {
+	// Name is the name of the program in bin/.
+	Name string
+	// Package is the import path of its main package.
+	Package string
+	// Module is the path of the module that Package belongs to and whose version is built; empty for a program of this
+	// repository, which has no version to go by and is handed to the Go toolchain every time.
+	Module string
+	// Dir is the folder, relative to the root of this repository, of the module that pins Module.
+	Dir string
+	// Tags are build tags.
+	Tags []string
+	// KubernetesVersion makes the linker write the version of Kubernetes into the program. Without it an API server reports
+	// a version that kubectl cannot parse.
+	KubernetesVersion bool
+}
+
+// The programs of a cluster. The tools whose dependencies differ from the scheduler's are pinned in modules of their own.
+
+// Etcd is the API server's store.
+func Etcd() Part {
+	return Part{Name: "etcd", Package: "go.etcd.io/etcd/server/v3", Module: "go.etcd.io/etcd/server/v3"}
+}
+
+// KubeAPIServer is the API server, in the version of the scheduler.
+func KubeAPIServer() Part {
+	return Part{Name: "kube-apiserver", Package: "k8s.io/kubernetes/cmd/kube-apiserver", Module: kubernetesModule, KubernetesVersion: true}
+}
+
+// Kubectl is the command line client, in the version of the scheduler.
+func Kubectl() Part {
+	return Part{Name: "kubectl", Package: "k8s.io/kubernetes/cmd/kubectl", Module: kubernetesModule, KubernetesVersion: true}
+}
+
+// KubeScheduler is the program of this repository.
+func KubeScheduler() Part {
+	return Part{Name: "kube-scheduler", Package: modulePath + "/cmd/kube-scheduler", KubernetesVersion: true}
+}
+
+// KWOK plays the kubelets.
+func KWOK() Part {
+	return Part{
+		Name: "kwok", Package: "sigs.k8s.io/kwok/cmd/kwok", Module: "sigs.k8s.io/kwok",
+		Dir: filepath.Join(partsDir, "kwok"),
+	}
+}
+
+// Prometheus measures the nodes. Only the service discovery that a cluster uses is built in, which halves the build.
+func Prometheus() Part {
+	return Part{
+		Name: "prometheus", Package: "github.com/prometheus/prometheus/cmd/prometheus", Module: "github.com/prometheus/prometheus",
+		Dir: filepath.Join(partsDir, "prometheus"), Tags: []string{"remove_all_sd", "enable_http_sd"},
+	}
+}
+
+// MetricsServer serves metrics.k8s.io.
+func MetricsServer() Part {
+	return Part{
+		Name: "metrics-server", Package: "sigs.k8s.io/metrics-server/cmd/metrics-server", Module: "sigs.k8s.io/metrics-server",
+		Dir: filepath.Join(partsDir, "metrics-server"),
+	}
+}
+
+const (
+	modulePath       = "github.com/plimsoll-scheduler/plimsoll"
+	kubernetesModule = "k8s.io/kubernetes"
+	partsDir         = "test/cluster/parts"
+)
+
+// flags returns the flags of go build. kubernetes is the version of Kubernetes, such as v1.36.3, and own that of this
+// repository.
+func (p Part) flags(kubernetes, own string) ([]string, error) {
+	var flags, linker []string
+	if len(p.Tags) > 0 {
+		flags = append(flags, "-tags="+strings.Join(p.Tags, ","))
+	}
+	if p.Module == "" {
+		linker = append(linker, "-X main.version="+own)
+	}
+	if p.KubernetesVersion {
+		l, err := kubernetesLinkerFlags(kubernetes)
+		if err != nil {
+			return nil, err
+		}
+		linker = append(linker, l)
+	}
+	if len(linker) > 0 {
+		flags = append(flags, "-ldflags="+strings.Join(linker, " "))
+	}
+	return flags, nil
+}
+
+// kubernetesLinkerFlags returns what the Kubernetes components need from the linker in order to know their version.
+func kubernetesLinkerFlags(version string) (string, error) {
+	const variable = "k8s.io/component-base/version."
+	numbers := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	if len(numbers) != 3 || !strings.HasPrefix(version, "v") {
+		return "", fmt.Errorf("version of Kubernetes %q is not of the form v1.2.3", version)
+	}
+	return fmt.Sprintf("-X %[1]sgitVersion=%[2]s -X %[1]sgitMajor=%[3]s -X %[1]sgitMinor=%[4]s",
+		variable, version, numbers[0], numbers[1]), nil
+}

@@ -1,0 +1,292 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"text/template"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
+)
+
+//go:embed config
+var configFiles embed.FS
+
+// Options say what a cluster consists of.
+type Options struct {
+	// BinDir is the folder of the programs; see Parts.
+	BinDir string
+	// MetricsServer adds metrics-server and the right of the scheduler to read it.
+	MetricsServer bool
+	// Scheduler is the KubeSchedulerConfiguration, a template of which Endpoints are the data. No scheduler runs if it is
+	// empty.
+	Scheduler string
+	// SchedulerArgs are further flags of the scheduler.
+	SchedulerArgs []string
+}
+
+// Parts returns the programs that a cluster with these options needs in BinDir.
+func (o Options) Parts() []build.Part {
+	parts := []build.Part{build.Etcd(), build.KubeAPIServer(), build.KWOK(), build.Prometheus()}
+	if o.MetricsServer {
+		parts = append(parts, build.MetricsServer())
+	}
+	if o.Scheduler != "" {
+		parts = append(parts, build.KubeScheduler())
+	}
+	return parts
+}
+
+// Endpoints say where the parts of a cluster are found.
+type Endpoints struct {
+	// Kubeconfig is the file with which the scheduler reaches the API server.
+	Kubeconfig string
+	// Prometheus is the URL of Prometheus.
+	Prometheus string
+}
+
+// Cluster is a running control plane.
+type Cluster struct {
+	// AdminKubeconfig is a file that lets its bearer do everything.
+	AdminKubeconfig string
+	// Client is the administrator's.
+	Client kubernetes.Interface
+	// Endpoints say where the parts are found.
+	Endpoints Endpoints
+	// Prometheus and Scheduler may be ended and started again at any time. Scheduler is nil if there is none.
+	Prometheus *Process
+	Scheduler  *Process
+
+	options Options
+	// dir holds everything that the cluster writes.
+	dir   string
+	ports ports
+	// client and frontProxy are whom the API server believes about who a client is.
+	client, frontProxy *authority
+	admin              *rest.Config
+
+	mu sync.Mutex
+	// processes are in the order in which they were started.
+	processes []*Process
+
+	stopOnce sync.Once
+	stopErr  error
+}
+
+// ports are those that the parts listen on.
+type ports struct {
+	etcd, etcdPeer, apiServer, kwok, prometheus, metricsServer, scheduler int
+}
+
+// Start starts a cluster and waits until all of its parts can be used. It runs until ctx ends or Stop is called; only Stop
+// waits until all is gone.
+func Start(ctx context.Context, o Options) (*Cluster, error) {
+	// Somebody else may take a port between its choice and its use.
+	const tries = 3
+	for try := 1; ; try++ {
+		c, err := start(ctx, o)
+		if err == nil {
+			context.AfterFunc(ctx, func() { _ = c.Stop() })
+			return c, nil
+		}
+		if try == tries || ctx.Err() != nil || !strings.Contains(err.Error(), "address already in use") {
+			return nil, err
+		}
+	}
+}
+
+func start(ctx context.Context, o Options) (_ *Cluster, err error) {
+	dir, err := os.MkdirTemp("", "plimsoll-cluster-")
+	if err != nil {
+		return nil, fmt.Errorf("making a folder for the cluster: %w", err)
+	}
+	c := &Cluster{dir: dir, options: o}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Stop())
+		}
+	}()
+	if err := c.prepare(); err != nil {
+		return nil, err
+	}
+	if err := c.run(ctx, c.etcd()); err != nil {
+		return nil, err
+	}
+	if err := c.run(ctx, c.apiServer()); err != nil {
+		return nil, err
+	}
+	if o.MetricsServer {
+		if err := c.registerMetricsServer(ctx); err != nil {
+			return nil, err
+		}
+	}
+	rest := []*Process{c.kwok(), c.Prometheus}
+	if o.MetricsServer {
+		rest = append(rest, c.metricsServer())
+	}
+	if c.Scheduler != nil {
+		rest = append(rest, c.Scheduler)
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	for _, p := range rest {
+		group.Go(func() error { return c.run(groupCtx, p) })
+	}
+	return c, group.Wait()
+}
+
+// Stop ends the cluster and removes its files. It returns when nothing is left; calling it again does no harm.
+func (c *Cluster) Stop() error {
+	c.stopOnce.Do(func() {
+		c.mu.Lock()
+		processes := slices.Clone(c.processes)
+		c.mu.Unlock()
+		// Clients go before the servers that they would otherwise complain about.
+		slices.Reverse(processes)
+		for len(processes) > 0 {
+			n := max(len(processes)-2, 1)
+			var group sync.WaitGroup
+			for _, p := range processes[:n] {
+				group.Go(p.close)
+			}
+			group.Wait()
+			processes = processes[n:]
+		}
+		c.stopErr = os.RemoveAll(c.dir)
+	})
+	return c.stopErr
+}
+
+// Failed returns an error if a part of the cluster has ended by itself.
+func (c *Cluster) Failed() error {
+	c.mu.Lock()
+	processes := slices.Clone(c.processes)
+	c.mu.Unlock()
+	var errs []error
+	for _, p := range processes {
+		errs = append(errs, p.Failed())
+	}
+	return errors.Join(errs...)
+}
+
+// CopyLogs copies what the parts have written to a folder.
+func (c *Cluster) CopyLogs(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	logs, err := filepath.Glob(filepath.Join(c.dir, "*.log"))
+	if err != nil {
+		return err
+	}
+	for _, log := range logs {
+		data, err := os.ReadFile(log)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(log)), data, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prepare chooses ports and writes the files that the parts need.
+func (c *Cluster) prepare() error {
+	free, err := freePorts(7)
+	if err != nil {
+		return err
+	}
+	c.ports = ports{
+		etcd: free[0], etcdPeer: free[1], apiServer: free[2], kwok: free[3], prometheus: free[4],
+		metricsServer: free[5], scheduler: free[6],
+	}
+	if err := c.issueCertificates(); err != nil {
+		return fmt.Errorf("making certificates: %w", err)
+	}
+	if c.admin, err = clientcmd.BuildConfigFromFlags("", c.AdminKubeconfig); err != nil {
+		return err
+	}
+	// The control plane is there for us alone.
+	c.admin.QPS = -1
+	if c.Client, err = kubernetes.NewForConfig(c.admin); err != nil {
+		return err
+	}
+	c.Endpoints = Endpoints{Kubeconfig: c.path("scheduler.kubeconfig"), Prometheus: "http://" + address(c.ports.prometheus)}
+
+	kwok, err := configFiles.ReadFile("config/kwok.yaml")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(c.path("kwok.yaml"), kwok, 0o600); err != nil {
+		return err
+	}
+	prometheus, err := configFiles.ReadFile("config/prometheus.yaml")
+	if err != nil {
+		return err
+	}
+	if err := c.render("prometheus.yaml", string(prometheus), map[string]string{"KWOK": address(c.ports.kwok)}); err != nil {
+		return err
+	}
+	c.Prometheus = c.prometheus()
+	if c.options.Scheduler != "" {
+		if err := c.render("scheduler.yaml", c.options.Scheduler, c.Endpoints); err != nil {
+			return err
+		}
+		c.Scheduler = c.scheduler()
+	}
+	return nil
+}
+
+// issueCertificates makes who is who in the cluster.
+func (c *Cluster) issueCertificates() (err error) {
+	pki := c.path("pki")
+	if c.client, err = newAuthority(pki, "ca"); err != nil {
+		return err
+	}
+	if c.frontProxy, err = newAuthority(pki, "front-proxy-ca"); err != nil {
+		return err
+	}
+	server := "https://" + address(c.ports.apiServer)
+	c.AdminKubeconfig = c.path("admin.kubeconfig")
+	return errors.Join(
+		c.client.issueServer("apiserver"),
+		writeKey(pki, serviceAccountKey),
+		c.frontProxy.issueClient("front-proxy-client", frontProxyUser),
+		c.client.writeKubeconfig(c.AdminKubeconfig, server, "admin", "admin", "system:masters"),
+		// The scheduler has the rights that Kubernetes gives to schedulers, and no other.
+		c.client.writeKubeconfig(c.path("scheduler.kubeconfig"), server, "scheduler", schedulerUser),
+	)
+}
+
+// run starts a process and lists it among those to stop.
+func (c *Cluster) run(ctx context.Context, p *Process) error {
+	c.mu.Lock()
+	c.processes = append(c.processes, p)
+	c.mu.Unlock()
+	return p.Start(ctx)
+}
+
+func (c *Cluster) path(name string) string { return filepath.Join(c.dir, name) }
+
+func (c *Cluster) render(name, text string, data any) error {
+	t, err := template.New(name).Option("missingkey=error").Parse(text)
+	if err != nil {
+		return fmt.Errorf("parsing %s: %w", name, err)
+	}
+	var b bytes.Buffer
+	if err := t.Execute(&b, data); err != nil {
+		return fmt.Errorf("filling in %s: %w", name, err)
+	}
+	return os.WriteFile(c.path(name), b.Bytes(), 0o600)
+}

@@ -1,0 +1,178 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
+)
+
+// stock is a configuration of which every profile is Kubernetes' own.
+const stock = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection:
+  kubeconfig: {{ .Kubeconfig }}
+leaderElection:
+  leaderElect: false
+`
+
+// start builds what is missing and starts a cluster that ends with the test.
+func start(t *testing.T, o cluster.Options) *cluster.Cluster {
+	t.Helper()
+	builder, err := build.New(t.Context(), os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := builder.Build(t.Context(), o.Parts()...); err != nil {
+		t.Fatal(err)
+	}
+	o.BinDir = builder.BinDir()
+	began := time.Now()
+	c, err := cluster.Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the cluster started in %.1f s", time.Since(began).Seconds())
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func TestCluster(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	t.Setenv("TMPDIR", t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	c := start(t, cluster.Options{Scheduler: stock})
+	const window = 10 * time.Second
+	check := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+
+	check("creating nodes", c.CreateNodes(ctx,
+		cluster.Node{Name: "steady", CPU: "8", Memory: "32Gi"},
+		cluster.Node{Name: "swinging", CPU: "8", Memory: "32Gi"}))
+	check("giving a steady load", c.SetLoad(ctx, "steady", cluster.Load{Usage: cluster.Usage{CPU: "4", Memory: "1Gi"}}))
+	check("giving a swinging load", c.SetLoad(ctx, "swinging", cluster.Load{
+		Usage: cluster.Usage{CPU: "4", Memory: "1Gi", CPUSwing: "2", SwingPeriod: window},
+	}))
+	// A swing of a quarter of the node puts a window of ten seconds out of balance by up to a tenth of that.
+	_, err := c.WaitCPUUtilization(ctx, cluster.Expectation{
+		Window: window, CPU: map[string]float64{"steady": 0.5, "swinging": 0.5}, Tolerance: 0.03, For: 2 * time.Second,
+	})
+	check("measuring equal means", err)
+
+	check("waiting for a swing of 2 of 8 cores to show", eventually(ctx, func() error {
+		deviation, err := c.Query(ctx, "stddev_over_time(rate(node_cpu_usage_seconds_total[3s])[10s:1s]) / 8")
+		if err != nil {
+			return err
+		}
+		// A swing of 2 of 8 cores is 0.25. Of ten readings over three seconds, four straddle an edge of the wave and deviate by
+		// about a third of it: √((6·1 + 4/9)/10) = 0.8 of 0.25 is 0.2.
+		if s := deviation["swinging"]; s < 0.17 || s > 0.26 {
+			return fmt.Errorf("the swinging node deviates by %.3f, want about 0.2", s)
+		}
+		if s := deviation["steady"]; s > 0.01 {
+			return fmt.Errorf("the steady node deviates by %.3f, want about 0", s)
+		}
+		return nil
+	}))
+
+	quarter := cluster.Expectation{Window: 3 * time.Second, CPU: map[string]float64{"steady": 0.25}, Tolerance: 0.005}
+	check("changing a load", c.SetLoad(ctx, "steady", cluster.Load{Usage: cluster.Usage{CPU: "2", Memory: "1Gi"}}))
+	_, err = c.WaitCPUUtilization(ctx, quarter)
+	check("measuring a load that changed", err)
+
+	c.Prometheus.Kill()
+	if _, err := c.CPUUtilization(ctx, window); err == nil {
+		t.Error("Prometheus answers after it was killed")
+	}
+	check("starting Prometheus again", c.Prometheus.Start(ctx))
+	_, err = c.WaitCPUUtilization(ctx, quarter)
+	check("measuring after Prometheus was started again", err)
+
+	c.Scheduler.Stop()
+	labels := map[string]string{"app": "p"}
+	check("creating a pod", c.CreatePods(ctx, cluster.Pod{Name: "p", Labels: labels}))
+	check("starting the scheduler again", c.Scheduler.Start(ctx))
+	_, err = c.WaitBound(ctx, labels, 1)
+	check("placing a pod", err)
+	check("removing everything", c.Clear(ctx))
+
+	if metrics, err := c.SchedulerMetrics(ctx); err != nil || metrics == "" {
+		t.Errorf("reading the scheduler's metrics: %v", err)
+	}
+	if err := c.Failed(); err != nil {
+		t.Error(err)
+	}
+
+	cancel()
+	check("stopping", c.Stop())
+	if left, _ := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	server, err := url.Parse(c.Endpoints.Prometheus)
+	check("parsing the address of Prometheus", err)
+	if conn, err := net.Dial("tcp", server.Host); err == nil {
+		_ = conn.Close()
+		t.Error("Prometheus still listens after the cluster was stopped")
+	}
+	if err := c.Prometheus.Start(t.Context()); err == nil {
+		t.Error("a part could be started in a cluster that is stopped")
+	}
+}
+
+func TestAClusterThatCannotStartSaysWhyAndLeavesNothing(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	builder, err := build.New(t.Context(), os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := cluster.Options{Scheduler: stock + "\nnonsense: true\n", BinDir: builder.BinDir()}
+	if err := builder.Build(t.Context(), o.Parts()...); err != nil {
+		t.Fatal(err)
+	}
+	_, err = cluster.Start(t.Context(), o)
+	if err == nil {
+		t.Fatal("a scheduler with an unknown field in its configuration started")
+	}
+	t.Log(err)
+	if left, _ := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// eventually calls try until it succeeds, for at most a minute.
+func eventually(ctx context.Context, try func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	ticker := time.NewTicker(500 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), err)
+		case <-ticker.C:
+		}
+	}
+}

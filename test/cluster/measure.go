@@ -1,0 +1,153 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/api"
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned"
+)
+
+// Query answers an instant query whose result is one series per node with the value of each node.
+func (c *Cluster) Query(ctx context.Context, promQL string) (map[string]float64, error) {
+	return c.queryAt(ctx, time.Now(), promQL)
+}
+
+func (c *Cluster) queryAt(ctx context.Context, at time.Time, promQL string) (map[string]float64, error) {
+	client, err := api.NewClient(api.Config{Address: c.Endpoints.Prometheus})
+	if err != nil {
+		return nil, err
+	}
+	defer client.(api.CloseIdler).CloseIdleConnections()
+	result, _, err := promv1.NewAPI(client).Query(ctx, promQL, at)
+	if err != nil {
+		return nil, fmt.Errorf("asking Prometheus for %s: %w", promQL, err)
+	}
+	vector, ok := result.(model.Vector)
+	if !ok {
+		return nil, fmt.Errorf("asking Prometheus for %s: the answer is a %s, not a vector", promQL, result.Type())
+	}
+	values := map[string]float64{}
+	for _, sample := range vector {
+		values[string(sample.Metric["node"])] = float64(sample.Value)
+	}
+	return values, nil
+}
+
+// CPUUtilization returns each node's mean CPU utilization over a window that ends now, as a fraction of its capacity, as
+// Prometheus measures it. Nodes that are not measured are not in it.
+func (c *Cluster) CPUUtilization(ctx context.Context, window time.Duration) (map[string]float64, error) {
+	return c.cpuUtilizationAt(ctx, time.Now(), window)
+}
+
+func (c *Cluster) cpuUtilizationAt(ctx context.Context, end time.Time, window time.Duration) (map[string]float64, error) {
+	promQL := fmt.Sprintf("sum by (node) (rate(node_cpu_usage_seconds_total[%s]))", model.Duration(window))
+	usage, err := c.queryAt(ctx, end, promQL)
+	if err != nil {
+		return nil, err
+	}
+	list, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	utilization := map[string]float64{}
+	for _, n := range list.Items {
+		if used, ok := usage[n.Name]; ok {
+			utilization[n.Name] = used / n.Status.Capacity.Cpu().AsApproximateFloat64()
+		}
+	}
+	return utilization, nil
+}
+
+// Expectation is the CPU utilization that Prometheus is to measure.
+type Expectation struct {
+	// Window is what means are taken over.
+	Window time.Duration
+	// CPU holds the mean utilization of nodes, as fractions of their capacity, to be met within Tolerance.
+	CPU       map[string]float64
+	Tolerance float64
+	// For is how long it has to have been so: whoever asks Prometheus at shorter intervals knows it too, then.
+	For time.Duration
+}
+
+// WaitCPUUtilization waits until Prometheus measures what is expected, and returns what it measures.
+func (c *Cluster) WaitCPUUtilization(ctx context.Context, e Expectation) (map[string]float64, error) {
+	var got map[string]float64
+	err := c.poll(ctx, "Prometheus to measure the load of the nodes", func(ctx context.Context) (string, error) {
+		now := time.Now()
+		for _, end := range []time.Time{now.Add(-e.For), now} {
+			var err error
+			if got, err = c.cpuUtilizationAt(ctx, end, e.Window); err != nil {
+				return "", err
+			}
+			if missing := e.missing(got); missing != "" {
+				return missing, nil
+			}
+		}
+		return "", nil
+	})
+	return got, err
+}
+
+// WaitMetricsServer waits until metrics-server measures what is expected, over its own window.
+func (c *Cluster) WaitMetricsServer(ctx context.Context, e Expectation) error {
+	client, err := metricsclient.NewForConfig(c.admin)
+	if err != nil {
+		return err
+	}
+	var since time.Time
+	return c.poll(ctx, "metrics-server to measure the load of the nodes", func(ctx context.Context) (string, error) {
+		missing, err := c.missingOfMetricsServer(ctx, client, e)
+		switch {
+		case err != nil || missing != "":
+			since = time.Time{}
+		case since.IsZero():
+			since = time.Now()
+		}
+		if err == nil && missing == "" && time.Since(since) < e.For {
+			missing = fmt.Sprintf("as expected for less than %s", e.For)
+		}
+		return missing, err
+	})
+}
+
+func (c *Cluster) missingOfMetricsServer(ctx context.Context, client metricsclient.Interface, e Expectation) (string, error) {
+	metrics, err := client.MetricsV1beta1().NodeMetricses().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", err
+	}
+	nodes, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", err
+	}
+	got := map[string]float64{}
+	for _, n := range nodes.Items {
+		for _, m := range metrics.Items {
+			if m.Name == n.Name {
+				got[n.Name] = m.Usage.Cpu().AsApproximateFloat64() / n.Status.Capacity.Cpu().AsApproximateFloat64()
+			}
+		}
+	}
+	return e.missing(got), nil
+}
+
+// missing says where got is not as expected, or nothing.
+func (e Expectation) missing(got map[string]float64) string {
+	for _, node := range slices.Sorted(maps.Keys(e.CPU)) {
+		value, ok := got[node]
+		if !ok {
+			return node + " is not measured"
+		}
+		if math.Abs(value-e.CPU[node]) > e.Tolerance {
+			return fmt.Sprintf("%s is at %.1f %% and should be at %.1f %%", node, 100*value, 100*e.CPU[node])
+		}
+	}
+	return ""
+}

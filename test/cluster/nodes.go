@@ -1,0 +1,204 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+const (
+	// usageCPUAnnotation and usageMemoryAnnotation say what a pod uses; config/kwok.yaml reads them.
+	usageCPUAnnotation    = "kwok.x-k8s.io/usage-cpu"
+	usageMemoryAnnotation = "kwok.x-k8s.io/usage-memory"
+	cpuSwingAnnotation    = "plimsoll.test/cpu-swing"
+	swingPeriodAnnotation = "plimsoll.test/swing-period-seconds"
+	// loadNamespace is where the pods live that are nothing but the load of their node.
+	loadNamespace = metav1.NamespaceSystem
+	loadPodPrefix = "load-of-"
+	// podImage is never pulled.
+	podImage = "registry.k8s.io/pause:3.10"
+)
+
+// Node is a node to create.
+type Node struct {
+	Name string
+	// CPU and Memory are the capacity, all of which is allocatable.
+	CPU, Memory string
+	Labels      map[string]string
+}
+
+// Usage is what a pod really uses.
+type Usage struct {
+	// CPU and Memory are quantities; empty means next to nothing.
+	CPU, Memory string
+	// CPUSwing is added to CPU for the first half of each SwingPeriod, and taken away for the second half. The standard
+	// deviation is CPUSwing then. The mean stays what CPU says, except that a window of n seconds, scraped every second, is
+	// out of balance by up to an n-th of CPUSwing.
+	CPUSwing    string
+	SwingPeriod time.Duration
+}
+
+// Annotations returns the annotations that make KWOK play the usage.
+func (u Usage) Annotations() map[string]string {
+	annotations := map[string]string{}
+	set := func(name, value string) {
+		if value != "" {
+			annotations[name] = value
+		}
+	}
+	set(usageCPUAnnotation, u.CPU)
+	set(usageMemoryAnnotation, u.Memory)
+	set(cpuSwingAnnotation, u.CPUSwing)
+	if u.CPUSwing != "" {
+		set(swingPeriodAnnotation, strconv.FormatFloat(u.SwingPeriod.Seconds(), 'f', -1, 64))
+	}
+	return annotations
+}
+
+// Load is what a node carries from the start.
+type Load struct {
+	Usage Usage
+	// Requests is what the pods that cause the load request.
+	Requests corev1.ResourceList
+}
+
+// CreateNodes creates nodes and waits until all of them are ready.
+func (c *Cluster) CreateNodes(ctx context.Context, nodes ...Node) error {
+	for _, n := range nodes {
+		size := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("250")}
+		var cpuErr, memoryErr error
+		size[corev1.ResourceCPU], cpuErr = resource.ParseQuantity(n.CPU)
+		size[corev1.ResourceMemory], memoryErr = resource.ParseQuantity(n.Memory)
+		if err := errors.Join(cpuErr, memoryErr); err != nil {
+			return fmt.Errorf("size of node %s: %w", n.Name, err)
+		}
+		_, err := c.Client.CoreV1().Nodes().Create(ctx, &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.labels(), Annotations: map[string]string{
+				// Where metrics-server finds the node on the one server that KWOK has for all of them.
+				"metrics.k8s.io/resource-metrics-path": "/metrics/nodes/" + n.Name + "/metrics/resource",
+			}},
+			Status: corev1.NodeStatus{Capacity: size, Allocatable: size},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("creating node %s: %w", n.Name, err)
+		}
+	}
+	return c.poll(ctx, "nodes to become ready", func(ctx context.Context) (string, error) {
+		list, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return "", err
+		}
+		ready := map[string]bool{}
+		for _, n := range list.Items {
+			for _, condition := range n.Status.Conditions {
+				if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+					ready[n.Name] = true
+				}
+			}
+		}
+		for _, n := range nodes {
+			if !ready[n.Name] {
+				return n.Name + " is not ready", nil
+			}
+		}
+		return "", nil
+	})
+}
+
+func (n Node) labels() map[string]string {
+	labels := map[string]string{corev1.LabelHostname: n.Name}
+	for name, value := range n.Labels {
+		labels[name] = value
+	}
+	return labels
+}
+
+// SetLoad gives a node a load, in the place of the one that it may have. What the load requests cannot be changed later.
+func (c *Cluster) SetLoad(ctx context.Context, node string, load Load) error {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: loadPodPrefix + node, Namespace: loadNamespace, Annotations: load.Usage.Annotations(),
+		},
+		Spec: corev1.PodSpec{
+			NodeName:                      node,
+			TerminationGracePeriodSeconds: new(int64),
+			Containers: []corev1.Container{{
+				Name: "load", Image: podImage, Resources: corev1.ResourceRequirements{Requests: load.Requests},
+			}},
+		},
+	}
+	pods := c.Client.CoreV1().Pods(loadNamespace)
+	_, err := pods.Create(ctx, pod, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		// An annotation that is not set is to go.
+		annotations := map[string]any{
+			usageCPUAnnotation: nil, usageMemoryAnnotation: nil, cpuSwingAnnotation: nil, swingPeriodAnnotation: nil,
+		}
+		for name, value := range pod.Annotations {
+			annotations[name] = value
+		}
+		var patch []byte
+		patch, err = json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+		if err != nil {
+			return err
+		}
+		_, err = pods.Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("giving node %s a load: %w", node, err)
+	}
+	return nil
+}
+
+// Clear removes all pods and nodes, and waits until they are gone.
+func (c *Cluster) Clear(ctx context.Context) error {
+	for _, namespace := range []string{metav1.NamespaceDefault, loadNamespace} {
+		if err := c.DeletePods(ctx, namespace, metav1.ListOptions{}); err != nil {
+			return err
+		}
+	}
+	if err := c.Client.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		return fmt.Errorf("deleting nodes: %w", err)
+	}
+	return nil
+}
+
+// poll calls look until it says that nothing is missing any more, until a part of the cluster has failed, or until it has
+// waited too long; what was missing last is then in the error. An error of look counts as something missing: parts may be
+// out of service for a while.
+func (c *Cluster) poll(ctx context.Context, what string, look func(ctx context.Context) (missing string, err error)) error {
+	const timeout = 2 * time.Minute
+	var missing string
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
+		if err := c.Failed(); err != nil {
+			return false, err
+		}
+		m, err := look(ctx)
+		switch {
+		case err == nil:
+			missing = m
+		case ctx.Err() == nil:
+			missing = err.Error()
+		}
+		return err == nil && m == "", nil
+	})
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("waiting for %s: %w", what, context.Cause(ctx))
+	case wait.Interrupted(err):
+		return fmt.Errorf("waiting for %s: %s after %s", what, missing, timeout)
+	}
+	return fmt.Errorf("waiting for %s: %w", what, err)
+}

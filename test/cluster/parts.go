@@ -1,0 +1,252 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+const (
+	schedulerUser     = "system:kube-scheduler"
+	frontProxyUser    = "front-proxy-client"
+	serviceAccountKey = "service-accounts"
+	metricsServerName = "metrics-server"
+)
+
+// process describes a process of this cluster, which keeps its files in a folder and its output in a file of its name.
+func (c *Cluster) process(name string, ready func(context.Context) error, args ...string) *Process {
+	return &Process{
+		name:  name,
+		path:  filepath.Join(c.options.BinDir, name),
+		args:  args,
+		dir:   c.path(name),
+		log:   c.path(name + ".log"),
+		ready: ready,
+	}
+}
+
+func (c *Cluster) etcd() *Process {
+	client, peer := "http://"+address(c.ports.etcd), "http://"+address(c.ports.etcdPeer)
+	return c.process("etcd", answers(client+"/health"),
+		"--data-dir=.",
+		"--listen-client-urls="+client,
+		"--advertise-client-urls="+client,
+		"--listen-peer-urls="+peer,
+		"--initial-advertise-peer-urls="+peer,
+		"--initial-cluster=default="+peer,
+		"--unsafe-no-fsync",
+		"--log-level=warn",
+	)
+}
+
+func (c *Cluster) apiServer() *Process {
+	signer := filepath.Join(c.client.dir, serviceAccountKey+".key")
+	server := "https://" + address(c.ports.apiServer)
+	return c.process("kube-apiserver", c.apiServerReady,
+		"--etcd-servers=http://"+address(c.ports.etcd),
+		"--bind-address="+loopback,
+		"--secure-port="+strconv.Itoa(c.ports.apiServer),
+		// Without an address to advertise it looks for one and fails on a machine that is on no network; and the loopback
+		// address that there is would be refused in the endpoints of the service "kubernetes".
+		"--advertise-address="+loopback,
+		"--endpoint-reconciler-type=none",
+		"--cert-dir=.",
+		"--tls-cert-file="+c.client.certFile("apiserver"),
+		"--tls-private-key-file="+c.client.keyFile("apiserver"),
+		"--client-ca-file="+c.client.certFile(c.client.name),
+		"--authorization-mode=RBAC",
+		"--allow-privileged",
+		"--service-cluster-ip-range=10.96.0.0/16",
+		"--service-account-issuer="+server,
+		"--service-account-key-file="+signer,
+		"--service-account-signing-key-file="+signer,
+		// Both leave work to controllers that do not run here: making service accounts, and clearing new nodes of a taint.
+		"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+		// What it takes to be an aggregator, for metrics-server.
+		"--requestheader-client-ca-file="+c.frontProxy.certFile(c.frontProxy.name),
+		"--requestheader-allowed-names="+frontProxyUser,
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file="+c.frontProxy.certFile("front-proxy-client"),
+		"--proxy-client-key-file="+c.frontProxy.keyFile("front-proxy-client"),
+	)
+}
+
+// apiServerReady asks for the default namespace too: it is made after the API server calls itself ready.
+func (c *Cluster) apiServerReady(ctx context.Context) error {
+	if err := c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
+		return err
+	}
+	_, err := c.Client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{})
+	return err
+}
+
+func (c *Cluster) kwok() *Process {
+	return c.process("kwok", answers("http://"+address(c.ports.kwok)+"/healthz"),
+		"--kubeconfig="+c.AdminKubeconfig,
+		"--config="+c.path("kwok.yaml"),
+		"--manage-all-nodes",
+		"--node-ip="+loopback,
+		"--node-port="+strconv.Itoa(c.ports.kwok),
+		"--server-address="+address(c.ports.kwok),
+	)
+}
+
+func (c *Cluster) prometheus() *Process {
+	return c.process("prometheus", answers(c.Endpoints.Prometheus+"/-/ready"),
+		"--config.file="+c.path("prometheus.yaml"),
+		"--storage.tsdb.path=data",
+		"--web.listen-address="+address(c.ports.prometheus),
+		"--log.level=warn",
+	)
+}
+
+func (c *Cluster) scheduler() *Process {
+	ready := c.schedulerURL("/readyz")
+	args := []string{
+		"--config=" + c.path("scheduler.yaml"),
+		"--bind-address=" + loopback,
+		"--secure-port=" + strconv.Itoa(c.ports.scheduler),
+		"--authentication-kubeconfig=" + c.Endpoints.Kubeconfig,
+		"--authorization-kubeconfig=" + c.Endpoints.Kubeconfig,
+	}
+	return c.process("kube-scheduler", answers(ready), append(args, c.options.SchedulerArgs...)...)
+}
+
+func (c *Cluster) schedulerURL(path string) string {
+	return "https://" + address(c.ports.scheduler) + path
+}
+
+// SchedulerMetrics returns what the scheduler serves at /metrics.
+func (c *Cluster) SchedulerMetrics(ctx context.Context) (string, error) {
+	config := rest.AnonymousClientConfig(c.admin)
+	config.CertFile, config.KeyFile = c.client.certFile("admin"), c.client.keyFile("admin")
+	// The scheduler serves with a certificate that it signs itself at its start.
+	config.TLSClientConfig = rest.TLSClientConfig{Insecure: true, CertFile: config.CertFile, KeyFile: config.KeyFile}
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return "", err
+	}
+	defer client.CloseIdleConnections()
+	return get(ctx, client, c.schedulerURL("/metrics"))
+}
+
+func (c *Cluster) metricsServer() *Process {
+	return c.process(metricsServerName, c.metricsServerReady,
+		"--kubeconfig="+c.AdminKubeconfig,
+		"--authentication-kubeconfig="+c.AdminKubeconfig,
+		"--authorization-kubeconfig="+c.AdminKubeconfig,
+		"--cert-dir=.",
+		"--bind-address="+loopback,
+		"--secure-port="+strconv.Itoa(c.ports.metricsServer),
+		// KWOK serves with a certificate that nobody knows.
+		"--kubelet-insecure-tls",
+		"--kubelet-preferred-address-types=InternalIP",
+		"--kubelet-use-node-status-port",
+		// The shortest that it takes.
+		"--metric-resolution=10s",
+		"--kubelet-request-timeout=5s",
+	)
+}
+
+// metricsServerReady asks through the API server. metrics-server does not call itself ready before it has measured a node,
+// which takes nodes.
+func (c *Cluster) metricsServerReady(ctx context.Context) error {
+	return c.Client.Discovery().RESTClient().Get().AbsPath("/apis/metrics.k8s.io/v1beta1").Do(ctx).Error()
+}
+
+// registerMetricsServer tells the API server where metrics.k8s.io is served, and lets the scheduler read it.
+func (c *Cluster) registerMetricsServer(ctx context.Context) error {
+	// There is no network of services here; a service that is a name outside of the cluster needs none.
+	_, err := c.Client.CoreV1().Services(metav1.NamespaceSystem).Create(ctx, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: metricsServerName},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("creating the service of metrics-server: %w", err)
+	}
+	client, err := dynamic.NewForConfig(c.admin)
+	if err != nil {
+		return err
+	}
+	resource := schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+	_, err = client.Resource(resource).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": resource.GroupVersion().String(),
+		"kind":       "APIService",
+		"metadata":   map[string]any{"name": "v1beta1.metrics.k8s.io"},
+		"spec": map[string]any{
+			"group": "metrics.k8s.io", "version": "v1beta1",
+			"groupPriorityMinimum": int64(100), "versionPriority": int64(100),
+			"insecureSkipTLSVerify": true,
+			"service": map[string]any{
+				"namespace": metav1.NamespaceSystem, "name": metricsServerName, "port": int64(c.ports.metricsServer),
+			},
+		},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("registering metrics.k8s.io: %w", err)
+	}
+	return c.letSchedulerReadMetrics(ctx)
+}
+
+func (c *Cluster) letSchedulerReadMetrics(ctx context.Context) error {
+	const name = "plimsoll-reads-metrics"
+	_, roleErr := c.Client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"metrics.k8s.io"}, Resources: []string{"nodes"}, Verbs: []string{"get", "list"}}},
+	}, metav1.CreateOptions{})
+	_, bindingErr := c.Client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: schedulerUser}},
+	}, metav1.CreateOptions{})
+	if err := errors.Join(roleErr, bindingErr); err != nil {
+		return fmt.Errorf("letting the scheduler read metrics.k8s.io: %w", err)
+	}
+	return nil
+}
+
+// answers returns a check that a URL answers with 200. Whose certificate it is served with does not matter: the port is ours.
+func answers(url string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // See above.
+		defer transport.CloseIdleConnections()
+		_, err := get(ctx, &http.Client{Transport: transport}, url)
+		return err
+	}
+}
+
+func get(ctx context.Context, client *http.Client, url string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return "", err
+	}
+	if response.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("%s: %s: %s", url, response.Status, body)
+	}
+	return string(body), nil
+}

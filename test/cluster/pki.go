@@ -1,0 +1,91 @@
+package cluster
+
+import (
+	"crypto"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"path/filepath"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/kubernetes/cmd/kubeadm/app/apis/kubeadm"
+	"k8s.io/kubernetes/cmd/kubeadm/app/util/pkiutil"
+)
+
+// authority is a certificate authority whose files are all in one folder.
+type authority struct {
+	dir  string
+	name string
+	cert *x509.Certificate
+	key  crypto.Signer
+}
+
+// newAuthority makes an authority and writes its certificate to the folder.
+func newAuthority(dir, name string) (*authority, error) {
+	cert, key, err := pkiutil.NewCertificateAuthority(certConfig(certutil.Config{CommonName: name}))
+	if err != nil {
+		return nil, err
+	}
+	return &authority{dir: dir, name: name, cert: cert, key: key}, pkiutil.WriteCert(dir, name, cert)
+}
+
+// issue writes a certificate and its key to the folder.
+func (a *authority) issue(name string, config certutil.Config) error {
+	cert, key, err := pkiutil.NewCertAndKey(a.cert, a.key, certConfig(config))
+	if err != nil {
+		return err
+	}
+	return pkiutil.WriteCertAndKey(a.dir, name, cert, key)
+}
+
+func (a *authority) certFile(name string) string { return filepath.Join(a.dir, name+".crt") }
+func (a *authority) keyFile(name string) string  { return filepath.Join(a.dir, name+".key") }
+
+// issueServer writes a certificate for a server on the loopback interface.
+func (a *authority) issueServer(name string) error {
+	return a.issue(name, certutil.Config{
+		CommonName: name,
+		AltNames:   certutil.AltNames{IPs: []net.IP{net.ParseIP(loopback)}, DNSNames: []string{"localhost"}},
+		Usages:     []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+}
+
+// issueClient writes a certificate for a client that is known as user to be a member of groups.
+func (a *authority) issueClient(name, user string, groups ...string) error {
+	return a.issue(name, certutil.Config{
+		CommonName:   user,
+		Organization: groups,
+		Usages:       []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+}
+
+// writeKubeconfig issues a client certificate and writes a kubeconfig that stands by itself, so that it can be copied.
+func (a *authority) writeKubeconfig(path, server, name, user string, groups ...string) error {
+	if err := a.issueClient(name, user, groups...); err != nil {
+		return err
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters["plimsoll"] = &clientcmdapi.Cluster{Server: server, CertificateAuthority: a.certFile(a.name)}
+	config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificate: a.certFile(name), ClientKey: a.keyFile(name)}
+	config.Contexts["plimsoll"] = &clientcmdapi.Context{Cluster: "plimsoll", AuthInfo: name}
+	config.CurrentContext = "plimsoll"
+	if err := clientcmdapi.FlattenConfig(config); err != nil {
+		return fmt.Errorf("reading the certificates of %s: %w", user, err)
+	}
+	return clientcmd.WriteToFile(*config, path)
+}
+
+// writeKey writes a private key that no certificate is made for.
+func writeKey(dir, name string) error {
+	key, err := pkiutil.NewPrivateKey(kubeadm.EncryptionAlgorithmECDSAP256)
+	if err != nil {
+		return err
+	}
+	return pkiutil.WriteKey(dir, name, key)
+}
+
+func certConfig(config certutil.Config) *pkiutil.CertConfig {
+	return &pkiutil.CertConfig{Config: config, EncryptionAlgorithm: kubeadm.EncryptionAlgorithmECDSAP256}
+}

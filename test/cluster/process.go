@@ -1,0 +1,215 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+const (
+	// startTimeout bounds how long a process may take before it is ready. It is generous because tests share machines.
+	startTimeout = 90 * time.Second
+	// stopTimeout bounds how long a process may take to end after it was asked to.
+	stopTimeout = 10 * time.Second
+	// pollInterval is the time between two looks at something that is waited for.
+	pollInterval = 100 * time.Millisecond
+	// tailBytes is how much of a process's log an error shows.
+	tailBytes = 2000
+)
+
+// Process is one program of a cluster. It can be ended and started again, on the same port and with the same data.
+type Process struct {
+	name string
+	path string
+	args []string
+	// dir is the working directory, log the file that stdout and stderr are appended to.
+	dir string
+	log string
+	// ready reports why the process cannot be used yet.
+	ready func(ctx context.Context) error
+
+	mu sync.Mutex
+	// run is the present run, nil while the process is meant not to run.
+	run *run
+	// closed says that it is not to be started any more.
+	closed bool
+}
+
+// run is one life of a process.
+type run struct {
+	pid int
+	// done is closed when the process has ended; err is valid from then on.
+	done chan struct{}
+	err  error
+}
+
+// Start starts the process and waits until it can be used.
+func (p *Process) Start(ctx context.Context) error {
+	r, err := p.launch()
+	if err != nil {
+		return fmt.Errorf("starting %s: %w", p.name, err)
+	}
+	var last error
+	err = wait.PollUntilContextTimeout(ctx, pollInterval, startTimeout, true, func(ctx context.Context) (bool, error) {
+		if err := p.exited(r); err != nil {
+			return false, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		last = p.ready(ctx)
+		return last == nil, nil
+	})
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("starting %s: %w", p.name, context.Cause(ctx))
+	case wait.Interrupted(err):
+		return fmt.Errorf("starting %s: not ready after %s: %w%s", p.name, startTimeout, last, p.tail())
+	}
+	return err
+}
+
+// Stop asks the process to end and, if it does not, ends it. It returns when the process is gone.
+func (p *Process) Stop() { p.end(syscall.SIGTERM, false) }
+
+// Kill ends the process without giving it time for anything. It returns when the process is gone.
+func (p *Process) Kill() { p.end(syscall.SIGKILL, false) }
+
+// close stops the process for good.
+func (p *Process) close() { p.end(syscall.SIGTERM, true) }
+
+// Failed returns an error if the process has ended by itself.
+func (p *Process) Failed() error {
+	p.mu.Lock()
+	r := p.run
+	p.mu.Unlock()
+	if r == nil {
+		return nil
+	}
+	return p.exited(r)
+}
+
+// Log returns what the process has written so far.
+func (p *Process) Log() (string, error) {
+	data, err := os.ReadFile(p.log)
+	return string(data), err
+}
+
+func (p *Process) launch() (*run, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.closed:
+		return nil, errors.New("the cluster is stopped")
+	case p.run != nil:
+		return nil, errors.New("it runs already")
+	}
+	if err := os.MkdirAll(p.dir, 0o700); err != nil {
+		return nil, err
+	}
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = log.Close() }()
+
+	// A process group of its own keeps a Ctrl-C in the terminal from ending the parts in an order of its liking.
+	cmd := exec.Command(p.path, p.args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, log, log
+	cmd.SysProcAttr = dieWithParent(&syscall.SysProcAttr{Setpgid: true})
+	r := &run{done: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		// On Linux a process that dies with its parent dies with the thread that started it, so this one has to stay.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if err := cmd.Start(); err != nil {
+			started <- err
+			return
+		}
+		r.pid = cmd.Process.Pid
+		started <- nil
+		r.err = cmd.Wait()
+		close(r.done)
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	p.run = r
+	return r, nil
+}
+
+func (p *Process) end(signal syscall.Signal, forGood bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = p.closed || forGood
+	if p.run == nil {
+		return
+	}
+	r := p.run
+	p.run = nil
+	timeout := time.NewTimer(stopTimeout)
+	defer timeout.Stop()
+	r.signal(signal)
+	select {
+	case <-r.done:
+	case <-timeout.C:
+		r.signal(syscall.SIGKILL)
+		<-r.done
+	}
+}
+
+// signal signals the process and all that it has started, unless it is known to be gone: its number may be somebody else's by
+// then.
+func (r *run) signal(s syscall.Signal) {
+	select {
+	case <-r.done:
+	default:
+		_ = syscall.Kill(-r.pid, s)
+	}
+}
+
+func (p *Process) exited(r *run) error {
+	select {
+	case <-r.done:
+		if r.err == nil {
+			return fmt.Errorf("%s has ended by itself%s", p.name, p.tail())
+		}
+		return fmt.Errorf("%s has ended by itself: %w%s", p.name, r.err, p.tail())
+	default:
+		return nil
+	}
+}
+
+// tail returns the end of the log, ready to be appended to an error.
+func (p *Process) tail() string {
+	log, err := os.Open(p.log)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = log.Close() }()
+	if info, err := log.Stat(); err == nil && info.Size() > tailBytes {
+		if _, err := log.Seek(-tailBytes, io.SeekEnd); err != nil {
+			return ""
+		}
+	}
+	data, err := io.ReadAll(io.LimitReader(log, tailBytes))
+	if err != nil || len(bytes.TrimSpace(data)) == 0 {
+		return ""
+	}
+	text := strings.ReplaceAll(string(bytes.TrimSpace(data)), "\n", "\n\t")
+	return fmt.Sprintf("; the end of %s:\n\t%s", filepath.Base(p.log), text)
+}

@@ -1,0 +1,175 @@
+// The playground shows the scheduler at work on this machine: it builds what is missing, starts a real control plane, places
+// pods by load that is really measured, and fails if they are not where they must be. With KEEP=1 in the environment it stays
+// up afterwards.
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
+)
+
+//go:embed scheduler.yaml
+var schedulerConfig string
+
+// What scheduler.yaml says.
+const (
+	plimsollProfile = "plimsoll"
+	stockProfile    = "default-scheduler"
+	target          = 0.40
+	window          = 10 * time.Second
+	refreshInterval = time.Second
+)
+
+var (
+	errInterrupted = errors.New("interrupted")
+	errOrphaned    = errors.New("the process that started this one has ended")
+)
+
+func main() {
+	// A reader of our output that goes away must not end us before we have cleaned up.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	ctx, stop := untilInterrupted()
+	err := run(ctx, os.Stdout, os.Getenv("KEEP") == "1")
+	stop()
+	switch {
+	case err == nil:
+	case errors.Is(err, errInterrupted):
+		fmt.Fprintln(os.Stderr, "Interrupted; everything is stopped and removed.")
+		os.Exit(130)
+	default:
+		fmt.Fprintln(os.Stderr, "playground:", err)
+		os.Exit(1)
+	}
+}
+
+// untilInterrupted returns a context that ends with a signal, or when the process that started this one is gone: go run does
+// not hand down every signal that it gets.
+func untilInterrupted() (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	parent := os.Getppid()
+	ticker := time.NewTicker(time.Second)
+	go func() {
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-signals:
+				cancel(errInterrupted)
+			case <-ticker.C:
+				if os.Getppid() != parent {
+					cancel(fmt.Errorf("%w: %w", errInterrupted, errOrphaned))
+				}
+			}
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// playground is what scenarios work with.
+type playground struct {
+	*cluster.Cluster
+	progress progress
+}
+
+func run(ctx context.Context, out *os.File, keep bool) (err error) {
+	p := &playground{progress: progress{out: out, start: time.Now()}}
+	options := cluster.Options{Scheduler: schedulerConfig}
+	builder, err := build.New(ctx, out)
+	if err != nil {
+		return err
+	}
+	if err := builder.Build(ctx, options.Parts()...); err != nil {
+		return err
+	}
+	options.BinDir = builder.BinDir()
+
+	p.progress.say("starting etcd, kube-apiserver, KWOK, Prometheus and bin/kube-scheduler")
+	if p.Cluster, err = cluster.Start(ctx, options); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Stop()) }()
+
+	page := page{out: out, paint: paintFor(out)}
+	findings, err := runScenarios(ctx, p, scenarios())
+	if err != nil {
+		return err
+	}
+	failures := show(page, findings)
+	if !keep {
+		return failures
+	}
+	if err := p.explainKeeping(ctx, builder); err != nil {
+		return err
+	}
+	// An interrupt is how this is meant to end.
+	<-ctx.Done()
+	return failures
+}
+
+// explainKeeping says how to play on.
+func (p *playground) explainKeeping(ctx context.Context, builder *build.Builder) error {
+	kubectl := "kubectl"
+	if _, err := exec.LookPath(kubectl); err != nil {
+		if err := builder.Build(ctx, build.Kubectl()); err != nil {
+			return err
+		}
+		kubectl = filepath.Join(builder.BinDir(), build.Kubectl().Name)
+	}
+	_, err := fmt.Fprintf(p.progress.out, tryIt, p.AdminKubeconfig, kubectl, p.Endpoints.Prometheus)
+	return err
+}
+
+const tryIt = `
+The cluster stays up until Ctrl-C. In another terminal:
+
+export KUBECONFIG=%[1]s
+%[2]s apply -f - <<EOF
+apiVersion: v1
+kind: Pod
+metadata:
+  name: try
+  annotations: {kwok.x-k8s.io/usage-cpu: 800m}   # what it really uses
+spec:
+  schedulerName: plimsoll                        # or default-scheduler
+  containers:
+  - name: app
+    image: any
+    resources: {requests: {cpu: 100m}, limits: {cpu: 800m}}
+EOF
+%[2]s get pod try -o wide
+%[2]s get nodes
+
+Prometheus is at %[3]s.
+`
+
+// progress writes lines that say what is going on, and when.
+type progress struct {
+	out   io.Writer
+	start time.Time
+}
+
+func (p progress) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(p.out, "%5.1f s  %s\n", time.Since(p.start).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// paintFor returns colors for a terminal and none for anything else, or where https://no-color.org asks for none.
+func paintFor(out *os.File) paint {
+	return paint{on: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(out.Fd()))}
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// theExample is the worked example as it has to come out.
+func theExample() workedExample {
+	return workedExample{measured: map[string]float64{"worker-1": 0.25, "worker-2": 0.5, "worker-3": 0.1}, landed: "worker-1"}
+}
+
+func TestWorkedExample(t *testing.T) {
+	want := `Three 8-core workers, load line at 40 %, a pod that uses next to nothing.
+  node        measured   score
+  worker-1      25.0 %    77.5  ████████····|·················  <- the pod
+  worker-2      50.0 %    33.3  ████████████|██···············
+  worker-3      10.0 %    55.0  ███·········|·················
+`
+	if diff := cmp.Diff(want, written(theExample())); diff != "" {
+		t.Errorf("written (-want +got):\n%s", diff)
+	}
+	if err := theExample().check(); err != nil {
+		t.Errorf("check() = %v", err)
+	}
+
+	elsewhere := theExample()
+	elsewhere.landed = "worker-3"
+	wantError(t, elsewhere.check(), "the pod is on worker-3, must be on worker-1")
+	mismeasured := theExample()
+	// (100 − 40)·27/40 + 40
+	mismeasured.measured["worker-1"] = 0.27
+	wantError(t, mismeasured.check(), "worker-1 scores 80.5, must be 77.5")
+}
+
+// theLie is the second scenario as it comes out: eight pods on each of the five warmest quiet nodes against four on each of
+// the busy ones.
+func theLie() requestsLie {
+	r := requestsLie{
+		plimsoll: placement{profile: "plimsoll", pods: map[string]int{}, measured: map[string]float64{}},
+		stock:    placement{profile: "default-scheduler", pods: map[string]int{}, measured: map[string]float64{}},
+	}
+	for i, n := range liars() {
+		r.plimsoll.measured[n.name], r.stock.measured[n.name] = n.load, n.load
+		switch {
+		case n.busy:
+			r.stock.pods[n.name] = 4
+			r.stock.measured[n.name] += 4 * liarUsage
+		case i >= 5:
+			r.plimsoll.pods[n.name] = 8
+			r.plimsoll.measured[n.name] += 8 * liarUsage
+		}
+	}
+	return r
+}
+
+func TestRequestsLie(t *testing.T) {
+	want := `The same 40 pods under each profile. Each bar is a node's CPU, the mark | its load line at 40 %,
+the figure behind it how many of the pods it got. busy-* have small requests, quiet-* large ones.
+          plimsoll                                     default-scheduler
+quiet-01  █···········|·················   4.0 %       █···········|·················   4.0 %
+quiet-02  ██··········|·················   5.0 %       ██··········|·················   5.0 %
+quiet-03  ██··········|·················   6.0 %       ██··········|·················   6.0 %
+quiet-04  ██··········|·················   7.0 %       ██··········|·················   7.0 %
+quiet-05  ██··········|·················   8.0 %       ██··········|·················   8.0 %
+quiet-06  █████████···|·················  29.0 %  +8   ███·········|·················   9.0 %
+quiet-07  █████████···|·················  30.0 %  +8   ███·········|·················  10.0 %
+quiet-08  █████████···|·················  31.0 %  +8   ███·········|·················  11.0 %
+quiet-09  ██████████··|·················  32.0 %  +8   ████········|·················  12.0 %
+quiet-10  ██████████··|·················  33.0 %  +8   ████········|·················  13.0 %
+busy-01   ████████████|███████████······  81.0 %       ████████████|██████████████···  91.0 %  +4
+busy-02   ████████████|████████████·····  82.0 %       ████████████|███████████████··  92.0 %  +4
+busy-03   ████████████|████████████·····  83.0 %       ████████████|███████████████··  93.0 %  +4
+busy-04   ████████████|████████████·····  84.0 %       ████████████|███████████████··  94.0 %  +4
+busy-05   ████████████|█████████████····  85.0 %       ████████████|████████████████·  95.0 %  +4
+busy-06   ████████████|█████████████····  86.0 %       ████████████|████████████████·  96.0 %  +4
+busy-07   ████████████|█████████████····  87.0 %       ████████████|████████████████·  97.0 %  +4
+busy-08   ████████████|█████████████····  88.0 %       ████████████|████████████████·  98.0 %  +4
+busy-09   ████████████|██████████████···  89.0 %       ████████████|█████████████████  99.0 %  +4
+busy-10   ████████████|██████████████···  90.0 %       ████████████|█████████████████ 100.0 %  +4
+hottest   busy-10 at 90.0 %                            busy-10 at 100.0 %
+> 80 %    10 nodes                                     10 nodes
+on busy   0 of 40 pods                                 40 of 40 pods
+`
+	if diff := cmp.Diff(want, written(theLie())); diff != "" {
+		t.Errorf("written (-want +got):\n%s", diff)
+	}
+	if err := theLie().check(); err != nil {
+		t.Errorf("check() = %v", err)
+	}
+}
+
+func TestRequestsLieFindsWhatIsWrong(t *testing.T) {
+	tests := []struct {
+		name  string
+		spoil func(*requestsLie)
+		want  string
+	}{
+		{"a pod on a busy node", func(r *requestsLie) { r.plimsoll.pods["busy-03"] = 1 }, "plimsoll put 1 pods on busy nodes, must be none"},
+		{"a quiet node that is filled above the line", func(r *requestsLie) { r.plimsoll.measured["quiet-02"] = 0.41 }, "plimsoll filled quiet-02 to 41.0 %, above the load line"},
+		{
+			"requests that lure nobody",
+			func(r *requestsLie) { r.stock.pods = map[string]int{"quiet-01": 20, "busy-01": 20} },
+			"default-scheduler put 20 pods on busy nodes, where requests should have lured most of them",
+		},
+		{
+			"a node that is as hot as under the other profile",
+			func(r *requestsLie) { r.plimsoll.measured = maps.Clone(r.stock.measured) },
+			"the hottest node of plimsoll, at 100.0 %, is no cooler than that of default-scheduler",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := theLie()
+			tt.spoil(&r)
+			wantError(t, r.check(), tt.want)
+		})
+	}
+}
+
+func TestTheSummaryFitsOnAScreen(t *testing.T) {
+	var b strings.Builder
+	findings := []finding{{"the worked example", theExample()}, {"requests lie", theLie()}}
+	if err := show(page{out: &b}, findings); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimRight(b.String(), "\n"), "\n")
+	if len(lines) > 45 {
+		t.Errorf("%d lines are more than one screen", len(lines))
+	}
+	for _, line := range lines {
+		if n := utf8.RuneCountInString(line); n > 100 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	if !strings.HasSuffix(b.String(), "\nAll pods are where they must be.\n") {
+		t.Errorf("the summary does not end in a verdict:\n%s", b.String())
+	}
+}
+
+func TestTheSummaryNamesWhatIsWrongAndItsScenario(t *testing.T) {
+	var b strings.Builder
+	first, second := theExample(), theLie()
+	first.landed = "worker-2"
+	second.plimsoll.pods["busy-01"] = 2
+	second.plimsoll.measured["quiet-01"] = 0.5
+	err := show(page{out: &b}, []finding{{"the worked example", first}, {"requests lie", second}})
+	if !errors.Is(err, errMisplaced) {
+		t.Errorf("show() = %v, want %v", err, errMisplaced)
+	}
+	want := `
+WRONG the worked example: the pod is on worker-2, must be on worker-1
+WRONG requests lie: plimsoll put 2 pods on busy nodes, must be none; plimsoll filled quiet-01 to 50.0 %, above the load line
+`
+	if !strings.HasSuffix(b.String(), want) {
+		t.Errorf("the summary does not end with\n%s\nbut is\n%s", want, b.String())
+	}
+}
+
+func TestThereIsNoColorWhereThereIsNoTerminal(t *testing.T) {
+	file, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	if paintFor(file).on {
+		t.Error("a file is painted")
+	}
+}
+
+func written(r result) string {
+	var b strings.Builder
+	r.write(page{out: &b})
+	return b.String()
+}
+
+func wantError(t *testing.T, err error, want string) {
+	t.Helper()
+	if err == nil {
+		err = errors.New("no error")
+	}
+	if diff := cmp.Diff(want, fmt.Sprint(err)); diff != "" {
+		t.Errorf("error (-want +got):\n%s", diff)
+	}
+}
