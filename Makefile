@@ -22,7 +22,8 @@ build: ## build bin/kube-scheduler
 	CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 playground: ## place pods by real load on a real control plane, on this machine (KEEP=1 keeps it up)
-	@go run ./test/playground
+	@go build -o bin/playground ./test/playground
+	@bin/playground
 
 test: ## run all tests: units with the race detector, then the built binary on a real control plane
 	@hack/test.sh $(unit)

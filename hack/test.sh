@@ -8,6 +8,8 @@ if [[ ${1:-} == --stream ]]; then
 	shift
 	status=0
 	say() { echo "== $*" >&2; }
+	say "building what the tests run"
+	go run ./test/cluster/build/build-parts >&2
 	say "unit tests, with the race detector: $*"
 	go test -json -race "$@" || status=$?
 	say "end to end: the built binary on etcd, kube-apiserver, KWOK and Prometheus"

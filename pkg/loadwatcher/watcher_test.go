@@ -234,7 +234,9 @@ func TestASourceThatGoesAndComesIsLoggedOnceEach(t *testing.T) {
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2), ktesting.BufferLogs(true)))
 	ctx := klog.NewContext(t.Context(), logger)
 	w, src, _ := newTestWatcher()
-	down := func(context.Context, []time.Duration) (source.Batch, error) { return source.Batch{}, errors.New("down") }
+	down := func(context.Context, []time.Duration) (source.Batch, error) {
+		return source.Batch{}, errors.New("down")
+	}
 	for range 2 {
 		for range 3 {
 			src.fetch = down

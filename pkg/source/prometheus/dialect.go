@@ -69,13 +69,13 @@ func (s statistic) String() string {
 
 // span is a window as PromQL durations, with the resolution at which its standard deviation is sampled.
 type span struct {
-	window string
+	window model.Duration
 	// rate is the length of the short rates whose deviation is taken.
-	rate string
+	rate model.Duration
 	// step is the distance between two of them.
-	step string
-	// shorter are windows to fall back to, the longest first, for a counter that is younger than the window.
-	shorter []string
+	step model.Duration
+	// shorter are windows to fall back to, the longest first, for a counter that does not cover the window.
+	shorter []model.Duration
 	// recentSeconds is how old the last sample of a counter may be.
 	recentSeconds int
 }
@@ -89,13 +89,13 @@ func spanOf(window time.Duration) span {
 	rate := min(4*step, 2*time.Minute)
 	// The kubelet's samples are up to fifteen seconds old already when they are scraped.
 	s := span{
-		window:        model.Duration(window).String(),
-		rate:          model.Duration(rate).String(),
-		step:          model.Duration(step).String(),
+		window:        model.Duration(window),
+		rate:          model.Duration(rate),
+		step:          model.Duration(step),
 		recentSeconds: int(max(rate, time.Minute).Seconds()),
 	}
 	for shorter := window / 2; shorter > rate/2; shorter /= 2 {
-		s.shorter = append(s.shorter, model.Duration(shorter).String())
+		s.shorter = append(s.shorter, model.Duration(shorter))
 	}
 	return s
 }
@@ -109,9 +109,9 @@ type expression struct {
 
 // customExpression is the operator's own query. Its deviation is that of the same query over short windows.
 func customExpression(query string, s span) expression {
-	short := strings.ReplaceAll(query, "$window", s.rate)
+	short := strings.ReplaceAll(query, "$window", s.rate.String())
 	return expression{
-		mean: strings.ReplaceAll(query, "$window", s.window),
+		mean: strings.ReplaceAll(query, "$window", s.window.String()),
 		// The line break ends a comment that the query may end with.
 		stdDev: fmt.Sprintf("stddev_over_time((%s\n)[%s:%s])", short, s.window, s.step),
 	}
@@ -150,7 +150,7 @@ func nodeExporterExpression(r resource, by string, s span) expression {
 	// All modes of a cpu grow by one second a second, so the quotient is what is used over the number of cpus. It needs no
 	// correction when two jobs scrape one exporter, when the counters of a replaced exporter are still in the window, or
 	// when the counters do not go back to the beginning of the window.
-	used := func(over string) string {
+	used := func(over model.Duration) string {
 		return fmt.Sprintf(`sum by (%s) (rate(node_cpu_seconds_total{mode!~"idle|iowait|steal"}[%s])) / sum by (%s) (rate(node_cpu_seconds_total[%s]))`,
 			by, over, by, over)
 	}
@@ -170,30 +170,32 @@ func kubePrometheusExpression(r resource, by string, s span) expression {
 		mean:   fmt.Sprintf("avg_over_time((%s)[%s:%s]) and (%s)", rule, s.window, s.step, rule),
 		stdDev: fmt.Sprintf("stddev_over_time((%s)[%s:%s])", rule, s.window, s.step),
 	}
-	if r == cpu && s.window == "5m" {
+	if r == cpu && time.Duration(s.window) == 5*time.Minute {
 		e.mean = rule
 	}
 	return e
 }
 
 // usageSecondsExpression is the rate of a counter of used cpu seconds. A rate divides by the whole window even where the
-// counter does not go back that far, or ended before now, and so shows a busy node as idle. Therefore the longest of a few
-// windows that the counter reaches back over is taken, and only of counters with a recent sample: the kubelet's samples
-// have times of their own, by which Prometheus does not notice that they have ended. Where cAdvisor counts each cpu apart,
-// they are added up before the greatest of a target's duplicates is taken.
+// counter begins within it, be it young or Prometheus back from an outage, and so shows a busy node as idle. Therefore the
+// longest of a few windows is taken whose oldest quarter holds a sample; with the usual four scrapes to a window it always
+// does. It is taken only of counters with a recent sample: the kubelet's samples have times of their own, by which
+// Prometheus does not notice that they have ended. Where cAdvisor counts each cpu apart, they are added up before the
+// greatest of a target's duplicates is taken.
 func usageSecondsExpression(counter, by string, s span) expression {
-	used := func(over string) string {
-		return fmt.Sprintf("(rate(%s[%s]) and %s offset %s)", counter, over, counter, over)
+	used := func(over model.Duration, shares int) string {
+		oldest := over / model.Duration(shares)
+		return fmt.Sprintf("(rate(%s[%s]) and count_over_time(%s[%s] offset %s))", counter, over, counter, oldest, over-oldest)
 	}
 	longest := make([]string, 0, 1+len(s.shorter))
-	longest = append(longest, used(s.window))
+	longest = append(longest, used(s.window, 4))
 	for _, shorter := range s.shorter {
-		longest = append(longest, used(shorter))
+		longest = append(longest, used(shorter, 4))
 	}
 	return expression{
 		mean: fmt.Sprintf("max by (%s) (sum without (cpu) ((%s) and timestamp(%s) > time() - %d))",
 			by, strings.Join(longest, " or "), counter, s.recentSeconds),
-		stdDev:       fmt.Sprintf("stddev_over_time((max by (%s) (sum without (cpu) (%s)))[%s:%s])", by, used(s.rate), s.window, s.step),
+		stdDev:       fmt.Sprintf("stddev_over_time((max by (%s) (sum without (cpu) (%s)))[%s:%s])", by, used(s.rate, 2), s.window, s.step), // a short rate has four steps, and may have but two scrapes
 		overCapacity: true,
 	}
 }

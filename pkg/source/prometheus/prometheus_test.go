@@ -18,6 +18,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/prometheus/common/model"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
@@ -299,18 +300,19 @@ func TestKubePrometheusMeanIsTheRuleOverItsOwnFiveMinutes(t *testing.T) {
 }
 
 func TestSpanOf(t *testing.T) {
+	const ms, s, m = model.Duration(time.Millisecond), model.Duration(time.Second), model.Duration(time.Minute)
 	for _, tt := range []struct {
 		window time.Duration
 		want   span
 	}{
 		// A tenth of the window, four of these for the rate, at least 60 s of grace.
-		{10 * time.Second, span{window: "10s", step: "1s", rate: "4s", recentSeconds: 60, shorter: []string{"5s", "2s500ms"}}},
-		{5 * time.Second, span{window: "5s", step: "1s", rate: "4s", recentSeconds: 60, shorter: []string{"2s500ms"}}},
-		{5 * time.Minute, span{window: "5m", step: "30s", rate: "2m", recentSeconds: 120, shorter: []string{"2m30s", "1m15s"}}},
+		{10 * time.Second, span{window: 10 * s, step: s, rate: 4 * s, recentSeconds: 60, shorter: []model.Duration{5 * s, 2500 * ms}}},
+		{5 * time.Second, span{window: 5 * s, step: s, rate: 4 * s, recentSeconds: 60, shorter: []model.Duration{2500 * ms}}},
+		{5 * time.Minute, span{window: 5 * m, step: 30 * s, rate: 2 * m, recentSeconds: 120, shorter: []model.Duration{150 * s, 75 * s}}},
 		// The step is at most a minute, the rate at most two.
-		{15 * time.Minute, span{window: "15m", step: "1m", rate: "2m", recentSeconds: 120, shorter: []string{"7m30s", "3m45s", "1m52s500ms"}}},
+		{15 * time.Minute, span{window: 15 * m, step: m, rate: 2 * m, recentSeconds: 120, shorter: []model.Duration{450 * s, 225 * s, 112500 * ms}}},
 		// Whole seconds: 95/10 is 9.
-		{95 * time.Second, span{window: "1m35s", step: "9s", rate: "36s", recentSeconds: 60, shorter: []string{"47s500ms", "23s750ms"}}},
+		{95 * time.Second, span{window: 95 * s, step: 9 * s, rate: 36 * s, recentSeconds: 60, shorter: []model.Duration{47500 * ms, 23750 * ms}}},
 	} {
 		if diff := cmp.Diff(tt.want, spanOf(tt.window), cmp.AllowUnexported(span{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.window, diff)
