@@ -18,7 +18,7 @@ unit := ./apis/... ./cmd/... ./pkg/... ./test/cluster/... ./test/playground/...
 help: ## show this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## build bin/kube-scheduler
+build: ## build bin/kube-scheduler and bin/load-watcher
 	CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 playground: ## place pods by real load on a real control plane, on this machine (KEEP=1 keeps it up)

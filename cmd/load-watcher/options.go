@@ -1,0 +1,327 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	logsapi "k8s.io/component-base/logs/api/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/apis/config/scheme"
+	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
+	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+)
+
+// Flags that stand for an environment variable, a field of the LoadSpec, or both.
+const (
+	flagProviderName       = "metrics-provider-name"
+	flagProviderAddress    = "metrics-provider-address"
+	flagTokenFile          = "token-file"
+	flagCAFile             = "ca-file"
+	flagInsecureSkipVerify = "insecure-skip-verify"
+	flagDialect            = "dialect"
+	flagCPUQuery           = "cpu-query"
+	flagMemoryQuery        = "memory-query"
+	flagNodeLabels         = "node-labels"
+	flagTimeout            = "timeout"
+	flagWindow             = "window"
+	flagWindows            = "windows"
+	flagRefreshInterval    = "refresh-interval"
+	flagMaxAge             = "max-age"
+	flagDriftTolerance     = "drift-tolerance"
+	flagKubeconfig         = "kubeconfig"
+	flagVerbosity          = "v"
+)
+
+// tokenVariable has no flag: all users of a machine see a program's arguments.
+const tokenVariable = "METRICS_PROVIDER_TOKEN"
+
+// variables returns the environment variables that known deployments set, by flag.
+func variables() map[string]string {
+	return map[string]string{
+		flagProviderName:       "METRICS_PROVIDER_NAME",
+		flagProviderAddress:    "METRICS_PROVIDER_ADDRESS",
+		flagInsecureSkipVerify: "INSECURE_SKIP_VERIFY",
+		flagKubeconfig:         "KUBE_CONFIG",
+		flagVerbosity:          "LOG_LEVEL",
+	}
+}
+
+// options are the settings as given.
+type options struct {
+	listenAddress                  string
+	tlsCertFile, tlsPrivateKeyFile string
+	bearerTokenFile                string
+	kubeconfig                     string
+	windows                        []time.Duration
+	// load is defaulted as plugin arguments are, so that the service and the schedulers mean the same.
+	load    v1.LoadSpec
+	queries v1.PrometheusQueries
+	logging *logsapi.LoggingConfiguration
+}
+
+func newOptions() *options {
+	o := &options{
+		listenAddress: ":2020",
+		windows:       []time.Duration{5 * time.Minute, 10 * time.Minute, 15 * time.Minute},
+		logging:       logsapi.NewLoggingConfiguration(),
+	}
+	v1.SetDefaults_LoadSpec(&o.load)
+	v1.SetDefaults_MetricProviderSpec(&o.load.MetricProvider)
+	return o
+}
+
+func (o *options) addFlags(fs *pflag.FlagSet) {
+	named := func(flag, usage string) (string, string) {
+		if variable, ok := variables()[flag]; ok {
+			usage += " (env " + variable + ")"
+		}
+		return flag, usage
+	}
+	text := func(value *string, flag, usage string) {
+		flag, usage = named(flag, usage)
+		fs.StringVar(value, flag, *value, usage)
+	}
+	span := func(value *time.Duration, flag, usage string) {
+		flag, usage = named(flag, usage)
+		fs.DurationVar(value, flag, *value, usage)
+	}
+
+	text(&o.listenAddress, "listen-address", "host:port to serve on; without a host, all addresses")
+	text(&o.tlsCertFile, "tls-cert-file", "PEM certificate to serve TLS with, its chain after it; read anew when it changes")
+	text(&o.tlsPrivateKeyFile, "tls-private-key-file", "PEM key of --tls-cert-file")
+	text(&o.bearerTokenFile, "bearer-token-file", "file with a token that all requests but those of /healthz have to bear; read for each")
+	text(&o.kubeconfig, flagKubeconfig, "cluster to read nodes and, with KubernetesMetricsServer, load from; without it, that of the pod")
+
+	provider := &o.load.MetricProvider
+	text((*string)(&provider.Type), flagProviderName, "KubernetesMetricsServer or Prometheus")
+	text(&provider.Address, flagProviderAddress, "http(s) URL of Prometheus or of any server that speaks its HTTP API, a path prefix included")
+	text(&provider.TokenFile, flagTokenFile, "file with the bearer token for Prometheus, read anew as it rotates; in its place, env "+tokenVariable+" is the token itself")
+	text(&provider.CAFile, flagCAFile, "PEM bundle to verify the certificate of Prometheus with, in place of the system's roots")
+	flag, usage := named(flagInsecureSkipVerify, "take the certificate of Prometheus unverified")
+	fs.BoolVar(provider.InsecureSkipVerify, flag, *provider.InsecureSkipVerify, usage)
+	text((*string)(&provider.Dialect), flagDialect, "which series of Prometheus hold the load: Auto, NodeExporter, KubePrometheus, Kubelet or cAdvisor")
+	text(&o.queries.CPU, flagCPUQuery, "PromQL for a node's cpu utilization as a fraction of capacity, in place of the dialect's; $window stands for the window")
+	text(&o.queries.Memory, flagMemoryQuery, "PromQL for memory, likewise")
+	fs.StringSliceVar(&provider.NodeLabels, flagNodeLabels, provider.NodeLabels, "labels of series that may name the node, tried in turn")
+	span(&provider.Timeout.Duration, flagTimeout, "longest time that one reading may take; unless it is given, at most half of --max-age")
+
+	span(&o.load.Window.Duration, flagWindow, "span of means and deviations where a request asks for none")
+	fs.DurationSliceVar(&o.windows, flagWindows, o.windows, "spans that a request may ask for beside --window, by ?window=; each is read at each refresh")
+	span(&o.load.RefreshInterval.Duration, flagRefreshInterval, "time between two readings")
+	span(&o.load.MaxAge.Duration, flagMaxAge, "age beyond which load is no longer served")
+	fs.Float64Var(o.load.DriftTolerance, flagDriftTolerance, *o.load.DriftTolerance, "percentage points by which a node's load may have moved, at its usual pace, before it is no longer served")
+
+	logsapi.AddFlags(o.logging, fs)
+	verbosity := fs.Lookup(flagVerbosity)
+	_, verbosity.Usage = named(flagVerbosity, verbosity.Usage)
+}
+
+// complete takes what the flags leave open from the environment and the defaults, and returns what load is to be read, if
+// all settings make sense. Errors are of one line, name the flag and the variable, and show no secret.
+func (o *options) complete(fs *pflag.FlagSet) (config.LoadSpec, error) {
+	if err := o.readEnvironment(fs); err != nil {
+		return config.LoadSpec{}, err
+	}
+	if err := o.validateListening(); err != nil {
+		return config.LoadSpec{}, err
+	}
+	if o.queries != (v1.PrometheusQueries{}) {
+		o.load.MetricProvider.Queries = &o.queries
+	}
+	if !fs.Changed(flagTimeout) {
+		o.load.MetricProvider.Timeout = nil // its default depends on the age
+	}
+	return o.validLoad()
+}
+
+// readEnvironment sets the flags that are not given by their variables. An empty variable counts as none.
+func (o *options) readEnvironment(fs *pflag.FlagSet) error {
+	for flag, variable := range variables() {
+		value := os.Getenv(variable)
+		if value == "" || fs.Changed(flag) {
+			continue
+		}
+		if flag == flagVerbosity {
+			verbosity, err := verbosityOf(value)
+			if err != nil {
+				return fmt.Errorf("%s: %w", nameOf(flag), err)
+			}
+			value = verbosity
+		}
+		if err := fs.Set(flag, value); err != nil {
+			return fmt.Errorf("env %s: %w", variable, err)
+		}
+	}
+	if token := os.Getenv(tokenVariable); !fs.Changed(flagTokenFile) {
+		o.load.MetricProvider.Token = config.Secret(token)
+	}
+	return nil
+}
+
+// verbosityOf returns klog's verbosity for a level of logrus, which load-watcher logs with.
+func verbosityOf(level string) (string, error) {
+	switch strings.ToLower(level) {
+	case "panic", "fatal", "error", "warn", "warning":
+		return "0", nil
+	case "info":
+		return "2", nil
+	case "debug":
+		return "4", nil
+	case "trace":
+		return "6", nil
+	}
+	return "", fmt.Errorf("%q is none of panic, fatal, error, warn, info, debug, trace", level)
+}
+
+// nameOf is what errors call a flag.
+func nameOf(flag string) string {
+	if variable, ok := variables()[flag]; ok {
+		return "--" + flag + " (env " + variable + ")"
+	}
+	return "--" + flag
+}
+
+func (o *options) validateListening() error {
+	if _, _, err := net.SplitHostPort(o.listenAddress); err != nil {
+		return fmt.Errorf("--listen-address: %w: write host:port, or :port for all addresses", err)
+	}
+	if (o.tlsCertFile == "") != (o.tlsPrivateKeyFile == "") {
+		return errors.New("--tls-cert-file, --tls-private-key-file: one of them is set: set both, or none to serve plain HTTP")
+	}
+	if o.tlsCertFile == "" {
+		return nil
+	}
+	if _, err := tls.LoadX509KeyPair(o.tlsCertFile, o.tlsPrivateKeyFile); err != nil {
+		return fmt.Errorf("--tls-cert-file, --tls-private-key-file: %w", err)
+	}
+	return nil
+}
+
+// validLoad returns what load is to be read, by the rules of the plugins' arguments.
+func (o *options) validLoad() (config.LoadSpec, error) {
+	switch provider := o.load.MetricProvider.Type; provider {
+	case v1.KubernetesMetricsServer, v1.Prometheus:
+	case v1.SignalFx:
+		return config.LoadSpec{}, fmt.Errorf("%s: SignalFx is not read by this service: set KubernetesMetricsServer or Prometheus, "+
+			"or go on with the load-watcher that reads SignalFx, which schedulers read in the same way", nameOf(flagProviderName))
+	default:
+		return config.LoadSpec{}, fmt.Errorf("%s: %q is neither KubernetesMetricsServer nor Prometheus", nameOf(flagProviderName), provider)
+	}
+	// Any arguments that hold a LoadSpec will do: the others are their defaults.
+	given, args := &v1.LoadVariationRiskBalancingArgs{LoadSpec: o.load}, &config.LoadVariationRiskBalancingArgs{}
+	s := runtime.NewScheme()
+	if err := scheme.AddToScheme(s); err != nil {
+		return config.LoadSpec{}, err
+	}
+	s.Default(given)
+	if err := s.Convert(given, args, nil); err != nil {
+		return config.LoadSpec{}, err
+	}
+	var errs []error
+	for _, mistake := range mistakes(args) {
+		path, _, _ := strings.Cut(mistake.Field, "[")
+		errs = append(errs, inFlags(mistake, flagOf(path)))
+	}
+	for _, window := range o.windows {
+		other := args.DeepCopy()
+		other.Window.Duration = window
+		for _, mistake := range mistakes(other) {
+			if mistake.Field == "window" {
+				errs = append(errs, inFlags(mistake, nameOf(flagWindows)))
+			}
+		}
+	}
+	return args.LoadSpec, utilerrors.Flatten(utilerrors.NewAggregate(errs))
+}
+
+// mistakes returns what the validation of the plugins' arguments finds.
+func mistakes(args *config.LoadVariationRiskBalancingArgs) []*field.Error {
+	var found []*field.Error
+	if all, ok := errors.AsType[utilerrors.Aggregate](validation.ValidateLoadVariationRiskBalancingArgs(nil, args)); ok {
+		for _, err := range all.Errors() {
+			mistake, ok := errors.AsType[*field.Error](err)
+			if !ok {
+				mistake = field.InternalError(nil, err)
+			}
+			found = append(found, mistake)
+		}
+	}
+	return found
+}
+
+// flagOf returns what errors call the flag of a field of the LoadSpec.
+func flagOf(path string) string {
+	flag, ok := map[string]string{
+		"metricProvider.address":        flagProviderAddress,
+		"metricProvider.tokenFile":      flagTokenFile,
+		"metricProvider.caFile":         flagCAFile,
+		"metricProvider.dialect":        flagDialect,
+		"metricProvider.queries":        flagCPUQuery,
+		"metricProvider.queries.cpu":    flagCPUQuery,
+		"metricProvider.queries.memory": flagMemoryQuery,
+		"metricProvider.nodeLabels":     flagNodeLabels,
+		"metricProvider.timeout":        flagTimeout,
+		"window":                        flagWindow,
+		"refreshInterval":               flagRefreshInterval,
+		"maxAge":                        flagMaxAge,
+		"driftTolerance":                flagDriftTolerance,
+	}[path]
+	switch {
+	case ok:
+		return nameOf(flag)
+	case path == "metricProvider.token":
+		return "env " + tokenVariable
+	}
+	return path
+}
+
+// inFlags tells a mistake in a field as one in a flag.
+func inFlags(mistake *field.Error, name string) error {
+	shown := *mistake
+	shown.Detail = detailInFlags(shown.Detail)
+	return fmt.Errorf("%s: %s", name, shown.ErrorBody())
+}
+
+// detailInFlags names flags where a text names fields.
+func detailInFlags(text string) string {
+	return strings.NewReplacer(
+		"metricProvider.tokenFile", "--"+flagTokenFile,
+		"tokenFile", "--"+flagTokenFile,
+		"refreshInterval", "--"+flagRefreshInterval,
+		"maxAge", "--"+flagMaxAge,
+		"leave the field out", "leave the flag out",
+	).Replace(text)
+}
+
+// cluster returns how the API server is reached.
+func (o *options) cluster() (*rest.Config, error) {
+	var cluster *rest.Config
+	var err error
+	if o.kubeconfig != "" {
+		cluster, err = clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	} else {
+		cluster, err = rest.InClusterConfig()
+	}
+	switch {
+	case errors.Is(err, rest.ErrNotInCluster):
+		return nil, fmt.Errorf("%s: not set, and this is not a pod of a cluster: name the kubeconfig of the cluster whose nodes are measured", nameOf(flagKubeconfig))
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", nameOf(flagKubeconfig), err)
+	}
+	// Nodes and their metrics are read faster so; JSON is for servers that have nothing else.
+	cluster.ContentType = runtime.ContentTypeProtobuf
+	cluster.AcceptContentTypes = strings.Join([]string{runtime.ContentTypeProtobuf, runtime.ContentTypeJSON}, ",")
+	return rest.AddUserAgent(cluster, "load-watcher"), nil
+}

@@ -1,0 +1,321 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/cert"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+)
+
+// setEnvironment sets the variables that the program reads, and no others of them.
+func setEnvironment(t *testing.T, variablesSet map[string]string) {
+	t.Helper()
+	t.Setenv(tokenVariable, "")
+	for _, variable := range variables() {
+		t.Setenv(variable, "")
+	}
+	for variable, value := range variablesSet {
+		t.Setenv(variable, value)
+	}
+}
+
+func writeFile(t *testing.T, name, content string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// writeKeyPair writes a certificate for 127.0.0.1 with that of its authority, and its key.
+func writeKeyPair(t *testing.T) (certFile, keyFile string) {
+	t.Helper()
+	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return writeFile(t, "tls.crt", string(certificate)), writeFile(t, "tls.key", string(key))
+}
+
+func TestSettingsOfFlagsAndEnvironment(t *testing.T) {
+	token, kubeconfig := writeFile(t, "token", "of-file"), writeFile(t, "kubeconfig", "")
+	type settings struct {
+		load       config.LoadSpec
+		windows    []time.Duration
+		kubeconfig string
+		verbosity  logsapi.VerbosityLevel
+	}
+	// What compatibility.md says of a plugin's arguments.
+	defaults := func() settings {
+		return settings{
+			load: config.LoadSpec{
+				MetricProvider: config.MetricProviderSpec{
+					Type:       config.KubernetesMetricsServer,
+					Dialect:    config.DialectAuto,
+					NodeLabels: []string{"node", "instance", "nodename", "kubernetes_node", "exported_instance", "hostname"},
+					Timeout:    metav1.Duration{Duration: 10 * time.Second},
+				},
+				Window:          metav1.Duration{Duration: 5 * time.Minute},
+				RefreshInterval: metav1.Duration{Duration: 30 * time.Second},
+				MaxAge:          metav1.Duration{Duration: 5 * time.Minute},
+				DriftTolerance:  10,
+			},
+			windows: []time.Duration{5 * time.Minute, 10 * time.Minute, 15 * time.Minute},
+		}
+	}
+	for _, tc := range []struct {
+		name        string
+		environment map[string]string
+		args        []string
+		want        func(*settings)
+	}{
+		{"nothing given", nil, nil, func(*settings) {}},
+		{"the known environment",
+			map[string]string{
+				"METRICS_PROVIDER_NAME": "Prometheus", "METRICS_PROVIDER_ADDRESS": "https://env:9090", "METRICS_PROVIDER_TOKEN": "of-env",
+				"INSECURE_SKIP_VERIFY": "true", "KUBE_CONFIG": "/env/kubeconfig", "LOG_LEVEL": "debug",
+			},
+			nil,
+			func(s *settings) {
+				p := &s.load.MetricProvider
+				p.Type, p.Address, p.Token, p.InsecureSkipVerify = config.Prometheus, "https://env:9090", "of-env", true
+				s.kubeconfig, s.verbosity = "/env/kubeconfig", 4
+			}},
+		{"flags win over the environment",
+			map[string]string{
+				"METRICS_PROVIDER_NAME": "SignalFx", "METRICS_PROVIDER_ADDRESS": "no URL", "METRICS_PROVIDER_TOKEN": "of-env",
+				"INSECURE_SKIP_VERIFY": "no bool", "KUBE_CONFIG": "/env/kubeconfig", "LOG_LEVEL": "loud",
+			},
+			[]string{
+				"--metrics-provider-name=Prometheus", "--metrics-provider-address=http://flag/prefix", "--token-file=" + token,
+				"--insecure-skip-verify=false", "--kubeconfig=" + kubeconfig, "-v=6",
+			},
+			func(s *settings) {
+				p := &s.load.MetricProvider
+				p.Type, p.Address, p.TokenFile = config.Prometheus, "http://flag/prefix", token
+				s.kubeconfig, s.verbosity = kubeconfig, 6
+			}},
+		{"all other flags", nil,
+			[]string{
+				"--metrics-provider-name=Prometheus", "--metrics-provider-address=http://p", "--dialect=Kubelet", "--node-labels=a,b",
+				"--cpu-query=c", "--memory-query=m", "--timeout=3s", "--window=10m", "--windows=1m,2m", "--refresh-interval=1s",
+				"--max-age=1m", "--drift-tolerance=5",
+			},
+			func(s *settings) {
+				p := &s.load.MetricProvider
+				p.Type, p.Address, p.Dialect, p.NodeLabels = config.Prometheus, "http://p", config.DialectKubelet, []string{"a", "b"}
+				p.Queries = &config.PrometheusQueries{CPU: "c", Memory: "m"}
+				p.Timeout.Duration = 3 * time.Second
+				s.load.Window.Duration, s.load.RefreshInterval.Duration, s.load.MaxAge.Duration = 10*time.Minute, time.Second, time.Minute
+				s.load.DriftTolerance = 5
+				s.windows = []time.Duration{time.Minute, 2 * time.Minute}
+			}},
+		{"a timeout that is not given is at most half of the age", nil, []string{"--max-age=12s", "--refresh-interval=5s"},
+			func(s *settings) {
+				s.load.MaxAge.Duration, s.load.RefreshInterval.Duration = 12*time.Second, 5*time.Second
+				s.load.MetricProvider.Timeout.Duration = 6 * time.Second
+			}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			setEnvironment(t, tc.environment)
+			o, fs := newOptions(), pflag.NewFlagSet("", pflag.ContinueOnError)
+			o.addFlags(fs)
+			if err := fs.Parse(tc.args); err != nil {
+				t.Fatal(err)
+			}
+			spec, err := o.complete(fs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := defaults()
+			tc.want(&want)
+			got := settings{spec, o.windows, o.kubeconfig, o.logging.Verbosity}
+			if diff := cmp.Diff(want, got, cmp.AllowUnexported(settings{})); diff != "" {
+				t.Errorf("settings (-want +got):\n%s", diff)
+			}
+			// Secrets compare as they are, but a diff does not show them.
+			if string(want.load.MetricProvider.Token) != string(got.load.MetricProvider.Token) {
+				t.Error("another token than the one given")
+			}
+		})
+	}
+}
+
+func TestLevelsOfLogrus(t *testing.T) {
+	for level, want := range map[string]logsapi.VerbosityLevel{
+		"panic": 0, "fatal": 0, "error": 0, "warn": 0, "warning": 0, "INFO": 2, "debug": 4, "trace": 6,
+	} {
+		setEnvironment(t, map[string]string{"LOG_LEVEL": level})
+		o, fs := newOptions(), pflag.NewFlagSet("", pflag.ContinueOnError)
+		o.addFlags(fs)
+		if err := o.readEnvironment(fs); err != nil || o.logging.Verbosity != want {
+			t.Errorf("%s: verbosity %d, error %v, want %d", level, o.logging.Verbosity, err, want)
+		}
+	}
+}
+
+// noCluster is a kubeconfig of a cluster that is not there.
+const noCluster = `{"clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+"contexts": [{"name": "c", "context": {"cluster": "c"}}], "current-context": "c"}`
+
+// start runs the command on a port that is taken: whatever listens fails with that error.
+func start(t *testing.T, environment map[string]string, args ...string) error {
+	t.Helper()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = taken.Close() })
+	setEnvironment(t, environment)
+	command := newCommand(metricsOf{Registry: metrics.NewKubeRegistry(), handler: http.NotFoundHandler()})
+	command.SilenceErrors = true
+	command.SetArgs(append([]string{"--listen-address=" + taken.Addr().String()}, args...))
+	return command.Execute()
+}
+
+func TestAMistakeIsRefusedInOneLineBeforeAnythingListens(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "") // not in a pod
+	kubeconfig := "--kubeconfig=" + writeFile(t, "kubeconfig", noCluster)
+	absent, empty := filepath.Join(t.TempDir(), "absent"), writeFile(t, "empty", "")
+	token := writeFile(t, "token", "of-file")
+	certFile, keyFile := writeKeyPair(t)
+	_, otherKey := writeKeyPair(t)
+	prometheus := func(args ...string) []string {
+		return append([]string{kubeconfig, "--metrics-provider-name=Prometheus", "--metrics-provider-address=http://p"}, args...)
+	}
+	for _, tc := range []struct {
+		name        string
+		environment map[string]string
+		args        []string
+		want        []string
+	}{
+		{"no cluster", nil, nil, []string{"--kubeconfig", "KUBE_CONFIG", "not a pod"}},
+		{"a kubeconfig that is not there", map[string]string{"KUBE_CONFIG": absent}, nil, []string{"--kubeconfig", "KUBE_CONFIG", absent}},
+		{"SignalFx", map[string]string{"METRICS_PROVIDER_NAME": "SignalFx"}, []string{kubeconfig}, []string{"--metrics-provider-name", "METRICS_PROVIDER_NAME", "SignalFx is not read", "Prometheus"}},
+		{"an unknown provider", nil, []string{kubeconfig, "--metrics-provider-name=Graphite"}, []string{"--metrics-provider-name", "Graphite", "Prometheus"}},
+		{"Prometheus without an address", map[string]string{"METRICS_PROVIDER_NAME": "Prometheus"}, []string{kubeconfig}, []string{"--metrics-provider-address", "METRICS_PROVIDER_ADDRESS", "http://"}},
+		{"an address without a scheme", map[string]string{"METRICS_PROVIDER_NAME": "Prometheus", "METRICS_PROVIDER_ADDRESS": "prom:9090"}, []string{kubeconfig}, []string{"METRICS_PROVIDER_ADDRESS", "prom:9090", "http://"}},
+		{"an address with a password", nil, prometheus("--metrics-provider-address=http://u:hunter2@p"), []string{"--metrics-provider-address", "--token-file"}},
+		{"a token of two words", map[string]string{"METRICS_PROVIDER_TOKEN": "Bearer hunter2"}, prometheus(), []string{"METRICS_PROVIDER_TOKEN", "without"}},
+		{"a token file that is not there", nil, prometheus("--token-file=" + absent), []string{"--token-file", absent}},
+		{"a CA file that holds no certificate", nil, prometheus("--ca-file=" + token), []string{"--ca-file", token, "certificate"}},
+		{"INSECURE_SKIP_VERIFY that is no bool", map[string]string{"INSECURE_SKIP_VERIFY": "maybe"}, prometheus(), []string{"INSECURE_SKIP_VERIFY", "maybe"}},
+		{"an unknown level", map[string]string{"LOG_LEVEL": "loud"}, prometheus(), []string{"LOG_LEVEL", "loud", "debug"}},
+		{"an unknown dialect", nil, prometheus("--dialect=Esperanto"), []string{"--dialect", "Esperanto", "NodeExporter"}},
+		{"a query that says nothing", nil, prometheus("--cpu-query= "), []string{"--cpu-query", "PromQL"}},
+		{"queries to metrics-server", nil, []string{kubeconfig, "--memory-query=m"}, []string{"-query", "PromQL", "KubernetesMetricsServer"}},
+		{"no node label", nil, prometheus("--node-labels="), []string{"--node-labels"}},
+		{"an impossible node label", nil, prometheus("--node-labels=a,b-c"), []string{"--node-labels", "b-c"}},
+		{"a window too short", nil, prometheus("--window=1s"), []string{"--window", "1s", "10s", "1h"}},
+		{"a window that is none", nil, prometheus("--window=long"), []string{"--window", "long"}},
+		{"one of the windows too long", nil, prometheus("--windows=5m,2h"), []string{"--windows", "2h", "10s", "1h"}},
+		{"refreshes rarer than the age", nil, prometheus("--refresh-interval=10m"), []string{"--refresh-interval", "10m", "--max-age"}},
+		{"an age of nothing", nil, prometheus("--max-age=0"), []string{"--max-age"}},
+		{"a negative timeout", nil, prometheus("--timeout=-1s"), []string{"--timeout", "-1s", "--max-age"}},
+		{"a negative tolerance", nil, prometheus("--drift-tolerance=-1"), []string{"--drift-tolerance", "-1"}},
+		{"an address to listen on without a port", nil, prometheus("--listen-address=localhost"), []string{"--listen-address", "localhost", "port"}},
+		{"a certificate without its key", nil, prometheus("--tls-cert-file=" + certFile), []string{"--tls-cert-file", "--tls-private-key-file"}},
+		{"another certificate's key", nil, prometheus("--tls-cert-file="+certFile, "--tls-private-key-file="+otherKey), []string{"--tls-private-key-file", "match"}},
+		{"a key that is not there", nil, prometheus("--tls-cert-file="+certFile, "--tls-private-key-file="+absent), []string{"--tls-private-key-file", absent}},
+		{"a bearer token that is empty", nil, prometheus("--tls-cert-file="+certFile, "--tls-private-key-file="+keyFile, "--bearer-token-file="+empty), []string{"--bearer-token-file", empty, "empty"}},
+		{"an unknown flag", nil, prometheus("--windw=5m"), []string{"--windw"}},
+		{"an argument", nil, prometheus("serve"), []string{"serve"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			err := start(t, tc.environment, tc.args...)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than one line:\n%v", err)
+			}
+			for _, part := range tc.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("error %q does not say %q", err, part)
+				}
+			}
+			for _, never := range []string{"hunter2", "of-file", "address already in use"} {
+				if strings.Contains(err.Error(), never) {
+					t.Errorf("error %q says %q", err, never)
+				}
+			}
+		})
+	}
+}
+
+func TestGoodSettingsGetAsFarAsListening(t *testing.T) {
+	t.Cleanup(klog.StopFlushDaemon) // which applying the log flags starts
+	handling := logsapi.ReapplyHandling
+	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged // with -count above 1
+	t.Cleanup(func() { logsapi.ReapplyHandling = handling })
+	err := start(t, map[string]string{"KUBE_CONFIG": writeFile(t, "kubeconfig", noCluster)})
+	if err == nil || !strings.Contains(err.Error(), "address already in use") || !strings.Contains(err.Error(), "--listen-address") {
+		t.Errorf("error %v, want that of the taken port", err)
+	}
+}
+
+func TestVersionAndHelp(t *testing.T) {
+	for flag, want := range map[string][]string{
+		"--version": {"Plimsoll "},
+		"--help": {
+			"METRICS_PROVIDER_NAME", "METRICS_PROVIDER_ADDRESS", "METRICS_PROVIDER_TOKEN", "INSECURE_SKIP_VERIFY", "KUBE_CONFIG", "LOG_LEVEL",
+			`(default ":2020")`, `(default "KubernetesMetricsServer")`, "--window duration", "(default 5m0s)",
+		},
+	} {
+		command, shown := newCommand(metricsOf{}), &strings.Builder{}
+		command.SetOut(shown)
+		command.SetArgs([]string{flag})
+		if err := command.Execute(); err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range want {
+			if !strings.Contains(shown.String(), part) {
+				t.Errorf("%s does not say %q:\n%s", flag, part, shown)
+			}
+		}
+	}
+}
+
+// The README's table is written by hand.
+func TestTheREADMENamesAllFlagsAndVariables(t *testing.T) {
+	content, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme := string(content)
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	newOptions().addFlags(fs)
+	logging := pflag.NewFlagSet("", pflag.ContinueOnError)
+	logsapi.AddFlags(logsapi.NewLoggingConfiguration(), logging)
+	fs.VisitAll(func(f *pflag.Flag) {
+		name := fmt.Sprintf("`--%s`", f.Name)
+		if f.Name == flagVerbosity {
+			name = "`-v`"
+		} else if logging.Lookup(f.Name) != nil {
+			return // the README names them together
+		}
+		if !strings.Contains(readme, name) {
+			t.Errorf("the README does not name %s", name)
+		}
+	})
+	for _, variable := range variables() {
+		if !strings.Contains(readme, "`"+variable+"`") {
+			t.Errorf("the README does not name %s", variable)
+		}
+	}
+}

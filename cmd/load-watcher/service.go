@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/cmd/internal/loadsource"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher/server"
+)
+
+// Bounds of one connection. Answers for 15,000 nodes are 6 MiB.
+const (
+	readHeaderTimeout = 5 * time.Second
+	readTimeout       = 10 * time.Second
+	writeTimeout      = 30 * time.Second
+	idleTimeout       = 2 * time.Minute
+	maxHeaderBytes    = 16 << 10
+	// shutdownGrace is what requests have to finish in; a pod has 30 s by default.
+	shutdownGrace = 20 * time.Second
+)
+
+// service is the program with its settings in effect, before any goroutine runs.
+type service struct {
+	options   *options
+	informers informers.SharedInformerFactory
+	watcher   *loadwatcher.Watcher
+	handler   http.Handler
+}
+
+func newService(o *options, spec config.LoadSpec, cluster *rest.Config, m metricsOf) (*service, error) {
+	client, err := kubernetes.NewForConfig(cluster)
+	if err != nil {
+		return nil, fmt.Errorf("client of the cluster: %w", err)
+	}
+	s := &service{
+		options:   o,
+		informers: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(withoutManagedFields)),
+	}
+	informer := s.informers.Core().V1().Nodes()
+	source, err := loadsource.Open(spec, informer.Lister(), cluster)
+	if err != nil {
+		return nil, err
+	}
+	nodes, served := loadsource.Nodes{Informer: informer}, loadsource.Settings(spec)
+	s.watcher = loadwatcher.NewWatcher(source, source.Name(), nodes, clock.RealClock{}, loadwatcher.NewMetrics(m))
+	s.watcher.Want(served)
+	for _, window := range o.windows {
+		wanted := served
+		wanted.Window = window
+		s.watcher.Want(wanted)
+	}
+	s.handler, err = server.New(server.Config{
+		Source:    source.Name(),
+		Publisher: s.watcher.Publisher(),
+		Nodes:     nodes,
+		Served:    served,
+		Windows:   o.windows,
+		TokenFile: o.bearerTokenFile,
+		Metrics:   m.handler,
+		Registry:  m,
+		Clock:     clock.RealClock{},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("--bearer-token-file: %w", err)
+	}
+	return s, nil
+}
+
+// withoutManagedFields drops what takes much of a Node's memory and nobody reads.
+func withoutManagedFields(object any) (any, error) {
+	if accessor, err := meta.Accessor(object); err == nil {
+		accessor.SetManagedFields(nil)
+	}
+	return object, nil
+}
+
+// run serves on the listener, which it closes, and reads the load meanwhile. When ctx is done it takes no more requests,
+// finishes those that it has taken, and returns once all its goroutines have been told to end.
+func (s *service) run(ctx context.Context, listener net.Listener) error {
+	logger := klog.FromContext(ctx)
+	// What requests are answered from goes on until the last of them is.
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	defer func() {
+		stop()
+		running.Wait()
+		s.informers.Shutdown()
+	}()
+
+	var tlsConfig *tls.Config
+	if s.options.tlsCertFile != "" {
+		certificates, err := newCertificates(s.options.tlsCertFile, s.options.tlsPrivateKeyFile)
+		if err != nil {
+			_ = listener.Close()
+			return fmt.Errorf("--tls-cert-file, --tls-private-key-file: %w", err)
+		}
+		running.Go(func() { certificates.run(background) })
+		tlsConfig = certificates.config()
+	} else if s.options.bearerTokenFile != "" {
+		logger.Info("Requests carry the bearer token over plain HTTP, where it can be read on the way; set --tls-cert-file and --tls-private-key-file")
+	}
+	s.informers.Start(background.Done())
+	running.Go(func() { s.watcher.Run(background) })
+	logger.Info("Serving load", "address", listener.Addr().String(), "tls", tlsConfig != nil, "token", s.options.bearerTokenFile != "")
+	return serve(ctx, listener, s.handler, tlsConfig)
+}
+
+// serve answers requests until ctx is done and the requests taken by then are answered.
+func serve(ctx context.Context, listener net.Listener, handler http.Handler, tlsConfig *tls.Config) error {
+	background := context.WithoutCancel(ctx)
+	logger := klog.FromContext(ctx)
+	httpServer := &http.Server{
+		Handler:           handler,
+		TLSConfig:         tlsConfig,
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		BaseContext:       func(net.Listener) context.Context { return background },
+		// Mostly clients that speak no TLS, or do not trust the certificate.
+		ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(logger.V(2)), slog.LevelInfo),
+	}
+	defer func() { _ = httpServer.Close() }()
+	stopped := make(chan error, 1)
+	keepOn := context.AfterFunc(ctx, func() {
+		logger.Info("Stopping")
+		grace, cancel := context.WithTimeout(background, shutdownGrace)
+		defer cancel()
+		stopped <- httpServer.Shutdown(grace)
+	})
+	var err error
+	if tlsConfig != nil {
+		err = httpServer.ServeTLS(listener, "", "")
+	} else {
+		err = httpServer.Serve(listener)
+	}
+	if keepOn() || !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve: %w", err)
+	}
+	if err := <-stopped; err != nil {
+		return fmt.Errorf("requests have not finished within %s: %w", shutdownGrace, err)
+	}
+	return nil
+}
+
+// certificates are a key pair that is read anew when its files change.
+type certificates struct {
+	content    *dynamiccertificates.DynamicCertKeyPairContent
+	controller *dynamiccertificates.DynamicServingCertificateController
+}
+
+func newCertificates(certFile, keyFile string) (*certificates, error) {
+	content, err := dynamiccertificates.NewDynamicServingContentFromFiles("load-watcher", certFile, keyFile)
+	if err != nil {
+		return nil, err
+	}
+	base := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	controller := dynamiccertificates.NewDynamicServingCertificateController(base, nil, content, nil, nil)
+	content.AddListener(controller)
+	if err := controller.RunOnce(); err != nil {
+		return nil, err
+	}
+	return &certificates{content: content, controller: controller}, nil
+}
+
+// config is that of a server that presents the latest certificate.
+func (c *certificates) config() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: c.controller.GetConfigForClient}
+}
+
+// run follows the files until ctx is done.
+func (c *certificates) run(ctx context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { c.content.Run(ctx, 1) })
+	running.Go(func() { c.controller.Run(1, ctx.Done()) })
+	running.Wait()
+}

@@ -1,0 +1,462 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2/ktesting"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher/server"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/loadwatcherclient"
+)
+
+func node(name string) corev1.Node { return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
+
+func listerOf(t *testing.T, names ...string) corelisters.NodeLister {
+	t.Helper()
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	for _, name := range names {
+		n := node(name)
+		if err := indexer.Add(&n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return corelisters.NewNodeLister(indexer)
+}
+
+// fakeCluster is an API server of the nodes n1 and n2, as far as an informer needs it.
+func fakeCluster(t *testing.T) *rest.Config {
+	t.Helper()
+	done := make(chan struct{})
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/nodes", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.URL.Query().Get("sendInitialEvents") != "":
+			w.WriteHeader(http.StatusUnprocessableEntity) // of servers that know no streamed lists
+			_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonInvalid, Code: 422})
+		case r.URL.Query().Get("watch") != "":
+			w.WriteHeader(http.StatusOK)
+			w.(http.Flusher).Flush()
+			select {
+			case <-r.Context().Done():
+			case <-done:
+			}
+		default:
+			_ = json.NewEncoder(w).Encode(corev1.NodeList{
+				TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"},
+				ListMeta: metav1.ListMeta{ResourceVersion: "1"},
+				Items:    []corev1.Node{node("n1"), node("n2")},
+			})
+		}
+	})
+	srv := httptest.NewServer(mux)
+	t.Cleanup(func() { close(done); srv.Close() })
+	return &rest.Config{Host: srv.URL}
+}
+
+// fakePrometheus answers the queries of the test. Of n2 it knows the cpu alone.
+func fakePrometheus(t *testing.T) string {
+	t.Helper()
+	answers := map[string]map[string]string{
+		"cpu[5m]":  {"n1": "0.25", "n2": "1"},
+		"cpu[15m]": {"n1": "0.375", "n2": "0.5"},
+		"mem[5m]":  {"n1": "0.5"},
+	}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		query := r.FormValue("query")
+		nodes := answers[query]
+		if strings.HasPrefix(query, "stddev_over_time((cpu[") {
+			nodes = map[string]string{"n1": "0.125", "n2": "0"}
+		}
+		var series []string
+		for name, value := range nodes {
+			series = append(series, fmt.Sprintf(`{"metric":{"node":%q},"value":[%d,%q]}`, name, time.Now().Unix(), value))
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[%s]}}`, strings.Join(series, ","))
+	}))
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
+
+// running is a service that has been started.
+type running struct {
+	url  string
+	stop context.CancelFunc
+	done chan error
+}
+
+// startService runs the service with the flags on a free port, until the test ends or stop is called.
+func startService(t *testing.T, cluster *rest.Config, args ...string) *running {
+	t.Helper()
+	setEnvironment(t, nil)
+	o, fs := newOptions(), pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.addFlags(fs)
+	if err := fs.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	spec, err := o.complete(fs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := metrics.NewKubeRegistry()
+	s, err := newService(o, spec, cluster, metricsOf{Registry: registry, handler: metrics.HandlerFor(registry, metrics.HandlerOpts{})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, ctx := ktesting.NewTestContext(t)
+	ctx, stop := context.WithCancel(ctx)
+	r := &running{url: "http://" + listener.Addr().String(), stop: stop, done: make(chan error, 1)}
+	if o.tlsCertFile != "" {
+		r.url = "https://" + listener.Addr().String()
+	}
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		r.done <- s.run(ctx, listener)
+	}()
+	t.Cleanup(func() { stop(); <-finished })
+	return r
+}
+
+// eventually tries until there is no error.
+func eventually(t *testing.T, try func() error) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// get returns the status and the body.
+func get(t *testing.T, client *http.Client, url string) (int, string, error) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return 0, "", err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(body), err
+}
+
+func untilHealthy(t *testing.T, client *http.Client, url string) {
+	t.Helper()
+	eventually(t, func() error {
+		code, body, err := get(t, client, url+"/watcher/health")
+		if err == nil && code != http.StatusOK {
+			err = fmt.Errorf("health %d %s", code, body)
+		}
+		return err
+	})
+}
+
+// sampleOf is a sample over 5 minutes whose end is not compared.
+func sampleOf(name string, cpu, memory load.Stat) load.Sample {
+	return load.Sample{Node: name, Window: 5 * time.Minute, CPU: cpu, Memory: memory}
+}
+
+func TestFromPrometheusThroughTheServiceToAScheduler(t *testing.T) {
+	certFile, keyFile := writeKeyPair(t)
+	token := writeFile(t, "token", "secret\n")
+	service := startService(t, fakeCluster(t),
+		"--metrics-provider-name=Prometheus", "--metrics-provider-address="+fakePrometheus(t),
+		"--cpu-query=cpu[$window]", "--memory-query=mem[$window]",
+		"--tls-cert-file="+certFile, "--tls-private-key-file="+keyFile, "--bearer-token-file="+token)
+
+	// As any scheduler does, with the certificate's own authority and the token.
+	client, err := loadwatcherclient.New(loadwatcherclient.Config{Address: service.url, CAFile: certFile, BearerTokenFile: token}, listerOf(t, "n1", "n2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	var got []load.Sample
+	eventually(t, func() error {
+		batch, err := client.Fetch(t.Context(), nil)
+		got = batch.Samples
+		return err
+	})
+	for i := range got {
+		if age := time.Since(got[i].End); age < 0 || age > 20*time.Second {
+			t.Errorf("%s ended %s ago", got[i].Node, age)
+		}
+		got[i].End = time.Time{}
+	}
+	want := []load.Sample{
+		sampleOf("n1", load.Stat{Mean: 0.25, StdDev: 0.125, Known: true}, load.Stat{Mean: 0.5, Known: true}),
+		sampleOf("n2", load.Stat{Mean: 1, Known: true}, load.Stat{}),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("samples (-want +got):\n%s", diff)
+	}
+
+	// Without the token and with another authority, as others do.
+	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
+	t.Cleanup(insecure.CloseIdleConnections)
+	for path, want := range map[string]int{"/watcher": 401, "/metrics": 401, "/healthz": 200} {
+		if code, _, err := get(t, insecure, service.url+path); code != want {
+			t.Errorf("%s without a token: %d, %v, want %d", path, code, err, want)
+		}
+	}
+	stranger := &http.Client{Transport: &http.Transport{}}
+	t.Cleanup(stranger.CloseIdleConnections)
+	if _, _, err := get(t, stranger, service.url+"/healthz"); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("error %v, want one about the certificate", err)
+	}
+
+	// A rotated token and a rotated certificate.
+	if err := os.WriteFile(token, []byte("other"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Fetch(t.Context(), nil); err != nil {
+		t.Errorf("both sides read the token anew, but: %v", err)
+	}
+	newCert, newKey := writeKeyPair(t)
+	for from, to := range map[string]string{newCert: certFile, newKey: keyFile} {
+		content, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(to, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pair, err := tls.LoadX509KeyPair(newCert, newKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(service.url, "https://"), &tls.Config{InsecureSkipVerify: true})
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }()
+		if !conn.ConnectionState().PeerCertificates[0].Equal(pair.Leaf) {
+			return errors.New("the old certificate is still presented")
+		}
+		return nil
+	})
+}
+
+func TestPlainHTTPWithoutAToken(t *testing.T) {
+	service := startService(t, fakeCluster(t),
+		"--metrics-provider-name=Prometheus", "--metrics-provider-address="+fakePrometheus(t),
+		"--cpu-query=cpu[$window]", "--memory-query=mem[$window]")
+	client := &http.Client{Transport: &http.Transport{}}
+	t.Cleanup(client.CloseIdleConnections)
+	untilHealthy(t, client, service.url)
+
+	for path, want := range map[string]struct {
+		code int
+		part string
+	}{
+		"/watcher":                     {200, `"n1":{"metrics":[{"name":"cpu_utilization","type":"CPU","operator":"AVG","rollup":"5m","value":25}`},
+		"/watcher?window=15m&host=n2":  {200, `"n2":{"metrics":[{"name":"cpu_utilization","type":"CPU","operator":"AVG","rollup":"15m","value":50}`},
+		"/watcher?host=n3":             {404, "No metrics found for host n3\n"},
+		"/watcher?window=1h":           {400, "5m, 10m, 15m"},
+		"/healthz":                     {200, "ok"},
+		"/metrics":                     {200, `plimsoll_load_nodes{source="Prometheus",state="Fresh"} 2`},
+		"/debug/pprof/":                {404, "404"},
+		"/debug/pprof/profile":         {404, "404"},
+		"/configz":                     {404, "404"},
+		"/watcher/../../../etc/passwd": {404, "404"},
+	} {
+		code, body, err := get(t, client, service.url+path)
+		if err != nil || code != want.code || !strings.Contains(body, want.part) {
+			t.Errorf("%s: %d %s %v, want %d with %s", path, code, body, err, want.code, want.part)
+		}
+	}
+
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, service.url+"/watcher", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Padding", strings.Repeat("x", 2*maxHeaderBytes))
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("a header of %d bytes: %d, want 431", 2*maxHeaderBytes, resp.StatusCode)
+	}
+
+	service.stop()
+	if err := <-service.done; err != nil {
+		t.Errorf("stopping: %v", err)
+	}
+	if _, _, err := get(t, client, service.url+"/healthz"); err == nil {
+		t.Error("it still answers")
+	}
+}
+
+func TestAClusterThatIsNotThereDoesNotKeepTheServiceFromAnswering(t *testing.T) {
+	service := startService(t, &rest.Config{Host: "http://127.0.0.1:1"})
+	client := &http.Client{Transport: &http.Transport{}}
+	t.Cleanup(client.CloseIdleConnections)
+	for path, want := range map[string]int{"/healthz": 200, "/watcher/health": 503, "/watcher": 500, "/metrics": 200} {
+		if code, _, err := get(t, client, service.url+path); code != want {
+			t.Errorf("%s: %d, %v, want %d", path, code, err, want)
+		}
+	}
+}
+
+func TestRequestsInFlightFinishWhenTheServiceIsStopped(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	entered, release := make(chan struct{}), make(chan struct{})
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		close(entered)
+		<-release
+		if r.Context().Err() != nil {
+			http.Error(w, "the request was canceled", http.StatusInternalServerError)
+			return
+		}
+		_, _ = io.WriteString(w, "whole")
+	})
+	_, ctx := ktesting.NewTestContext(t)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	served := make(chan error, 1)
+	go func() { served <- serve(ctx, listener, handler, nil) }()
+
+	client := &http.Client{Transport: &http.Transport{}}
+	t.Cleanup(client.CloseIdleConnections)
+	type result struct {
+		code int
+		body string
+		err  error
+	}
+	answered := make(chan result, 1)
+	go func() {
+		code, body, err := get(t, client, "http://"+listener.Addr().String())
+		answered <- result{code, body, err}
+	}()
+	<-entered
+	stop()
+	eventually(t, func() error { // it takes no more requests
+		conn, err := net.Dial("tcp", listener.Addr().String())
+		if err == nil {
+			_ = conn.Close()
+			return errors.New("it still listens")
+		}
+		return nil
+	})
+	select {
+	case err := <-served:
+		t.Fatalf("it has returned (%v) with a request in flight", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(release)
+	if got := <-answered; got.code != 200 || got.body != "whole" || got.err != nil {
+		t.Errorf("the request in flight got %+v", got)
+	}
+	if err := <-served; err != nil {
+		t.Errorf("stopping: %v", err)
+	}
+}
+
+func TestAListenerThatFailsIsAnError(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = listener.Close()
+	_, ctx := ktesting.NewTestContext(t)
+	if err := serve(ctx, listener, http.NotFoundHandler(), nil); err == nil {
+		t.Error("no error")
+	}
+}
+
+// clusterOf is a cluster of nodes that are all known.
+type clusterOf []string
+
+func (c clusterOf) HasSynced() bool { return true }
+func (c clusterOf) Names() []string { return c }
+
+func TestSamplesSurviveTheRoundTrip(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	five := 5 * time.Minute
+	reading := func(mean, deviation float64, window time.Duration) load.Reading {
+		return load.Reading{Stat: load.Stat{Mean: mean, StdDev: deviation, Known: true}, Window: window, End: now.Add(-7 * time.Second)}
+	}
+	publisher := load.NewPublisher()
+	publisher.Publish(load.NewSnapshot(map[time.Duration]*load.Table{five: load.NewTable(map[string]load.NodeLoad{
+		"both":   {CPU: reading(0.25, 0.125, five), Memory: reading(0.75, 0.5, five)},
+		"cpu":    {CPU: reading(0, 0, five)},
+		"full":   {CPU: reading(1, 0, five), Memory: reading(1, 0, five)},
+		"memory": {Memory: reading(0.5, 0.0625, five)},
+		"moment": {CPU: reading(0.375, 0, 0), Memory: reading(0.625, 0, 0)},
+	})}))
+	names := []string{"both", "cpu", "full", "memory", "moment"}
+	handler, err := server.New(server.Config{
+		Source: "Prometheus", Publisher: publisher, Nodes: clusterOf(names),
+		Served:  load.Settings{Window: five, RefreshInterval: 30 * time.Second, MaxAge: five, DriftTolerance: 10},
+		Metrics: http.NotFoundHandler(), Registry: metrics.NewKubeRegistry(), Clock: clocktesting.NewFakePassiveClock(now),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(handler)
+	defer srv.Close()
+	client, err := loadwatcherclient.New(loadwatcherclient.Config{Address: srv.URL}, listerOf(t, names...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	batch, err := client.Fetch(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stat := func(mean, deviation float64) load.Stat { return load.Stat{Mean: mean, StdDev: deviation, Known: true} }
+	end := now.Add(-7 * time.Second)
+	want := []load.Sample{
+		{Node: "both", Window: five, End: end, CPU: stat(0.25, 0.125), Memory: stat(0.75, 0.5)},
+		{Node: "cpu", Window: five, End: end, CPU: stat(0, 0)},
+		{Node: "full", Window: five, End: end, CPU: stat(1, 0), Memory: stat(1, 0)},
+		{Node: "memory", Window: five, End: end, Memory: stat(0.5, 0.0625)},
+		{Node: "moment", Window: 0, End: end, CPU: stat(0.375, 0), Memory: stat(0.625, 0)},
+	}
+	if diff := cmp.Diff(want, batch.Samples); diff != "" {
+		t.Errorf("samples (-want +got):\n%s", diff)
+	}
+}

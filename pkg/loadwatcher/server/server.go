@@ -1,0 +1,165 @@
+// Package server answers load-watcher's HTTP API, known to other schedulers' plugins too, from what a watcher publishes.
+package server
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/felixge/httpsnoop"
+	"github.com/prometheus/common/model"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher"
+)
+
+// Paths that are served.
+const (
+	pathWatcher = "/watcher"
+	pathHealth  = "/watcher/health"
+	pathMetrics = "/metrics"
+	pathHealthz = "/healthz"
+)
+
+// Config says what is served.
+type Config struct {
+	// Source is what answers call the metrics source.
+	Source string
+	// Publisher is where the load appears; Nodes are the nodes that are told of.
+	Publisher *load.Publisher
+	Nodes     loadwatcher.Nodes
+	// Served says for how long a reading is told, and over which window, unless a request asks for another.
+	Served load.Settings
+	// Windows are those that a request may ask for. The publisher has them and Served's.
+	Windows []time.Duration
+	// TokenFile, if not empty, holds the bearer token that all requests need but those of /healthz. It is read for each
+	// request, so that a rotated token holds from then on.
+	TokenFile string
+	// Metrics answers /metrics; the server's own are registered with Registry.
+	Metrics  http.Handler
+	Registry interface {
+		MustRegister(...metrics.Registerable)
+	}
+	Clock clock.PassiveClock
+}
+
+// server answers the API. An answer over a window is made once for a snapshot, or once a second while readings expire.
+type server struct {
+	config   Config
+	windows  []time.Duration
+	answers  map[time.Duration]*cached
+	requests *metrics.CounterVec
+}
+
+// New returns a handler of
+//
+//	GET /watcher[?host=NAME][&window=5m]   the load, as JSON; 500 without a body while none is known, 404 for an unknown host
+//	GET /watcher/health                    200 while load is known, else 503
+//	GET /healthz                           200
+//	GET /metrics
+//
+// The load of a node is known while its reading is fresh by the settings that are served. New fails if there is a token file
+// and no token can be read from it.
+func New(config Config) (http.Handler, error) {
+	if config.TokenFile != "" {
+		if _, err := readToken(config.TokenFile); err != nil {
+			return nil, fmt.Errorf("read the bearer token: %w", err)
+		}
+	}
+	s := &server{
+		config:  config,
+		windows: slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(config.Windows), config.Served.Window)))),
+		answers: map[time.Duration]*cached{},
+		requests: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name:           "plimsoll_watcher_requests_total",
+			Help:           "Requests that were answered, by path (other: none that is served, or refused) and status code.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"path", "code"}),
+	}
+	for _, window := range s.windows {
+		s.answers[window] = &cached{}
+	}
+	config.Registry.MustRegister(s.requests)
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+pathWatcher, s.watcher)
+	mux.HandleFunc("GET "+pathHealth, s.health)
+	mux.Handle("GET "+pathMetrics, config.Metrics)
+	mux.HandleFunc("GET "+pathHealthz, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+	var handler http.Handler = mux
+	if config.TokenFile != "" {
+		handler = &guard{next: mux, file: config.TokenFile}
+	}
+	return s.counted(handler), nil
+}
+
+// counted counts the answers of next.
+func (s *server) counted(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answered := httpsnoop.CaptureMetrics(next, w, r)
+		_, path, found := strings.Cut(r.Pattern, " ") // of the route that was taken
+		if !found {
+			path = "other"
+		}
+		s.requests.WithLabelValues(path, strconv.Itoa(answered.Code)).Inc()
+	})
+}
+
+func (s *server) health(w http.ResponseWriter, r *http.Request) {
+	if s.answer(klog.FromContext(r.Context()), s.config.Served.Window).known() {
+		w.WriteHeader(http.StatusOK)
+		return
+	}
+	w.WriteHeader(http.StatusServiceUnavailable)
+}
+
+func (s *server) watcher(w http.ResponseWriter, r *http.Request) {
+	logger := klog.FromContext(r.Context())
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		http.Error(w, "the query cannot be read: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	window, err := s.window(query.Get("window"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	a := s.answer(logger, window)
+	if !a.known() {
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	if host := query.Get("host"); host != "" {
+		a = s.answerOf(logger, host, window)
+		if !a.known() {
+			http.Error(w, "No metrics found for host "+host, http.StatusNotFound)
+			return
+		}
+	}
+	a.write(w, r)
+}
+
+// window returns the window that a request asks for.
+func (s *server) window(asked string) (time.Duration, error) {
+	if asked == "" {
+		return s.config.Served.Window, nil
+	}
+	window, err := time.ParseDuration(asked)
+	if err == nil && slices.Contains(s.windows, window) {
+		return window, nil
+	}
+	served := make([]string, len(s.windows))
+	for i, window := range s.windows {
+		served[i] = model.Duration(window).String()
+	}
+	return 0, fmt.Errorf("window %q is not served: ask for one of %s", asked, strings.Join(served, ", "))
+}
