@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 before=$(mktemp -d)
 trap 'rm -rf "$before"' EXIT
 git ls-files --cached --others --exclude-standard -z | while IFS= read -r -d '' file; do
-	[[ -e $file ]] && printf '%s\0' "$file"
+	if [[ -e $file ]]; then printf '%s\0' "$file"; fi
 done | tar --null -cf - -T - | tar -xf - -C "$before"
 
 echo "== regenerating"

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
@@ -36,7 +37,7 @@ func newCommand(c clock.Clock, registry loadwatcher.Registry) *cobra.Command {
 			printVersion(cmd.OutOrStdout())
 			return run(cmd, args) // which prints Kubernetes' version and exits
 		}
-		if file, err := flags.GetString("config"); err == nil && file != "" {
+		if file, err := flags.GetString("config"); err == nil {
 			if err := checkConfiguration(file); err != nil {
 				return fmt.Errorf("configuration %s: %w", file, err)
 			}
@@ -46,10 +47,16 @@ func newCommand(c clock.Clock, registry loadwatcher.Registry) *cobra.Command {
 	return command
 }
 
+// checkConfiguration finds the mistakes in the plugins' arguments that the stock command does not. What is no regular file
+// can be read but once, and what cannot be loaded is refused by the stock command before it listens: both are left to it. The
+// plugins validate their arguments themselves, too.
 func checkConfiguration(file string) error {
+	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
 	configuration, err := options.LoadConfigFromFile(klog.Background(), file)
 	if err != nil {
-		return err
+		return nil
 	}
 	return validation.ValidatePluginConfigs(configuration)
 }

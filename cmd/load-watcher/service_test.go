@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -454,9 +456,9 @@ func TestSamplesSurviveTheRoundTrip(t *testing.T) {
 		{Node: "cpu", Window: five, End: end, CPU: stat(0, 0)},
 		{Node: "full", Window: five, End: end, CPU: stat(1, 0), Memory: stat(1, 0)},
 		{Node: "memory", Window: five, End: end, Memory: stat(0.5, 0.0625)},
-		{Node: "moment", Window: 0, End: end, CPU: stat(0.375, 0), Memory: stat(0.625, 0)},
+		{Node: "moment", Window: 0, End: end, CPU: stat(0.375, math.NaN()), Memory: stat(0.625, math.NaN())},
 	}
-	if diff := cmp.Diff(want, batch.Samples); diff != "" {
+	if diff := cmp.Diff(want, batch.Samples, cmpopts.EquateNaNs()); diff != "" {
 		t.Errorf("samples (-want +got):\n%s", diff)
 	}
 }

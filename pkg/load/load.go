@@ -11,7 +11,8 @@ import (
 // Stat is the mean and the standard deviation of one resource's utilization over a window, as fractions of the node's
 // capacity. The zero value is "not known".
 type Stat struct {
-	Mean   float64
+	Mean float64
+	// StdDev is NaN where the mean was measured and the deviation was not.
 	StdDev float64
 	// Known tells a measured value from an absent one. A deviation without a mean is not a value.
 	Known bool
@@ -44,8 +45,8 @@ const (
 	ClampedAboveCapacity Rejection = "AboveCapacity"
 )
 
-// Checked returns the statistic as it may be used, and why it is not what was given. An impossible mean makes it unknown;
-// an impossible deviation counts as none.
+// Checked returns the statistic as it may be used, and why it is not what was given. An impossible mean makes all of it
+// unknown, an impossible deviation makes the deviation so.
 func (s Stat) Checked() (Stat, Rejection) {
 	if !s.Known {
 		return Stat{}, Accepted
@@ -54,8 +55,8 @@ func (s Stat) Checked() (Stat, Rejection) {
 		return Stat{}, r
 	}
 	reason := Accepted
-	if r := impossible(s.StdDev); r != Accepted {
-		s.StdDev, reason = 0, r
+	if r := impossible(s.StdDev); r != Accepted && !math.IsNaN(s.StdDev) {
+		s.StdDev, reason = math.NaN(), r
 	}
 	if s.Mean > 1 {
 		s.Mean, reason = 1, ClampedAboveCapacity

@@ -3,6 +3,9 @@ package load
 import (
 	"math"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 func TestImpossibleValuesAreNotBelieved(t *testing.T) {
@@ -20,13 +23,14 @@ func TestImpossibleValuesAreNotBelieved(t *testing.T) {
 		{"negative infinity is no mean", Stat{Mean: math.Inf(-1), Known: true}, Stat{}, RejectedNotANumber},
 		{"a mean cannot be negative", Stat{Mean: -0.01, Known: true}, Stat{}, RejectedNegative},
 		{"a mean above capacity reads as full", Stat{Mean: 1.7, StdDev: 0.2, Known: true}, Stat{Mean: 1, StdDev: 0.2, Known: true}, ClampedAboveCapacity},
-		{"a NaN deviation counts as none", Stat{Mean: 0.5, StdDev: math.NaN(), Known: true}, Stat{Mean: 0.5, Known: true}, RejectedNotANumber},
-		{"a negative deviation counts as none", Stat{Mean: 0.5, StdDev: -1, Known: true}, Stat{Mean: 0.5, Known: true}, RejectedNegative},
+		{"a deviation that was not measured stays unknown", Stat{Mean: 0.5, StdDev: math.NaN(), Known: true}, Stat{Mean: 0.5, StdDev: math.NaN(), Known: true}, Accepted},
+		{"a deviation cannot be infinite", Stat{Mean: 0.5, StdDev: math.Inf(1), Known: true}, Stat{Mean: 0.5, StdDev: math.NaN(), Known: true}, RejectedNotANumber},
+		{"a deviation cannot be negative", Stat{Mean: 0.5, StdDev: -1, Known: true}, Stat{Mean: 0.5, StdDev: math.NaN(), Known: true}, RejectedNegative},
 		{"a deviation without a mean is not a value", Stat{StdDev: 0.3}, Stat{}, Accepted},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, reason := tc.given.Checked()
-			if got != tc.want || reason != tc.reason {
+			if !cmp.Equal(got, tc.want, cmpopts.EquateNaNs()) || reason != tc.reason {
 				t.Errorf("Checked() = %+v, %q; want %+v, %q", got, reason, tc.want, tc.reason)
 			}
 		})

@@ -60,8 +60,8 @@ type Estimate struct {
 }
 
 // Usage is what a pod is expected to use, in milliCPU and bytes. It is called for each pod of a node whenever the node
-// changed or was measured, from many goroutines at once.
-type Usage func(pod *corev1.Pod) (cpuMillis, memoryBytes float64)
+// changed or was measured, from many goroutines at once, and so should not allocate.
+type Usage func(pod fwk.PodInfo) (cpuMillis, memoryBytes float64)
 
 // Model turns the published snapshots and the scheduler's own view of a node into estimates. It is safe for concurrent
 // use: what it keeps are results that follow from (snapshot, generation of the NodeInfo) alone, so that goroutines that
@@ -178,23 +178,24 @@ func stateAt(now, until time.Time) State {
 // result computes what the node carries if its load is fresh.
 func (m *Model) result(known *NodeLoad, node fwk.NodeInfo) *result {
 	capacity, allocatable := node.Node().Status.Capacity, node.GetAllocatable()
+	cpu, memory := capacity[corev1.ResourceCPU], capacity[corev1.ResourceMemory]
 	r := &result{
 		generation:  node.GetGeneration(),
 		cpuUntil:    later(time.Time{}, &known.CPU, m.settings),
 		memoryUntil: later(time.Time{}, &known.Memory, m.settings),
 		fresh: Estimate{
-			CPU:    measured(&known.CPU, float64(capacity.Cpu().MilliValue()), float64(allocatable.GetMilliCPU())),
-			Memory: measured(&known.Memory, float64(capacity.Memory().Value()), float64(allocatable.GetMemory())),
+			CPU:    measured(&known.CPU, float64(cpu.MilliValue()), float64(allocatable.GetMilliCPU())),
+			Memory: measured(&known.Memory, float64(memory.Value()), float64(allocatable.GetMemory())),
 		},
 	}
 	for _, pod := range node.GetPods() {
-		cpu, memory := known.CPU.Unseen(pod.GetPod()), known.Memory.Unseen(pod.GetPod())
-		if cpu == 0 && memory == 0 {
+		unseenCPU, unseenMemory := known.CPU.Unseen(pod.GetPod()), known.Memory.Unseen(pod.GetPod())
+		if unseenCPU == 0 && unseenMemory == 0 {
 			continue // most pods have long been seen
 		}
-		cpuMillis, memoryBytes := m.usage(pod.GetPod())
-		r.fresh.CPU.Pending += cpu * cpuMillis
-		r.fresh.Memory.Pending += memory * memoryBytes
+		cpuMillis, memoryBytes := m.usage(pod)
+		r.fresh.CPU.Pending += unseenCPU * cpuMillis
+		r.fresh.Memory.Pending += unseenMemory * memoryBytes
 	}
 	return r
 }

@@ -22,7 +22,7 @@ const (
 var settings = Settings{Window: window, RefreshInterval: 30 * time.Second, MaxAge: maxAge, DriftTolerance: 10}
 
 // nothing is expected of any pod.
-func nothing(*corev1.Pod) (cpuMillis, memoryBytes float64) { return 0, 0 }
+func nothing(fwk.PodInfo) (cpuMillis, memoryBytes float64) { return 0, 0 }
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 

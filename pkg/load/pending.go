@@ -4,6 +4,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
 )
 
 // Seen is the share, in [0, 1], of a pod's usage that a mean over the window ending at end shows, if the pod has been
@@ -54,4 +55,10 @@ func (r *Reading) Unseen(pod *corev1.Pod) float64 {
 		return 1
 	}
 	return 1 - Seen(start, r.End, r.Window)
+}
+
+// Requests is the Usage that expects of each pod what it requests, as the scheduler's cache has added it up already.
+func Requests(pod fwk.PodInfo) (cpuMillis, memoryBytes float64) {
+	requests := pod.CalculateResource().Resource
+	return float64(requests.GetMilliCPU()), float64(requests.GetMemory())
 }

@@ -81,12 +81,6 @@ func TestAReadingOfTheMomentSeesAllThatRunsAndNothingElse(t *testing.T) {
 	}
 }
 
-// usage expects of each pod what it requests.
-func usage(pod *corev1.Pod) (cpuMillis, memoryBytes float64) {
-	requests := pod.Spec.Containers[0].Resources.Requests
-	return float64(requests.Cpu().MilliValue()), float64(requests.Memory().Value())
-}
-
 func TestPendingLoadIsTheSumOverThePodsOfTheNode(t *testing.T) {
 	request := st.MakePod().Req(map[corev1.ResourceName]string{corev1.ResourceCPU: "1", corev1.ResourceMemory: "1Gi"}).Obj().Spec
 	withSpec := func(pod *corev1.Pod) *corev1.Pod { pod.Spec = request; return pod }
@@ -101,7 +95,7 @@ func TestPendingLoadIsTheSumOverThePodsOfTheNode(t *testing.T) {
 	p := NewPublisher()
 	// Memory was last read a minute ago: the second pod had not started.
 	publish(p, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0), Memory: reading(0.5, 0, time.Minute)}})
-	model := NewModel(p, settings, usage, clocktesting.NewFakePassiveClock(now))
+	model := NewModel(p, settings, Requests, clocktesting.NewFakePassiveClock(now))
 	got := model.View(framework.NewCycleState()).Estimate(info)
 
 	// 1,000 + 0.8·1,000 milliCPU; 1 + 1 GiB.
@@ -115,7 +109,7 @@ func TestPendingLoadIsTheSumOverThePodsOfTheNode(t *testing.T) {
 }
 
 func TestPendingLoadFollowsTheNode(t *testing.T) {
-	model, publisher := modelWith(usage, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
+	model, publisher := modelWith(Requests, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
 	pod := st.MakePod().Name("new").UID("new").Req(map[corev1.ResourceName]string{corev1.ResourceCPU: "500m"}).Obj()
 	n := framework.NewNodeInfo()
 	n.SetNode(node(t, "n").Node())
@@ -158,7 +152,7 @@ func TestPendingLoadFollowsTheNode(t *testing.T) {
 
 func TestARestartedSchedulerChargesNobodyTwice(t *testing.T) {
 	// A new model that has never seen the node before: its pods have run for long, their load is measured.
-	model, _ := modelWith(usage, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
+	model, _ := modelWith(Requests, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
 	var pods []*corev1.Pod
 	for range 10 {
 		pod := podOf(corev1.PodRunning, nil, ago(time.Hour))
@@ -174,7 +168,7 @@ func TestARestartedSchedulerChargesNobodyTwice(t *testing.T) {
 
 func TestResultsAreKeptPerGenerationAndSnapshot(t *testing.T) {
 	calls := 0
-	count := func(*corev1.Pod) (cpuMillis, memoryBytes float64) { calls++; return 1, 1 }
+	count := func(fwk.PodInfo) (cpuMillis, memoryBytes float64) { calls++; return 1, 1 }
 	model, publisher := modelWith(count, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
 	n := framework.NewNodeInfo(podOf("", nil), podOf("", nil))
 	n.SetNode(node(t, "n").Node())
@@ -225,14 +219,13 @@ func TestPropertiesOfPendingLoad(t *testing.T) {
 		var total float64
 		for i := range rapid.IntRange(0, 8).Draw(t, "pods") {
 			pod := drawPod(t, i)
-			cpuMillis, _ := usage(pod)
-			total += cpuMillis
+			total += float64(pod.Spec.Containers[0].Resources.Requests.Cpu().MilliValue())
 			pods = append(pods, pod)
 		}
 		var info fwk.NodeInfo = framework.NewNodeInfo(pods...)
 		info.SetNode(object)
 		pending := func(age time.Duration) float64 {
-			model, _ := modelWith(usage, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, age)}})
+			model, _ := modelWith(Requests, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, age)}})
 			return model.View(framework.NewCycleState()).Estimate(info).CPU.Pending
 		}
 
@@ -264,7 +257,7 @@ func TestNothingIsPendingOnceTheWindowHasSeenEverything(t *testing.T) {
 		}
 		info := framework.NewNodeInfo(pods...)
 		info.SetNode(object)
-		model, _ := modelWith(usage, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
+		model, _ := modelWith(Requests, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
 		if got := model.View(framework.NewCycleState()).Estimate(info).CPU.Pending; got != 0 {
 			t.Fatalf("pending %v, want 0", got)
 		}

@@ -60,7 +60,7 @@ func NewMetrics(registry Registry) *Metrics {
 		age: metrics.NewDesc("plimsoll_load_age_seconds",
 			"Age of the newest load of any node.", []string{"source"}, nil, metrics.ALPHA, ""),
 		nodes: metrics.NewDesc("plimsoll_load_nodes",
-			"Nodes of the cluster by what is known of their cpu load: Fresh, too old to be trusted (Expired), or never measured (Absent).",
+			"Nodes of the cluster by what is known of their cpu load over the shortest window: Fresh, too old for all plugins (Expired), or never measured (Absent).",
 			[]string{"source", "state"}, nil, metrics.ALPHA, ""),
 	}
 	registry.MustRegister(m.refreshes, m.durations, m.rejected, m.unmatched)

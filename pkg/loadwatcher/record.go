@@ -19,37 +19,55 @@ type record struct {
 }
 
 // windowRecord is what is kept of one node over one window.
-type windowRecord struct {
-	load                  load.NodeLoad
-	cpuTrail, memoryTrail load.Trail
+type windowRecord struct{ cpu, memory resourceRecord }
+
+// resourceRecord is what is kept of one resource of one node over one window.
+type resourceRecord struct {
+	reading load.Reading
+	trail   load.Trail
+	// deviationEnd is the end of the window that the reading's deviation is of.
+	deviationEnd time.Time
+}
+
+func (w *windowRecord) load() load.NodeLoad {
+	return load.NodeLoad{CPU: w.cpu.reading, Memory: w.memory.reading}
 }
 
 func newRecord() *record { return &record{windows: map[time.Duration]*windowRecord{}} }
 
-// keep takes in what was measured over a span that ends at end, as the node's load over window.
-func (r *record) keep(window, span time.Duration, end time.Time, cpu, memory load.Stat) {
+// keep takes in what was measured over a span that ends at end, as the node's load over window. A deviation that was not
+// measured this time is the last one, up to the age of maxAge.
+func (r *record) keep(window, span time.Duration, end time.Time, cpu, memory load.Stat, maxAge time.Duration) {
 	w, ok := r.windows[window]
 	if !ok {
 		w = &windowRecord{}
 		r.windows[window] = w
 	}
-	keepReading(&w.load.CPU, &w.cpuTrail, cpu, span, end)
-	keepReading(&w.load.Memory, &w.memoryTrail, memory, span, end)
+	w.cpu.keep(cpu, span, end, maxAge)
+	w.memory.keep(memory, span, end, maxAge)
 }
 
-func keepReading(r *load.Reading, trail *load.Trail, stat load.Stat, span time.Duration, end time.Time) {
-	if !stat.Known || end.Before(r.End) {
+func (r *resourceRecord) keep(stat load.Stat, span time.Duration, end time.Time, maxAge time.Duration) {
+	if !stat.Known || end.Before(r.reading.End) {
 		return
 	}
-	trail.Add(end, stat.Mean)
-	*r = load.Reading{Stat: stat, Window: span, End: end, Drift: trail.Drift()}
+	switch {
+	case !math.IsNaN(stat.StdDev):
+		r.deviationEnd = end
+	case end.Sub(r.deviationEnd) <= maxAge:
+		stat.StdDev = r.reading.StdDev
+	default:
+		stat.StdDev = 0
+	}
+	r.trail.Add(end, stat.Mean)
+	r.reading = load.Reading{Stat: stat, Window: span, End: end, Drift: r.trail.Drift()}
 }
 
 // newest is the end of the latest reading of the node, over any window.
 func (r *record) newest() time.Time {
 	var newest time.Time
 	for _, w := range r.windows {
-		for _, end := range []time.Time{w.load.CPU.End, w.load.Memory.End} {
+		for _, end := range []time.Time{w.cpu.reading.End, w.memory.reading.End} {
 			if end.After(newest) {
 				newest = end
 			}

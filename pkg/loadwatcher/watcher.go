@@ -23,6 +23,8 @@ import (
 const (
 	// retryAfter is the wait after the first of several failed refreshes; it doubles up to the refresh interval.
 	retryAfter = time.Second
+	// clockStep is by how much the clock may go back without further ado.
+	clockStep = time.Second
 	// jitter spreads the refreshes of several schedulers, so that they do not all query at the same moment.
 	jitter = 0.1
 )
@@ -50,9 +52,11 @@ type Watcher struct {
 	mu     sync.Mutex
 	wanted demand
 
-	// records is touched by Run's goroutine alone, and so is failing.
+	// What follows is touched by Run's goroutine alone.
 	records map[string]*record
 	failing bool
+	// last is the time of the last refresh that succeeded.
+	last time.Time
 }
 
 // demand is what all readers of a watcher together want.
@@ -187,9 +191,16 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 		logger.Info("Load can be read again", "samples", len(batch.Samples))
 		w.failing = false
 	}
+	if wall := now.Round(0); wall.Before(w.last.Add(-clockStep)) {
+		// What was read before the clock went back would be newer than all that follows, and fresh until the clock is
+		// where it was.
+		logger.Info("The clock went back: all load is read anew", "from", w.last, "to", wall)
+		clear(w.records)
+	}
+	w.last = now.Round(0) // without the monotonic reading, by which the clock never goes back
 	w.metrics.unmatched.WithLabelValues(w.label).Set(float64(batch.UnmatchedCount))
 	for i := range batch.Samples {
-		w.keep(&batch.Samples[i], d.windows, now)
+		w.keep(&batch.Samples[i], d, now)
 	}
 	oldest := now.Add(-d.loosest.MaxAge)
 	maps.DeleteFunc(w.records, func(_ string, r *record) bool { return r.newest().Before(oldest) })
@@ -200,7 +211,7 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 
 // keep takes in the sample's possible values. A reading of the moment becomes a part of every window. A span that nobody
 // asked for, which a source that knows but one window sends, is the best there is for all windows.
-func (w *Watcher) keep(s *load.Sample, windows []time.Duration, now time.Time) {
+func (w *Watcher) keep(s *load.Sample, d demand, now time.Time) {
 	cpu, memory := w.checked(s.CPU), w.checked(s.Memory)
 	if !cpu.Known && !memory.Known {
 		return
@@ -216,16 +227,16 @@ func (w *Watcher) keep(s *load.Sample, windows []time.Duration, now time.Time) {
 	}
 	switch {
 	case s.Window == 0:
-		r.moments.add(end, cpu, memory, windows[len(windows)-1])
-		for _, window := range windows {
+		r.moments.add(end, cpu, memory, d.windows[len(d.windows)-1])
+		for _, window := range d.windows {
 			cpu, memory, span := r.moments.over(window)
-			r.keep(window, span, end, cpu, memory)
+			r.keep(window, span, end, cpu, memory, d.loosest.MaxAge)
 		}
-	case slices.Contains(windows, s.Window):
-		r.keep(s.Window, s.Window, end, cpu, memory)
+	case slices.Contains(d.windows, s.Window):
+		r.keep(s.Window, s.Window, end, cpu, memory, d.loosest.MaxAge)
 	default:
-		for _, window := range windows {
-			r.keep(window, s.Window, end, cpu, memory)
+		for _, window := range d.windows {
+			r.keep(window, s.Window, end, cpu, memory, d.loosest.MaxAge)
 		}
 	}
 }
@@ -244,7 +255,7 @@ func (w *Watcher) publish(windows []time.Duration) {
 		nodes := make(map[string]load.NodeLoad, len(w.records))
 		for name, r := range w.records {
 			if kept, ok := r.windows[window]; ok {
-				nodes[name] = kept.load
+				nodes[name] = kept.load()
 			}
 		}
 		tables[window] = load.NewTable(nodes)

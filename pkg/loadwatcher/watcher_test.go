@@ -157,6 +157,57 @@ func TestWhatARefreshChanges(t *testing.T) {
 	}
 }
 
+func TestADeviationThatWasNotMeasuredIsTheLastOne(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	w, src, clock := newTestWatcher()
+	for _, step := range []struct {
+		after    time.Duration
+		measured float64
+		want     float64
+	}{
+		{0, 0.3, 0.3},
+		{time.Minute, math.NaN(), 0.3},        // its query failed
+		{wanted.MaxAge, math.NaN(), 0.3},      // it is as old as anything may be
+		{wanted.MaxAge + 1, math.NaN(), 0},    // nobody trusts it any more
+		{wanted.MaxAge + 2, 0.1, 0.1},         // it is measured again
+		{wanted.MaxAge + 3, math.Inf(1), 0.1}, // and is impossible
+		{wanted.MaxAge + 4, 0, 0},             // a steady node
+		{wanted.MaxAge + 5, math.NaN(), 0},    // is still steady
+	} {
+		clock.SetTime(start.Add(step.after))
+		src.answer(load.Sample{Node: "a", Window: window, End: clock.Now(), CPU: load.Stat{Mean: 0.5, StdDev: step.measured, Known: true}})
+		if err := w.Refresh(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.Publisher().Latest().Over(window).Node("a").CPU.StdDev; got != step.want {
+			t.Errorf("after %v: deviation %v, want %v", step.after, got, step.want)
+		}
+	}
+}
+
+func TestLoadIsReadAnewAfterTheClockWentBack(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	w, src, clock := newTestWatcher()
+	for _, step := range []struct {
+		at   time.Time
+		mean float64
+	}{
+		{start.Add(time.Hour), 0.1}, // the clock is an hour ahead
+		{start, 0.95},               // and is set right
+		{start.Add(time.Minute), 0.9},
+	} {
+		clock.SetTime(step.at)
+		src.answer(load.Sample{Node: "a", Window: window, End: step.at, CPU: known(step.mean)})
+		if err := w.Refresh(ctx); err != nil {
+			t.Fatal(err)
+		}
+		got := w.Publisher().Latest().Over(window).Node("a").CPU
+		if got.Mean != step.mean || !got.End.Equal(step.at) {
+			t.Errorf("at %v: %v of %v, want %v of now", step.at, got.Mean, got.End, step.mean)
+		}
+	}
+}
+
 func TestASnapshotIsNotChangedByLaterRefreshes(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, _ := newTestWatcher()

@@ -140,6 +140,19 @@ func TestScoreAllocatesNothingPerNode(t *testing.T) {
 	}
 }
 
+func TestANodeThatChangedCostsOneAllocationWhateverItsPods(t *testing.T) {
+	for name := range kinds() {
+		_, ctx := ktesting.NewTestContext(t)
+		p, nodes := cluster(1, 100)
+		pl, pod, state, node := build(t, p, name, ""), st.MakePod().Req(plugintest.CPUAndMemory("1", "1Gi")).Obj(), framework.NewCycleState(), nodes[0]
+		change := testing.AllocsPerRun(100, func() { node.SetNode(node.Node()) })
+		both := testing.AllocsPerRun(100, func() { node.SetNode(node.Node()); pl.Score(ctx, state, pod, node) })
+		if allocs := both - change; allocs > 1 {
+			t.Errorf("%s: %v allocations for a node with 100 recent pods, want 1", name, allocs)
+		}
+	}
+}
+
 // cluster is a number of nodes with known load, each with a number of pods that were placed a minute ago.
 func cluster(nodes, podsPerNode int) (*load.Publisher, []fwk.NodeInfo) {
 	loads := map[string]load.NodeLoad{}

@@ -11,6 +11,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -109,7 +110,7 @@ func validateDefaultRequests(path *field.Path, requests corev1.ResourceList) fie
 
 func validateMultiplier(path *field.Path, multiplier string) field.ErrorList {
 	value, err := strconv.ParseFloat(multiplier, 64)
-	if err != nil || !isFiniteNotNegative(value) {
+	if err != nil || !isFiniteNotNegative(value) || strings.ContainsAny(multiplier, "xXpP_") {
 		return field.ErrorList{field.Invalid(path, multiplier,
 			`must be a finite decimal number of at least 0, in quotes: write one such as "1.5", or leave the field out`)}
 	}

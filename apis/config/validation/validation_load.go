@@ -31,34 +31,29 @@ func validateLoadSpec(path *field.Path, spec *config.LoadSpec) field.ErrorList {
 	if spec.WatcherAddress != "" {
 		allErrs = append(allErrs,
 			validateAddress(path.Child("watcherAddress"), spec.WatcherAddress, watcherAddressExample)...)
-	} else {
-		allErrs = append(allErrs, validateMetricProvider(providerPath, path, &spec.MetricProvider)...)
 	}
+	allErrs = append(allErrs, validateMetricProvider(providerPath, path, spec)...)
 	allErrs = append(allErrs, validateCredentials(providerPath, &spec.MetricProvider)...)
 	allErrs = append(allErrs, validateTiming(path, spec)...)
 	return allErrs
 }
 
-// validateMetricProvider validates what decides which source is read, and what it is asked. None of it is used beside a
-// watcherAddress, and configurations exist that carry remains of another source there: those keep running.
-func validateMetricProvider(path, specPath *field.Path, provider *config.MetricProviderSpec) field.ErrorList {
-	var allErrs field.ErrorList
-	switch provider.Type {
-	case config.Prometheus:
-		if provider.Address == "" {
-			allErrs = append(allErrs, field.Required(path.Child("address"),
-				fmt.Sprintf("type Prometheus needs the server's URL: write one such as %q", prometheusAddressExample)))
-		} else {
-			allErrs = append(allErrs, validateAddress(path.Child("address"), provider.Address, prometheusAddressExample)...)
-		}
-	case config.SignalFx:
+// validateMetricProvider validates what decides which source is read, and what it is asked. Beside a watcherAddress none of
+// it is used, and so nothing is missing; but what is written there has to be possible.
+func validateMetricProvider(path, specPath *field.Path, spec *config.LoadSpec) field.ErrorList {
+	provider, used := &spec.MetricProvider, spec.WatcherAddress == ""
+	allErrs := validateOneOf(path.Child("type"), provider.Type,
+		config.KubernetesMetricsServer, config.Prometheus, config.SignalFx)
+	switch {
+	case provider.Address != "":
+		allErrs = append(allErrs, validateAddress(path.Child("address"), provider.Address, prometheusAddressExample)...)
+	case used && provider.Type == config.Prometheus:
+		allErrs = append(allErrs, field.Required(path.Child("address"),
+			fmt.Sprintf("type Prometheus needs the server's URL: write one such as %q", prometheusAddressExample)))
+	}
+	if used && provider.Type == config.SignalFx {
 		allErrs = append(allErrs, field.Required(specPath.Child("watcherAddress"),
 			"SignalFx is read through a load-watcher service: set watcherAddress"))
-	default:
-		// An address is not used by KubernetesMetricsServer, and not validated: what operators have written there so far
-		// did no harm.
-		allErrs = append(allErrs, validateOneOf(path.Child("type"), provider.Type,
-			config.KubernetesMetricsServer, config.Prometheus, config.SignalFx)...)
 	}
 	allErrs = append(allErrs, validateOneOf(path.Child("dialect"), provider.Dialect,
 		config.DialectAuto, config.DialectNodeExporter, config.DialectKubePrometheus, config.DialectKubelet,

@@ -319,10 +319,11 @@ func TestMetricProvider(t *testing.T) {
 			want:   refused("metricProvider.address", "Required", "type Prometheus needs the server's URL", `"http://prometheus.monitoring.svc:9090"`),
 		},
 		{
-			name: "an address is not used by KubernetesMetricsServer, whatever it is",
+			name: "an address is refused also where it is not used: the type may have been forgotten",
 			change: func(spec *config.LoadSpec) {
 				spec.MetricProvider.Address = "prometheus:9090"
 			},
+			want: refused("metricProvider.address", `"prometheus:9090"`, "http://"),
 		},
 		{
 			name:   "an unknown type is refused",
@@ -342,14 +343,31 @@ func TestMetricProvider(t *testing.T) {
 			},
 		},
 		{
-			name: "beside watcherAddress, what the provider would be asked is not looked at",
+			name: "beside watcherAddress nothing of the provider is missing",
+			change: func(spec *config.LoadSpec) {
+				spec.WatcherAddress = "http://load-watcher:2020"
+				spec.MetricProvider.Type = config.Prometheus
+			},
+		},
+		{
+			name: "beside watcherAddress a provider of another type is not missed",
+			change: func(spec *config.LoadSpec) {
+				spec.WatcherAddress = "http://load-watcher:2020"
+				spec.MetricProvider.Type = config.SignalFx
+			},
+		},
+		{
+			name: "beside watcherAddress, what the provider would be asked has to be possible",
 			change: func(spec *config.LoadSpec) {
 				spec.WatcherAddress = "http://load-watcher:2020"
 				spec.MetricProvider.Type = "Datadog"
 				spec.MetricProvider.Address = "prometheus:9090"
 				spec.MetricProvider.Dialect = "x"
-				spec.MetricProvider.Queries = &config.PrometheusQueries{}
-				spec.MetricProvider.NodeLabels = nil
+			},
+			want: []refusal{
+				{path: "metricProvider.type"},
+				{path: "metricProvider.address"},
+				{path: "metricProvider.dialect"},
 			},
 		},
 		{

@@ -1,6 +1,6 @@
 module github.com/plimsoll-scheduler/plimsoll/hack/tools/gotestsum
 
-go 1.26.8
+go 1.26.0
 
 tool gotest.tools/gotestsum
 

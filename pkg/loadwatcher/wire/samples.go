@@ -92,6 +92,7 @@ func statOf(metrics []Metric, resourceType, rollup string) (stat load.Stat, ofWi
 	default:
 		return load.Stat{}, false
 	}
+	stat.StdDev = math.NaN()
 	if deviation.made {
 		stat.StdDev = deviation.value / percent
 	}

@@ -208,6 +208,8 @@ func known(mean, deviation float64) load.Stat {
 	return load.Stat{Mean: mean, StdDev: deviation, Known: true}
 }
 
+func meanOnly(mean float64) load.Stat { return known(mean, math.NaN()) }
+
 func TestSamplesOfOneNode(t *testing.T) {
 	const quarter = 15 * time.Minute
 	tests := []struct {
@@ -226,17 +228,17 @@ func TestSamplesOfOneNode(t *testing.T) {
 		{
 			name:    "AVG wins over Latest and over an unstated operator",
 			metrics: []Metric{metric(CPU, Unstated, 90), metric(CPU, Latest, 80), metric(CPU, Average, 10), metric(CPU, Latest, 81), metric(CPU, Unstated, 91)},
-			want:    &load.Sample{Window: quarter, CPU: known(0.1, 0)},
+			want:    &load.Sample{Window: quarter, CPU: meanOnly(0.1)},
 		},
 		{
 			name:    "Latest wins over an unstated operator, and alone is a reading of the moment",
 			metrics: []Metric{metric(CPU, Latest, 10), metric(CPU, Unstated, 90)},
-			want:    &load.Sample{Window: 0, CPU: known(0.1, 0)},
+			want:    &load.Sample{Window: 0, CPU: meanOnly(0.1)},
 		},
 		{
 			name:    "an unstated operator is a mean over the window",
 			metrics: []Metric{metric(CPU, Unstated, 10)},
-			want:    &load.Sample{Window: quarter, CPU: known(0.1, 0)},
+			want:    &load.Sample{Window: quarter, CPU: meanOnly(0.1)},
 		},
 		{
 			name:    "Latest with a deviation is of the window that the deviation was measured over",
@@ -246,12 +248,12 @@ func TestSamplesOfOneNode(t *testing.T) {
 		{
 			name:    "Latest of one resource beside a mean of the other is taken as of the window",
 			metrics: []Metric{metric(CPU, Average, 10), metric(Memory, Latest, 50)},
-			want:    &load.Sample{Window: quarter, CPU: known(0.1, 0), Memory: known(0.5, 0)},
+			want:    &load.Sample{Window: quarter, CPU: meanOnly(0.1), Memory: meanOnly(0.5)},
 		},
 		{
 			name:    "a deviation without any mean is not a value",
 			metrics: []Metric{metric(CPU, StandardDeviation, 5), metric(Memory, Average, 50)},
-			want:    &load.Sample{Window: quarter, Memory: known(0.5, 0)},
+			want:    &load.Sample{Window: quarter, Memory: meanOnly(0.5)},
 		},
 		{
 			name:    "a node with deviations alone has no sample",
@@ -264,22 +266,22 @@ func TestSamplesOfOneNode(t *testing.T) {
 		{
 			name:    "a metric without a value is none",
 			metrics: []Metric{{Type: CPU, Operator: Average, Rollup: "15m"}, metric(CPU, Latest, 30)},
-			want:    &load.Sample{CPU: known(0.3, 0)},
+			want:    &load.Sample{CPU: meanOnly(0.3)},
 		},
 		{
 			name:    "of several values the highest counts",
 			metrics: []Metric{metric(CPU, Average, 20), metric(CPU, Average, 40), metric(CPU, Average, 30)},
-			want:    &load.Sample{Window: quarter, CPU: known(0.4, 0)},
+			want:    &load.Sample{Window: quarter, CPU: meanOnly(0.4)},
 		},
 		{
 			name:    "a value of the window's rollup counts before a higher one of another",
 			metrics: []Metric{withRollup(metric(CPU, Average, 90), "5m"), metric(CPU, Average, 40), withRollup(metric(CPU, Average, 95), "10m"), metric(CPU, Average, 30)},
-			want:    &load.Sample{Window: quarter, CPU: known(0.4, 0)},
+			want:    &load.Sample{Window: quarter, CPU: meanOnly(0.4)},
 		},
 		{
 			name:    "impossible values pass: the reader checks them",
 			metrics: []Metric{metric(CPU, Average, -10), metric(Memory, Average, 250)},
-			want:    &load.Sample{Window: quarter, CPU: known(-0.1, 0), Memory: known(2.5, 0)},
+			want:    &load.Sample{Window: quarter, CPU: meanOnly(-0.1), Memory: meanOnly(2.5)},
 		},
 		{name: "a node without metrics has no sample"},
 	}
@@ -296,7 +298,7 @@ func TestSamplesOfOneNode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
+			if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
 				t.Errorf("Samples() (-want +got):\n%s", diff)
 			}
 		})
@@ -382,7 +384,7 @@ func TestFromSamplesWithoutSamplesEndsWhenMade(t *testing.T) {
 func TestSamplesSurviveTheWire(t *testing.T) {
 	end := time.Unix(1700000000, 0)
 	want := []load.Sample{
-		{Node: "moment", End: end, CPU: known(0.5, 0), Memory: known(0.25, 0)},
+		{Node: "moment", End: end, CPU: meanOnly(0.5), Memory: meanOnly(0.25)},
 		{Node: "window", Window: 10 * time.Minute, End: end, CPU: known(0.5, 0.125), Memory: known(1.5, 0)},
 	}
 	var b bytes.Buffer
@@ -397,7 +399,7 @@ func TestSamplesSurviveTheWire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
 		t.Errorf("samples after the wire (-want +got):\n%s", diff)
 	}
 }

@@ -41,7 +41,7 @@ func New(ctx context.Context, object runtime.Object, deps loadscore.Deps) (fwk.P
 	if err := validation.ValidateLoadVariationRiskBalancingArgs(nil, args); err != nil {
 		return nil, err
 	}
-	model, err := deps.Model(ctx, args.LoadSpec, podusage.Requests)
+	model, err := deps.Model(ctx, args.LoadSpec, load.Requests)
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ func New(ctx context.Context, object runtime.Object, deps loadscore.Deps) (fwk.P
 		return nil, fmt.Errorf("defaultRequestsMultiplier: %w", err)
 	}
 	expected := podusage.Estimator{Multiplier: multiplier, DefaultCPUMillis: args.DefaultRequests.Cpu().MilliValue()}
-	usage := func(pod *corev1.Pod) (cpuMillis, memoryBytes float64) { return expected.CPUMillis(pod), 0 }
+	usage := func(pod fwk.PodInfo) (cpuMillis, memoryBytes float64) { return expected.CPUMillis(pod.GetPod()), 0 }
 	model, err := deps.Model(ctx, args.LoadSpec, usage)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -89,7 +91,7 @@ func newSource(t *testing.T, cfg Config, nodes ...*corev1.Node) *Source {
 }
 
 func sample(name string, mean float64) load.Sample {
-	return load.Sample{Node: name, Window: 15 * time.Minute, End: time.Unix(1700000000, 0), CPU: load.Stat{Mean: mean, Known: true}}
+	return load.Sample{Node: name, Window: 15 * time.Minute, End: time.Unix(1700000000, 0), CPU: load.Stat{Mean: mean, StdDev: math.NaN(), Known: true}}
 }
 
 func wantError(t *testing.T, err error, parts ...string) {
@@ -164,7 +166,7 @@ func TestFetch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
+			if diff := cmp.Diff(tt.want, got, cmpopts.EquateNaNs()); diff != "" {
 				t.Errorf("Fetch() (-want +got):\n%s", diff)
 			}
 		})

@@ -200,11 +200,14 @@ func usageSecondsExpression(counter, by string, s span) expression {
 	}
 }
 
-// bytesExpression is for a gauge of used bytes.
+// bytesExpression is for a gauge of used bytes. Only gauges with a recent sample are taken, for the same reason as counters.
 func bytesExpression(gauge, by string, s span) expression {
+	over := func(function string) string {
+		return fmt.Sprintf("max by (%s) (%s(%s[%s]) and timestamp(%s) > time() - %d)", by, function, gauge, s.window, gauge, s.recentSeconds)
+	}
 	return expression{
-		mean:         fmt.Sprintf("max by (%s) (avg_over_time(%s[%s]) and %s)", by, gauge, s.window, gauge),
-		stdDev:       fmt.Sprintf("max by (%s) (stddev_over_time(%s[%s]) and %s)", by, gauge, s.window, gauge),
+		mean:         over("avg_over_time"),
+		stdDev:       over("stddev_over_time"),
 		overCapacity: true,
 	}
 }

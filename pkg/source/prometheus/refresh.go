@@ -370,7 +370,7 @@ func statAt(readings [statisticCount]*reading, node int) load.Stat {
 	if readings[mean] == nil || !readings[mean].slots[node].known {
 		return load.Stat{}
 	}
-	stat := load.Stat{Mean: readings[mean].slots[node].value, Known: true}
+	stat := load.Stat{Mean: readings[mean].slots[node].value, StdDev: math.NaN(), Known: true}
 	if readings[stdDev] != nil && readings[stdDev].slots[node].known {
 		stat.StdDev = readings[stdDev].slots[node].value
 	}

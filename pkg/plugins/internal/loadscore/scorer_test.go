@@ -53,7 +53,7 @@ func publisherOf(cpu map[string]float64) *load.Publisher {
 }
 
 func scorerOf[D any](p *load.Publisher, missingLoad config.MissingLoad, f loadscore.Formula[D]) *loadscore.Scorer[D] {
-	usage := func(*corev1.Pod) (cpuMillis, memoryBytes float64) { return 0, 0 }
+	usage := func(fwk.PodInfo) (cpuMillis, memoryBytes float64) { return 0, 0 }
 	return loadscore.New(plugintest.Model(p, usage), missingLoad, f, plugintest.Counters())
 }
 
@@ -197,7 +197,7 @@ func TestDecisionsAndFallbacksAreCountedOncePerDecision(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			registry, publisher := metrics.NewKubeRegistry(), load.NewPublisher()
 			plugintest.Publish(publisher, tc.loads)
-			usage := func(*corev1.Pod) (cpuMillis, memoryBytes float64) { return 0, 0 }
+			usage := func(fwk.PodInfo) (cpuMillis, memoryBytes float64) { return 0, 0 }
 			s := loadscore.New(plugintest.Model(publisher, usage), config.MissingLoadRequests, percent, loadscore.NewMetrics(registry.MustRegister).For("test"))
 			for range 2 {
 				plugintest.Scores(t, s, pod, nodeInfo("a", "4"), nodeInfo("b", "4"), nodeInfo("c", "4"))
