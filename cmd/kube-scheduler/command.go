@@ -47,16 +47,16 @@ func newCommand(c clock.Clock, registry loadwatcher.Registry) *cobra.Command {
 	return command
 }
 
-// checkConfiguration finds the mistakes in the plugins' arguments that the stock command does not. What is no regular file
-// can be read but once, and what cannot be loaded is refused by the stock command before it listens: both are left to it. The
-// plugins validate their arguments themselves, too.
+// checkConfiguration finds the mistakes in a configuration for which the stock command would already have opened its port.
+// What is no regular file can be read but once, and is left to the stock command and to the plugins, which validate their
+// arguments as well.
 func checkConfiguration(file string) error {
 	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
 		return nil
 	}
 	configuration, err := options.LoadConfigFromFile(klog.Background(), file)
 	if err != nil {
-		return nil
+		return err
 	}
 	return validation.ValidatePluginConfigs(configuration)
 }

@@ -78,6 +78,7 @@ func TestAMistakeInTheArgumentsIsRefusedBeforeAnythingListens(t *testing.T) {
 		name, plugin, args string
 		want               []string
 	}{
+		{"unknown field", packing, "targetUtilisation: 40", []string{`unknown field "targetUtilisation"`}},
 		{"target 0", packing, "targetUtilization: 0", []string{"targetUtilization", "0", "1", "99"}},
 		{"target 100", packing, "targetUtilization: 100", []string{"targetUtilization", "100", "1", "99"}},
 		{"target -1", packing, "targetUtilization: -1", []string{"targetUtilization", "-1", "1", "99"}},

@@ -35,6 +35,8 @@ type Options struct {
 	Scheduler string
 	// SchedulerArgs are further flags of the scheduler.
 	SchedulerArgs []string
+	// Race runs the scheduler that has the race detector compiled in.
+	Race bool
 }
 
 // Parts returns the programs that a cluster with these options needs in BinDir.
@@ -44,9 +46,16 @@ func (o Options) Parts() []build.Part {
 		parts = append(parts, build.MetricsServer())
 	}
 	if o.Scheduler != "" {
-		parts = append(parts, build.KubeScheduler())
+		parts = append(parts, o.scheduler())
 	}
 	return parts
+}
+
+func (o Options) scheduler() build.Part {
+	if o.Race {
+		return build.KubeSchedulerRace()
+	}
+	return build.KubeScheduler()
 }
 
 // Endpoints say where the parts of a cluster are found.
@@ -146,6 +155,17 @@ func start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	return c, group.Wait()
 }
 
+// Reconfigure starts the scheduler anew, with another configuration; see Options.Scheduler.
+func (c *Cluster) Reconfigure(ctx context.Context, configuration string) error {
+	if err := c.Scheduler.Stop(); err != nil {
+		return err
+	}
+	if err := c.render(schedulerConfig, configuration, c.Endpoints); err != nil {
+		return err
+	}
+	return c.Scheduler.Start(ctx)
+}
+
 // Stop ends the cluster and removes its files. It returns when nothing is left; calling it again does no harm.
 func (c *Cluster) Stop() error {
 	c.stopOnce.Do(func() {
@@ -240,7 +260,7 @@ func (c *Cluster) prepare() error {
 	}
 	c.Prometheus = c.prometheus()
 	if c.options.Scheduler != "" {
-		if err := c.render("scheduler.yaml", c.options.Scheduler, c.Endpoints); err != nil {
+		if err := c.render(schedulerConfig, c.options.Scheduler, c.Endpoints); err != nil {
 			return err
 		}
 		c.Scheduler = c.scheduler()

@@ -107,7 +107,7 @@ func TestCluster(t *testing.T) {
 	_, err = c.WaitCPUUtilization(ctx, quarter)
 	check("measuring after Prometheus was started again", err)
 
-	c.Scheduler.Stop()
+	check("stopping the scheduler", c.Scheduler.Stop())
 	labels := map[string]string{"app": "p"}
 	check("creating a pod", c.CreatePods(ctx, cluster.Pod{Name: "p", Labels: labels}))
 	check("starting the scheduler again", c.Scheduler.Start(ctx))
@@ -115,9 +115,17 @@ func TestCluster(t *testing.T) {
 	check("placing a pod", err)
 	check("removing everything", c.Clear(ctx))
 
-	if metrics, err := c.SchedulerMetrics(ctx); err != nil || metrics == "" {
-		t.Errorf("reading the scheduler's metrics: %v", err)
-	}
+	// It counts a moment after the pod is bound.
+	check("reading the scheduler's metrics", eventually(ctx, func() error {
+		metrics, err := c.SchedulerMetrics(ctx)
+		if err != nil {
+			return err
+		}
+		if n := metrics.Sum("scheduler_schedule_attempts_total", "result", "scheduled", "profile", "default-scheduler"); n != 1 {
+			return fmt.Errorf("it has placed %v pods, want 1", n)
+		}
+		return nil
+	}))
 	if err := c.Failed(); err != nil {
 		t.Error(err)
 	}

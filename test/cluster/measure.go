@@ -44,10 +44,12 @@ func (c *Cluster) queryAt(ctx context.Context, at time.Time, promQL string) (map
 // CPUUtilization returns each node's mean CPU utilization over a window that ends now, as a fraction of its capacity, as
 // Prometheus measures it. Nodes that are not measured are not in it.
 func (c *Cluster) CPUUtilization(ctx context.Context, window time.Duration) (map[string]float64, error) {
-	return c.cpuUtilizationAt(ctx, time.Now(), window)
+	return c.CPUUtilizationAt(ctx, time.Now(), window)
 }
 
-func (c *Cluster) cpuUtilizationAt(ctx context.Context, end time.Time, window time.Duration) (map[string]float64, error) {
+// CPUUtilizationAt returns each node's mean CPU utilization over a window that ended at a moment gone by, as
+// CPUUtilization does.
+func (c *Cluster) CPUUtilizationAt(ctx context.Context, end time.Time, window time.Duration) (map[string]float64, error) {
 	promQL := fmt.Sprintf("sum by (node) (rate(node_cpu_usage_seconds_total[%s]))", model.Duration(window))
 	usage, err := c.queryAt(ctx, end, promQL)
 	if err != nil {
@@ -84,7 +86,7 @@ func (c *Cluster) WaitCPUUtilization(ctx context.Context, e Expectation) (map[st
 		now := time.Now()
 		for _, end := range []time.Time{now.Add(-e.For), now} {
 			var err error
-			if got, err = c.cpuUtilizationAt(ctx, end, e.Window); err != nil {
+			if got, err = c.CPUUtilizationAt(ctx, end, e.Window); err != nil {
 				return "", err
 			}
 			if missing := e.missing(got); missing != "" {

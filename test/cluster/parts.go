@@ -25,6 +25,8 @@ const (
 	frontProxyUser    = "front-proxy-client"
 	serviceAccountKey = "service-accounts"
 	metricsServerName = "metrics-server"
+	// schedulerConfig is the name of the scheduler's configuration file.
+	schedulerConfig = "scheduler.yaml"
 )
 
 // process describes a process of this cluster, which keeps its files in a folder and its output in a file of its name.
@@ -119,31 +121,36 @@ func (c *Cluster) prometheus() *Process {
 func (c *Cluster) scheduler() *Process {
 	ready := c.schedulerURL("/readyz")
 	args := []string{
-		"--config=" + c.path("scheduler.yaml"),
+		"--config=" + c.path(schedulerConfig),
 		"--bind-address=" + loopback,
 		"--secure-port=" + strconv.Itoa(c.ports.scheduler),
 		"--authentication-kubeconfig=" + c.Endpoints.Kubeconfig,
 		"--authorization-kubeconfig=" + c.Endpoints.Kubeconfig,
 	}
-	return c.process("kube-scheduler", answers(ready), append(args, c.options.SchedulerArgs...)...)
+	return c.process(c.options.scheduler().Name, answers(ready), append(args, c.options.SchedulerArgs...)...)
 }
 
 func (c *Cluster) schedulerURL(path string) string {
 	return "https://" + address(c.ports.scheduler) + path
 }
 
-// SchedulerMetrics returns what the scheduler serves at /metrics.
-func (c *Cluster) SchedulerMetrics(ctx context.Context) (string, error) {
-	config := rest.AnonymousClientConfig(c.admin)
-	config.CertFile, config.KeyFile = c.client.certFile("admin"), c.client.keyFile("admin")
+// AskScheduler returns what the scheduler serves at a path, to the administrator. It waits until the scheduler does: one that
+// was started a moment ago is ready before it knows whose certificates to believe.
+func (c *Cluster) AskScheduler(ctx context.Context, path string) (string, error) {
 	// The scheduler serves with a certificate that it signs itself at its start.
-	config.TLSClientConfig = rest.TLSClientConfig{Insecure: true, CertFile: config.CertFile, KeyFile: config.KeyFile}
-	client, err := rest.HTTPClientFor(config)
+	client, err := rest.HTTPClientFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{
+		Insecure: true, CertFile: c.client.certFile("admin"), KeyFile: c.client.keyFile("admin"),
+	}})
 	if err != nil {
 		return "", err
 	}
 	defer client.CloseIdleConnections()
-	return get(ctx, client, c.schedulerURL("/metrics"))
+	var answer string
+	err = c.poll(ctx, "the scheduler to answer at "+path, func(ctx context.Context) (_ string, err error) {
+		answer, err = get(ctx, client, c.schedulerURL(path))
+		return "", err
+	})
+	return answer, err
 }
 
 func (c *Cluster) metricsServer() *Process {

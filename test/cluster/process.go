@@ -82,8 +82,13 @@ func (p *Process) Start(ctx context.Context) error {
 	return err
 }
 
-// Stop asks the process to end and, if it does not, ends it. It returns when the process is gone.
-func (p *Process) Stop() { p.end(syscall.SIGTERM, false) }
+// Stop asks the process to end. One that does not is killed, and an error then. It returns when the process is gone.
+func (p *Process) Stop() error {
+	if p.end(syscall.SIGTERM, false) {
+		return nil
+	}
+	return fmt.Errorf("%s did not end within %s after it was asked to, and was killed%s", p.name, stopTimeout, p.tail())
+}
 
 // Kill ends the process without giving it time for anything. It returns when the process is gone.
 func (p *Process) Kill() { p.end(syscall.SIGKILL, false) }
@@ -152,12 +157,13 @@ func (p *Process) launch() (*run, error) {
 	return r, nil
 }
 
-func (p *Process) end(signal syscall.Signal, forGood bool) {
+// end signals the process and kills it if that does not end it in time. It returns whether that was not necessary.
+func (p *Process) end(signal syscall.Signal, forGood bool) (obeyed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = p.closed || forGood
 	if p.run == nil {
-		return
+		return true
 	}
 	r := p.run
 	p.run = nil
@@ -166,9 +172,11 @@ func (p *Process) end(signal syscall.Signal, forGood bool) {
 	r.signal(signal)
 	select {
 	case <-r.done:
+		return true
 	case <-timeout.C:
 		r.signal(syscall.SIGKILL)
 		<-r.done
+		return false
 	}
 }
 

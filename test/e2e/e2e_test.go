@@ -180,5 +180,6 @@ func buildParts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return builder.Build(ctx, cluster.Options{MetricsServer: true, Scheduler: "any"}.Parts()...)
+	parts := cluster.Options{MetricsServer: true, Scheduler: "any"}.Parts()
+	return builder.Build(ctx, append(parts, build.KubeSchedulerRace())...)
 }

@@ -40,7 +40,7 @@ func TestEveryPodIsBoundWhilePrometheusIsKilledAndRestarted(t *testing.T) {
 	e.Prometheus.Kill()
 	e.until("requests decide once the last load is too old", arrivals, func(node string) bool { return node != "cool" })
 
-	e.Scheduler.Stop()
+	e.must(e.Scheduler.Stop())
 	began := time.Now()
 	e.must(e.Scheduler.Start(e.ctx))
 	if took := time.Since(began); took > 5*time.Second {

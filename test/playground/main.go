@@ -29,9 +29,12 @@ var schedulerConfig string
 const (
 	plimsollProfile = "plimsoll"
 	stockProfile    = "default-scheduler"
+	burstProfile    = "plimsoll-1m"
 	target          = 0.40
 	window          = 10 * time.Second
 	refreshInterval = time.Second
+	maxAge          = 10 * time.Second
+	burstWindow     = time.Minute
 )
 
 var (

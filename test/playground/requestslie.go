@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,14 +55,6 @@ func (l liar) background() cluster.Load {
 		Usage:    cluster.Usage{CPU: strconv.FormatFloat(8*l.load, 'f', 3, 64), Memory: "1Gi"},
 		Requests: requests,
 	}
-}
-
-// placement is where one profile has put the pods, and what has come of it.
-type placement struct {
-	profile string
-	// pods is how many of them a node has got, measured its CPU utilization with them, both by name.
-	pods     map[string]int
-	measured map[string]float64
 }
 
 // requestsLie is what became of both profiles.
@@ -140,62 +131,18 @@ func (pl placement) onBusy() int {
 	return n
 }
 
-// hottest returns the node with the highest utilization.
-func (pl placement) hottest() string {
-	hottest := ""
-	for _, node := range liars() {
-		if hottest == "" || pl.measured[node.name] > pl.measured[hottest] {
-			hottest = node.name
-		}
-	}
-	return hottest
-}
-
-// hot returns how many nodes are above the utilization that is called hot.
-func (pl placement) hot() int {
-	n := 0
-	for _, utilization := range pl.measured {
-		if utilization > hot {
-			n++
-		}
-	}
-	return n
-}
-
 func (r requestsLie) write(page page) {
-	const (
-		row     = "%-9s %s %5.1f %% %3s   %s %5.1f %% %3s"
-		heading = "%-9s %-*s   %-*s"
-		side    = barCells + 12
-	)
 	page.line("The same %d pods under each profile. Each bar is a node's CPU, the mark | its load line at %.0f %%,", liarPods, 100*target)
 	page.line("the figure behind it how many of the pods it got. busy-* have small requests, quiet-* large ones.")
-	page.line(heading, "", side, r.plimsoll.profile, side, r.stock.profile)
+	var names []string
 	for _, n := range liars() {
-		a, b := r.plimsoll.measured[n.name], r.stock.measured[n.name]
-		page.line(row, n.name,
-			page.paint.bar(a, target), 100*a, plus(r.plimsoll.pods[n.name]),
-			page.paint.bar(b, target), 100*b, plus(r.stock.pods[n.name]))
+		names = append(names, n.name)
 	}
-	for _, fact := range []struct {
-		name string
-		of   func(placement) string
-	}{
-		{"hottest", func(pl placement) string {
-			return fmt.Sprintf("%s at %.1f %%", pl.hottest(), 100*pl.measured[pl.hottest()])
-		}},
-		{fmt.Sprintf("> %.0f %%", 100*hot), func(pl placement) string { return fmt.Sprintf("%d nodes", pl.hot()) }},
-		{"on busy", func(pl placement) string { return fmt.Sprintf("%d of %d pods", pl.onBusy(), liarPods) }},
-	} {
-		page.line(heading, fact.name, side, fact.of(r.plimsoll), side, fact.of(r.stock))
-	}
-}
-
-func plus(pods int) string {
-	if pods == 0 {
-		return strings.Repeat(" ", 3)
-	}
-	return fmt.Sprintf("+%d", pods)
+	page.sideBySide(names, r.plimsoll, r.stock,
+		fact{"hottest", placement.hottestNode},
+		fact{fmt.Sprintf("> %.0f %%", 100*hot), func(pl placement) string { return fmt.Sprintf("%d nodes", len(pl.above(hot))) }},
+		fact{"on busy", func(pl placement) string { return fmt.Sprintf("%d of %d pods", pl.onBusy(), liarPods) }},
+	)
 }
 
 func (r requestsLie) check() error {

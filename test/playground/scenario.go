@@ -27,6 +27,8 @@ func scenarios() []scenario {
 	return []scenario{
 		{name: "the worked example", run: runWorkedExample},
 		{name: "requests lie", run: runRequestsLie},
+		{name: "burst", run: runBurst},
+		{name: "outage", run: runOutage},
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -125,20 +126,168 @@ func TestRequestsLieFindsWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestTheSummaryFitsOnAScreen(t *testing.T) {
-	var b strings.Builder
-	findings := []finding{{"the worked example", theExample()}, {"requests lie", theLie()}}
-	if err := show(page{out: &b}, findings); err != nil {
-		t.Fatal(err)
+// theBurst is the third scenario as it comes out: the model fills the most loaded nodes and leaves 21 pods to the idle one,
+// the stock profile levels what is requested.
+func theBurst() burst {
+	r := burst{
+		plimsoll: placement{profile: "plimsoll-1m", pods: map[string]int{}, measured: map[string]float64{}},
+		stock:    placement{profile: "default-scheduler", pods: map[string]int{}, measured: map[string]float64{}},
 	}
-	lines := strings.Split(strings.TrimRight(b.String(), "\n"), "\n")
-	if len(lines) > 45 {
-		t.Errorf("%d lines are more than one screen", len(lines))
+	room := map[string]int{
+		"idle": 21, "loaded-1": 15, "loaded-2": 13, "loaded-3": 12, "loaded-4": 10, "loaded-5": 9, "loaded-6": 7, "loaded-7": 6,
+		"loaded-8": 4, "loaded-9": 3,
 	}
-	for _, line := range lines {
-		if n := utf8.RuneCountInString(line); n > 100 {
-			t.Errorf("%d columns: %s", n, line)
+	for _, n := range burstNodes() {
+		load := float64(n.cpu) / 8000
+		r.plimsoll.pods[n.name], r.stock.pods[n.name] = room[n.name], 8
+		if n.cpu == 0 {
+			r.stock.pods[n.name] = 28
 		}
+		r.plimsoll.measured[n.name] = load + burstUsage*float64(r.plimsoll.pods[n.name])
+		r.stock.measured[n.name] = load + burstUsage*float64(r.stock.pods[n.name])
+	}
+	return r
+}
+
+func TestBurst(t *testing.T) {
+	// A full node is at 40 − ¾·1.25 = 39.06 %, the idle one at 21·1.25 = 26.25 %.
+	want := `100 pods at once, each requests and uses 100m, on 8-core nodes: one idle, nine that request 2 cores
+and use 1.63 to 2.83. CPU as measured 60 s after the last pod was bound; the load line | is 40 %.
+          plimsoll-1m                                  default-scheduler
+idle      ████████····|·················  26.2 % +21   ███████████·|·················  35.0 % +28
+loaded-1  ████████████|·················  39.1 % +15   █████████···|·················  30.3 %  +8
+loaded-2  ████████████|·················  39.1 % +13   ██████████··|·················  32.8 %  +8
+loaded-3  ████████████|·················  39.1 % +12   ██████████··|·················  34.1 %  +8
+loaded-4  ████████████|·················  39.1 % +10   ███████████·|·················  36.6 %  +8
+loaded-5  ████████████|·················  39.1 %  +9   ███████████·|·················  37.8 %  +8
+loaded-6  ████████████|·················  39.1 %  +7   ████████████|·················  40.3 %  +8
+loaded-7  ████████████|·················  39.1 %  +6   ████████████|·················  41.6 %  +8
+loaded-8  ████████████|·················  39.1 %  +4   ████████████|·················  44.1 %  +8
+loaded-9  ████████████|·················  39.1 %  +3   ████████████|█················  45.3 %  +8
+hottest   loaded-7 at 39.1 %                           loaded-9 at 45.3 %
+over line 0 nodes                                      4 nodes
+with room 1 nodes                                      6 nodes
+`
+	got := theBurst()
+	// Which of the full nodes is hottest is in the last digits; make it one.
+	got.plimsoll.measured["loaded-7"] += 0.0001
+	if diff := cmp.Diff(want, written(got)); diff != "" {
+		t.Errorf("written (-want +got):\n%s", diff)
+	}
+	if err := got.check(); err != nil {
+		t.Errorf("check() = %v", err)
+	}
+}
+
+func TestBurstFindsWhatIsWrong(t *testing.T) {
+	tests := []struct {
+		name  string
+		spoil func(*burst)
+		want  string
+	}{
+		{"a pod that is nowhere", func(r *burst) { r.plimsoll.pods["idle"]-- }, "plimsoll-1m put 99 of 100 pods into its pool"},
+		{"a node that is not measured", func(r *burst) { delete(r.plimsoll.measured, "loaded-2") }, "9 of 10 nodes are measured"},
+		{
+			"a node above the line while another has room",
+			func(r *burst) { r.plimsoll.measured["loaded-2"] += burstUsage },
+			"plimsoll-1m filled loaded-2 beyond the load line while there is room on idle",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := theBurst()
+			tt.spoil(&r)
+			wantError(t, r.check(), tt.want)
+		})
+	}
+	full := theBurst()
+	full.plimsoll.measured["idle"], full.plimsoll.measured["loaded-2"] = 0.39, 0.41
+	if err := full.check(); err != nil {
+		t.Errorf("a node above the line while no other has room: %v", err)
+	}
+}
+
+// theOutage is the fourth scenario as it comes out.
+func theOutage() outage {
+	return outage{created: 150, bound: 150, recovered: true, phases: []outagePhase{
+		{phaseBefore, 3 * time.Second, decisions{total: 15}},
+		{phaseAway, 14 * time.Second, decisions{total: 70, requests: 40, aside: 21}},
+		{phaseReturn, 10 * time.Second, decisions{total: 50, requests: 6, aside: 40}},
+		{phaseAfter, 3 * time.Second, decisions{total: 15}},
+	}}
+}
+
+func TestOutage(t *testing.T) {
+	want := `Prometheus is stopped for longer than load is trusted (10 s) while a pod arrives every 200ms.
+What the placements were decided by, as the scheduler's own metrics say:
+                    seconds  decisions  fresh load by requests* stepped aside
+Prometheus runs         3.0         15          15            0             0
+it is stopped          14.0         70           9           40            21
+it is back             10.0         50           4            6            40
+load decides again      3.0         15          15            0             0
+in all                 30.0        150          43           46            61
+* at least one node was: the one whose load moves is not trusted for as long as the others
+150 of 150 pods are bound
+`
+	if diff := cmp.Diff(want, written(theOutage())); diff != "" {
+		t.Errorf("written (-want +got):\n%s", diff)
+	}
+	if err := theOutage().check(); err != nil {
+		t.Errorf("check() = %v", err)
+	}
+}
+
+func TestOutageFindsWhatIsWrong(t *testing.T) {
+	tests := []struct {
+		name  string
+		spoil func(*outage)
+		want  string
+	}{
+		{"a pod that is not bound", func(r *outage) { r.bound-- }, "149 of 150 pods are bound"},
+		{
+			"load that does not decide again",
+			func(r *outage) { r.recovered, r.phases = false, r.phases[:3] },
+			"load does not decide again 1m0s after Prometheus is back",
+		},
+		{
+			"load that is trusted for too long",
+			func(r *outage) { r.phases[1].decisions.aside = 0 },
+			"no decision was made without any load, though load was older than it is trusted",
+		},
+		{
+			"load that goes away again",
+			func(r *outage) { r.phases[3].decisions.aside = 5 },
+			"load decides again: 10 of 15 decisions were made by fresh load, 5 without any",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := theOutage()
+			tt.spoil(&r)
+			wantError(t, r.check(), tt.want)
+		})
+	}
+}
+
+func TestEachScenarioFitsOnAScreen(t *testing.T) {
+	var all []finding
+	for _, f := range []finding{
+		{"the worked example", theExample()}, {"requests lie", theLie()}, {"burst", theBurst()}, {"outage", theOutage()},
+	} {
+		all = append(all, f)
+		lines := strings.Split(strings.TrimRight(written(f.result), "\n"), "\n")
+		if len(lines) > 35 {
+			t.Errorf("%d lines of %s are more than one screen", len(lines), f.scenario)
+		}
+		for _, line := range lines {
+			if n := utf8.RuneCountInString(line); n > 100 {
+				t.Errorf("%d columns: %s", n, line)
+			}
+		}
+	}
+	var b strings.Builder
+	if err := show(page{out: &b}, all); err != nil {
+		t.Fatal(err)
 	}
 	if !strings.HasSuffix(b.String(), "\nAll pods are where they must be.\n") {
 		t.Errorf("the summary does not end in a verdict:\n%s", b.String())

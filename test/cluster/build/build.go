@@ -104,7 +104,7 @@ func (b *Builder) compile(ctx context.Context, part Part, version string, flags 
 	args := append([]string{"build", "-o", fresh}, flags...)
 	cmd := b.goCommand(ctx, part.Dir, append(args, part.Package)...)
 	// The toolchain's own temporary files go where they are removed even if it is killed.
-	cmd.Env = append(cmd.Env, "CGO_ENABLED=0", "GOTMPDIR="+scratch)
+	cmd.Env = append(append(cmd.Env, part.environment()...), "GOTMPDIR="+scratch)
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 

@@ -64,6 +64,10 @@ func TestPartFlags(t *testing.T) {
 		{name: "tags are joined", part: Part{Module: "m", Tags: []string{"a", "b"}}, want: []string{"-tags=a,b"}},
 		{name: "a program of ours is told our version", part: Part{}, want: []string{"-ldflags=-X main.version=v0.1.0"}},
 		{
+			name: "a program with the race detector", part: Part{Race: true},
+			want: []string{"-race", "-ldflags=-X main.version=v0.1.0"},
+		},
+		{
 			name: "a component of Kubernetes is told its version",
 			part: Part{Module: "m", KubernetesVersion: true},
 			want: []string{"-ldflags=-X k8s.io/component-base/version.gitVersion=v1.36.3" +

@@ -22,6 +22,8 @@ type Part struct {
 	// KubernetesVersion makes the linker write the version of Kubernetes into the program. Without it an API server reports
 	// a version that kubectl cannot parse.
 	KubernetesVersion bool
+	// Race compiles the race detector in. It takes a C compiler, as go test -race does.
+	Race bool
 }
 
 // The programs of a cluster. The tools whose dependencies differ from the scheduler's are pinned in modules of their own.
@@ -44,6 +46,13 @@ func Kubectl() Part {
 // KubeScheduler is the program of this repository.
 func KubeScheduler() Part {
 	return Part{Name: "kube-scheduler", Package: modulePath + "/cmd/kube-scheduler", KubernetesVersion: true}
+}
+
+// KubeSchedulerRace is the program of this repository with the race detector compiled in.
+func KubeSchedulerRace() Part {
+	part := KubeScheduler()
+	part.Name, part.Race = part.Name+"-race", true
+	return part
 }
 
 // KWOK plays the kubelets.
@@ -80,6 +89,9 @@ const (
 // repository.
 func (p Part) flags(kubernetes, own string) ([]string, error) {
 	var flags, linker []string
+	if p.Race {
+		flags = append(flags, "-race")
+	}
 	if len(p.Tags) > 0 {
 		flags = append(flags, "-tags="+strings.Join(p.Tags, ","))
 	}
@@ -97,6 +109,14 @@ func (p Part) flags(kubernetes, own string) ([]string, error) {
 		flags = append(flags, "-ldflags="+strings.Join(linker, " "))
 	}
 	return flags, nil
+}
+
+// environment returns what the Go toolchain finds in its environment beside what is always there.
+func (p Part) environment() []string {
+	if p.Race {
+		return []string{"CGO_ENABLED=1"}
+	}
+	return []string{"CGO_ENABLED=0"}
 }
 
 // kubernetesLinkerFlags returns what the Kubernetes components need from the linker in order to know their version.

@@ -28,5 +28,6 @@ func run(ctx context.Context) error {
 		return err
 	}
 	return builder.Build(ctx,
-		build.Etcd(), build.KubeAPIServer(), build.KubeScheduler(), build.KWOK(), build.Prometheus(), build.MetricsServer())
+		build.Etcd(), build.KubeAPIServer(), build.KubeScheduler(), build.KubeSchedulerRace(), build.KWOK(), build.Prometheus(),
+		build.MetricsServer())
 }

@@ -1,0 +1,283 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
+)
+
+// secret is a token that Prometheus does not ask for.
+const secret = "a-token-nobody-may-read"
+
+const header = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection:
+  kubeconfig: {{ .Kubeconfig }}
+leaderElection:
+  leaderElect: false
+`
+
+// profiles are three ways to turn plugins on. All read one source.
+const profiles = header + `
+profiles:
+- schedulerName: score-only
+  plugins:
+    score:
+      disabled: [{name: NodeResourcesFit}, {name: NodeResourcesBalancedAllocation}]
+      enabled: [{name: TargetLoadPacking}]
+  pluginConfig:
+  - name: TargetLoadPacking
+    args: &packing
+      window: 10s
+      refreshInterval: 1s
+      metricProvider: {type: Prometheus, address: '{{ .Prometheus }}', token: ` + secret + `}
+- schedulerName: multi-point
+  plugins:
+    multiPoint:
+      enabled: [{name: TargetLoadPacking, weight: 2}]
+    score:
+      disabled: [{name: NodeResourcesFit}, {name: NodeResourcesBalancedAllocation}]
+  pluginConfig:
+  - name: TargetLoadPacking
+    args: *packing
+- schedulerName: multi-point-balancing
+  plugins:
+    multiPoint:
+      enabled: [{name: LoadVariationRiskBalancing}]
+    score:
+      disabled: [{name: NodeResourcesFit}, {name: NodeResourcesBalancedAllocation}]
+  pluginConfig:
+  - name: LoadVariationRiskBalancing
+    args: *packing
+`
+
+// By load, pods belong on worker-1 or worker-3; by requests, on worker-2.
+func TestTheServedScheduler(t *testing.T) {
+	const window = 10 * time.Second
+	e := start(t, cluster.Options{Scheduler: profiles, SchedulerArgs: []string{"-v=2"}})
+	workers := exampleWorkers()
+	for _, i := range []int{0, 2} {
+		workers[i].requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("6"), corev1.ResourceMemory: resource.MustParse("24Gi")}
+	}
+	e.workers(workers...)
+	_, err := e.WaitCPUUtilization(e.ctx, cluster.Expectation{Window: window, CPU: exampleLoad(), Tolerance: tolerance, For: settle})
+	e.must(err)
+
+	// The parts build on one another: each leaves the cluster to the next.
+	const pods = 3
+	for _, tt := range []struct{ profile, node, why string }{
+		{"score-only", "worker-1", "nearest below the target"},
+		{"multi-point", "worker-1", "nearest below the target"},
+		{"multi-point-balancing", "worker-3", "the least loaded"},
+	} {
+		t.Run(tt.profile+" profile places by load", func(t *testing.T) {
+			e.in(t).wantAll(tt.profile, pods, tt.node, tt.why)
+		})
+	}
+	t.Run("metrics tell what happened", func(t *testing.T) { e.in(t).wantMetrics(2*pods, pods) })
+	t.Run("a source that hangs holds up neither the start nor a pod nor the end", func(t *testing.T) { e.in(t).wantNoHarmOfHanging() })
+	t.Run("without the plugins it is the stock scheduler", func(t *testing.T) {
+		e := e.in(t)
+		e.must(e.Reconfigure(e.ctx, header))
+		e.wantAll("default-scheduler", pods, "worker-2", "the one with the smallest requests")
+		// The metrics that are read are those of this scheduler. It counts a moment after the pod is bound.
+		var metrics cluster.Metrics
+		err := wait.PollUntilContextTimeout(e.ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (_ bool, err error) {
+			metrics, err = e.SchedulerMetrics(ctx)
+			return metrics.Sum("scheduler_schedule_attempts_total", "result", "scheduled") == pods, err
+		})
+		if err != nil {
+			t.Fatalf("waiting until the metrics show %d placements: %v", pods, err)
+		}
+		for _, sample := range metrics {
+			if strings.HasPrefix(string(sample.Metric["__name__"]), "plimsoll_") && sample.Value != 0 {
+				t.Errorf("%s is %v", sample.Metric, sample.Value)
+			}
+		}
+	})
+	t.Run("the log does not hold the token", func(t *testing.T) {
+		e := e.in(t)
+		log, err := e.Scheduler.Log()
+		e.must(err)
+		if strings.Contains(log, secret) {
+			t.Error("it does")
+		}
+		// At -v=2 the whole configuration is logged.
+		if !strings.Contains(log, "token: <redacted>") && !strings.Contains(log, `"token":"<redacted>"`) {
+			t.Error("the log does not show that a token is configured, so that it says nothing that it does not show the token")
+		}
+	})
+}
+
+// in returns the same cluster for a part of its test.
+func (e environment) in(t *testing.T) environment { return environment{e.Cluster, t, t.Context()} }
+
+// wantAll has a profile place pods and checks that all are on one node.
+func (e environment) wantAll(profile string, pods int, node, why string) {
+	e.t.Helper()
+	labels := map[string]string{"batch": profile}
+	for _, name := range numbered(profile, pods) {
+		pod := tinyPod(name, labels)
+		pod.Scheduler = profile
+		e.must(e.CreatePods(e.ctx, pod))
+	}
+	bound, err := e.WaitBound(e.ctx, labels, pods)
+	e.must(err)
+	for pod, got := range bound {
+		if got != node {
+			e.t.Errorf("%s is on %s, want %s, %s", pod, got, node, why)
+		}
+	}
+}
+
+// wantMetrics checks the metrics after so many placements by either plugin on three nodes whose load is known.
+func (e environment) wantMetrics(packing, balancing int) {
+	e.t.Helper()
+	const anyNumber = -1
+	metrics, err := e.SchedulerMetrics(e.ctx)
+	e.must(err)
+	type want struct {
+		name   string
+		labels []string
+		value  float64
+	}
+	wanted := []want{
+		{"plimsoll_load_nodes", []string{"state", "Fresh"}, 3},
+		{"plimsoll_load_nodes", []string{"state", "Expired"}, 0},
+		{"plimsoll_load_nodes", []string{"state", "Absent"}, 0},
+		{"plimsoll_load_age_seconds", nil, anyNumber},
+		{"plimsoll_refresh_total", []string{"result", "Success"}, anyNumber},
+		// Before there were nodes, Prometheus had nothing to say.
+		{"plimsoll_refresh_total", []string{"result", "Error"}, anyNumber},
+		{"plimsoll_refresh_duration_seconds_count", nil, anyNumber},
+		{"plimsoll_unmatched_series", nil, 0},
+		{"plimsoll_decisions_total", []string{"plugin", "TargetLoadPacking"}, float64(packing)},
+		{"plimsoll_decisions_total", []string{"plugin", "LoadVariationRiskBalancing"}, float64(balancing)},
+	}
+	for _, plugin := range []string{"TargetLoadPacking", "LoadVariationRiskBalancing"} {
+		for _, reason := range []string{"Absent", "Expired", "StepAside"} {
+			wanted = append(wanted, want{"plimsoll_fallback_total", []string{"plugin", plugin, "reason", reason}, 0})
+		}
+	}
+	for _, reason := range []string{"NotANumber", "Negative", "AboveCapacity"} {
+		wanted = append(wanted, want{"plimsoll_rejected_samples_total", []string{"reason", reason}, 0})
+	}
+	for _, w := range wanted {
+		series := metrics.Select(w.name, w.labels...)
+		if len(series) != 1 {
+			e.t.Errorf("%s%v has %d series, want one", w.name, w.labels, len(series))
+		} else if got := float64(series[0].Value); w.value != anyNumber && got != w.value {
+			e.t.Errorf("%s%v = %v, want %v", w.name, w.labels, got, w.value)
+		}
+	}
+	// The default maxAge.
+	if age := metrics.Sum("plimsoll_load_age_seconds"); age < 0 || age > 300 {
+		e.t.Errorf("the load is %.1f s old", age)
+	}
+	if n := metrics.Sum("plimsoll_refresh_total", "result", "Success"); n < 1 {
+		e.t.Error("load was read without any successful refresh")
+	}
+	if n := metrics.Sum("plimsoll_refresh_duration_seconds_sum"); n <= 0 {
+		e.t.Errorf("all refreshes together took %v s", n)
+	}
+}
+
+// wantNoHarmOfHanging runs the scheduler on a source that takes connections and never says anything.
+func (e environment) wantNoHarmOfHanging() {
+	e.t.Helper()
+	const pods = 3
+	source := hang(e.t)
+	e.must(e.Reconfigure(e.ctx, header+fmt.Sprintf(`
+profiles:
+- schedulerName: hanging
+  plugins:
+    score:
+      enabled: [{name: TargetLoadPacking}]
+  pluginConfig:
+  - name: TargetLoadPacking
+    args:
+      refreshInterval: 1s
+      metricProvider: {type: Prometheus, address: 'http://%s', timeout: 5m}
+`, source.Addr())))
+	e.must(wait.PollUntilContextTimeout(e.ctx, 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		return source.asked(), nil
+	}))
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if answer, err := e.AskScheduler(e.ctx, path); err != nil || answer != "ok" {
+			e.t.Errorf("while the source is asked, %s answers %q, %v", path, answer, err)
+		}
+	}
+	e.wantAll("hanging", pods, "worker-2", "the one with the smallest requests")
+	metrics, err := e.SchedulerMetrics(e.ctx)
+	e.must(err)
+	if n := metrics.Sum("plimsoll_fallback_total", "plugin", "TargetLoadPacking", "reason", "StepAside"); n != pods {
+		e.t.Errorf("the plugin stepped aside %v times, want %d", n, pods)
+	}
+	if n := metrics.Sum("plimsoll_refresh_total"); n != 0 {
+		e.t.Errorf("%v readings have come to an end, so that the source does not hang", n)
+	}
+	e.must(e.Scheduler.Stop())
+}
+
+// hanging is a server that takes connections and reads what comes, and never says anything.
+type hanging struct {
+	net.Listener
+	mu    sync.Mutex
+	bytes int
+}
+
+// hang returns one that ends with the test.
+func hang(t *testing.T) *hanging {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &hanging{Listener: listener}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := h.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() {
+				defer context.AfterFunc(t.Context(), func() { _ = conn.Close() })()
+				_, _ = io.Copy(h, conn)
+				_ = conn.Close()
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = h.Close()
+		serving.Wait()
+	})
+	return h
+}
+
+// Write implements io.Writer: it takes note that something has come.
+func (h *hanging) Write(p []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.bytes += len(p)
+	return len(p), nil
+}
+
+// asked tells whether somebody has asked something.
+func (h *hanging) asked() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.bytes > 0
+}
