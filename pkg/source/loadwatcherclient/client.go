@@ -3,7 +3,6 @@ package loadwatcherclient
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -54,15 +53,12 @@ var (
 )
 
 // New returns a source that reads the service and attributes what it says to the lister's nodes. It does not connect yet.
-// It fails if the address is not an http(s) URL or has a query, if more than one of a token, a token file and a user name
-// in the address is set, if the timeout is negative, or if the CA file cannot be read.
+// It fails if the address is not an http(s) URL or holds more than host, port and path, if both tokens are set, if the
+// timeout is negative, or if the CA file cannot be read.
 func New(cfg Config, nodes corelisters.NodeLister) (*Source, error) {
 	address, err := httpclient.ParseAddress(cfg.Address)
 	if err != nil {
 		return nil, fmt.Errorf("load-watcher: %w", err)
-	}
-	if address.User != nil && (cfg.BearerToken != "" || cfg.BearerTokenFile != "") {
-		return nil, errors.New("load-watcher: the address holds a user name beside token or tokenFile: at most one is possible")
 	}
 	client, err := httpclient.New(httpclient.Config{
 		BearerToken:        cfg.BearerToken,

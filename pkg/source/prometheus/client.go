@@ -24,18 +24,15 @@ const (
 // client asks instant queries over HTTP.
 type client struct {
 	http *httpclient.Client
-	// url is where queries are sent, with the parameters of the address; endpoint is what errors call it.
+	// url is where queries are sent; endpoint is what errors call it.
 	url      *url.URL
 	endpoint string
 }
 
 func newClient(cfg Config, maxBytes int64) (*client, error) {
-	address, err := httpclient.ParseAddressWithQuery(cfg.Address)
+	address, err := httpclient.ParseAddress(cfg.Address)
 	if err != nil {
 		return nil, err
-	}
-	if address.User != nil && (cfg.BearerToken != "" || cfg.BearerTokenFile != "") {
-		return nil, errors.New("the address holds a user name beside token or tokenFile: at most one is possible")
 	}
 	httpClient, err := httpclient.New(httpclient.Config{
 		BearerToken:        cfg.BearerToken,
@@ -73,14 +70,12 @@ func (c *client) query(ctx context.Context, promql string, visit func(*series)) 
 // request reads with GET: proxies that grant views only, such as the one before OpenShift's monitoring, refuse POST.
 func (c *client) request(ctx context.Context, promql string) (*http.Request, error) {
 	u := *c.url
-	parameters := u.Query()
-	parameters.Set("query", promql)
-	if encoded := parameters.Encode(); len(encoded) <= longestGet {
-		u.RawQuery = encoded
+	parameters := url.Values{"query": {promql}}.Encode()
+	if len(parameters) <= longestGet {
+		u.RawQuery = parameters
 		return http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
 	}
-	form := url.Values{"query": {promql}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), strings.NewReader(form.Encode()))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), strings.NewReader(parameters))
 	if err != nil {
 		return nil, err
 	}

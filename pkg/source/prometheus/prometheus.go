@@ -40,7 +40,7 @@ const (
 // Config says where a Prometheus is and what to ask it.
 type Config struct {
 	// Address is the URL that the API's paths are appended to, such as https://thanos-querier.openshift-monitoring:9091 or
-	// http://mimir/prometheus. Parameters in it are kept with each query; a user name in it excludes a token.
+	// http://mimir/prometheus.
 	Address string
 	// BearerToken is sent with each query. At most one of it and BearerTokenFile is set.
 	BearerToken string

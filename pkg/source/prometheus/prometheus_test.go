@@ -732,7 +732,8 @@ func TestNewRefusesWhatIsWrong(t *testing.T) {
 		{"a negative timeout", Config{Address: address, Timeout: -1}, "timeout"},
 		{"a label that is none", Config{Address: address, NodeLabels: []string{"node", "a b"}}, `nodeLabels: "a b"`},
 		{"two tokens", Config{Address: address, BearerToken: "s3cret", BearerTokenFile: "/token"}, "tokenFile"},
-		{"a user and a token", Config{Address: "http://user:hunter2@host", BearerToken: "s3cret"}, "token"},
+		{"a user in the address", Config{Address: "http://user:hunter2@host"}, "tokenFile"},
+		{"parameters in the address", Config{Address: "http://host?key=hunter2"}, "query"},
 		{"a missing caFile", Config{Address: address, CAFile: "/nowhere/ca.crt"}, "caFile"},
 		{"a caFile without certificates", Config{Address: address, CAFile: notPEM}, "caFile"},
 	} {

@@ -97,29 +97,17 @@ func checkRedirect(authorized bool) func(*http.Request, []*http.Request) error {
 }
 
 // ParseAddress returns the http(s) URL of a server without the trailing slash; a path prefix stays. It fails if the
-// address has another scheme, no host, a query or a fragment. The errors do not show the address, which may hold a
+// address has another scheme, no host, a user, a query or a fragment. The errors do not show the address, which may hold a
 // password.
 func ParseAddress(address string) (*url.URL, error) {
-	u, err := ParseAddressWithQuery(address)
-	if err != nil {
-		return nil, err
-	}
-	if u.RawQuery != "" || u.ForceQuery {
-		return nil, errors.New("address has a query: want one such as https://host:port/prefix")
-	}
-	return u, nil
-}
-
-// ParseAddressWithQuery is ParseAddress for servers whose address may hold parameters that go with each request.
-func ParseAddressWithQuery(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	switch {
 	case address == "":
 		return nil, errors.New("address is empty: want one such as https://host:port/prefix")
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return nil, errors.New("address is not an http or https URL such as https://host:port/prefix")
-	case u.Fragment != "":
-		return nil, errors.New("address has a fragment: want one such as https://host:port/prefix")
+	case u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return nil, errors.New("address has a user, a query or a fragment: want one such as https://host:port/prefix, and credentials as token or tokenFile")
 	}
 	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), strings.TrimRight(u.RawPath, "/")
 	return u, nil
