@@ -294,7 +294,7 @@ func TestPlainHTTPWithoutAToken(t *testing.T) {
 		"/watcher?host=n3":             {404, "No metrics found for host n3\n"},
 		"/watcher?window=1h":           {400, "5m, 10m, 15m"},
 		"/healthz":                     {200, "ok"},
-		"/metrics":                     {200, `plimsoll_load_nodes{source="Prometheus",state="Fresh"} 2`},
+		"/metrics":                     {200, `plimsoll_load_nodes{resource="cpu",source="Prometheus",state="Fresh"} 2`},
 		"/debug/pprof/":                {404, "404"},
 		"/debug/pprof/profile":         {404, "404"},
 		"/configz":                     {404, "404"},

@@ -14,6 +14,8 @@ type Stat struct {
 	Mean float64
 	// StdDev is NaN where the mean was measured and the deviation was not.
 	StdDev float64
+	// Span is what was really measured over, where that is not the sample's window; otherwise 0.
+	Span time.Duration
 	// Known tells a measured value from an absent one. A deviation without a mean is not a value.
 	Known bool
 }

@@ -245,6 +245,29 @@ func TestPropertiesOfPendingLoad(t *testing.T) {
 	})
 }
 
+func TestWhatIsMeasuredAndWhatIsPendingMakeThePodAtEveryMoment(t *testing.T) {
+	// A pod of u milliCPU starts on an idle node of 8,000, and the source measures it truly: after it has run for r, a mean
+	// over the window shows u·min(r/window, 1). With what is pending that is u at every moment, without a jump.
+	const u = 1000
+	object := node(t, "n").Node()
+	pod := podOf(corev1.PodRunning, nil, &metav1.Time{Time: now})
+	pod.Spec = st.MakePod().Req(map[corev1.ResourceName]string{corev1.ResourceCPU: "1"}).Obj().Spec
+	info := framework.NewNodeInfo(pod)
+	info.SetNode(object)
+	for ran := -10 * time.Second; ran <= window+10*time.Second; ran += time.Second {
+		shown := u * min(max(ran.Seconds()/window.Seconds(), 0), 1)
+		r := reading(shown/8000, 0, 0)
+		r.End = now.Add(ran)
+		p := NewPublisher()
+		publish(p, map[string]NodeLoad{"n": {CPU: r}})
+		model := NewModel(p, settings, Requests, clocktesting.NewFakePassiveClock(now.Add(ran)))
+		got := model.View(framework.NewCycleState()).Estimate(info).CPU
+		if math.Abs(got.Mean+got.Pending-u) > 1e-6 {
+			t.Fatalf("after %v: %v measured and %v pending, want %v together", ran, got.Mean, got.Pending, u)
+		}
+	}
+}
+
 func TestNothingIsPendingOnceTheWindowHasSeenEverything(t *testing.T) {
 	object := node(t, "n").Node()
 	rapid.Check(t, func(t *rapid.T) {

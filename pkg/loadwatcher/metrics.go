@@ -60,8 +60,8 @@ func NewMetrics(registry Registry) *Metrics {
 		age: metrics.NewDesc("plimsoll_load_age_seconds",
 			"Age of the newest load of any node.", []string{"source"}, nil, metrics.ALPHA, ""),
 		nodes: metrics.NewDesc("plimsoll_load_nodes",
-			"Nodes of the cluster by what is known of their cpu load over the shortest window: Fresh, too old for all plugins (Expired), or never measured (Absent).",
-			[]string{"source", "state"}, nil, metrics.ALPHA, ""),
+			"Nodes of the cluster by what is known of their load over the shortest window: Fresh, too old for all plugins (Expired), or never measured (Absent).",
+			[]string{"source", "resource", "state"}, nil, metrics.ALPHA, ""),
 	}
 	registry.MustRegister(m.refreshes, m.durations, m.rejected, m.unmatched)
 	registry.CustomMustRegister(m)
@@ -106,12 +106,14 @@ func (m *Metrics) CollectWithStability(ch chan<- metrics.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, w := range m.watchers {
-		newest, states := w.states()
+		newest, cpu, memory := w.states()
 		if !newest.IsZero() {
 			ch <- metrics.NewLazyConstMetric(m.age, metrics.GaugeValue, w.clock.Since(newest).Seconds(), w.label)
 		}
-		for state, n := range states {
-			ch <- metrics.NewLazyConstMetric(m.nodes, metrics.GaugeValue, float64(n), w.label, load.State(state).String())
+		for resource, states := range map[string][load.Fresh + 1]int{"cpu": cpu, "memory": memory} {
+			for state, n := range states {
+				ch <- metrics.NewLazyConstMetric(m.nodes, metrics.GaugeValue, float64(n), w.label, resource, load.State(state).String())
+			}
 		}
 	}
 }

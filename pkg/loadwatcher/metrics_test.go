@@ -38,11 +38,14 @@ func TestMetricsTellWhatIsKnown(t *testing.T) {
 	}
 
 	compare(`
-# HELP plimsoll_load_nodes [ALPHA] Nodes of the cluster by what is known of their cpu load over the shortest window: Fresh, too old for all plugins (Expired), or never measured (Absent).
+# HELP plimsoll_load_nodes [ALPHA] Nodes of the cluster by what is known of their load over the shortest window: Fresh, too old for all plugins (Expired), or never measured (Absent).
 # TYPE plimsoll_load_nodes gauge
-plimsoll_load_nodes{source="fake",state="Absent"} 3
-plimsoll_load_nodes{source="fake",state="Expired"} 0
-plimsoll_load_nodes{source="fake",state="Fresh"} 0
+plimsoll_load_nodes{resource="cpu",source="fake",state="Absent"} 3
+plimsoll_load_nodes{resource="cpu",source="fake",state="Expired"} 0
+plimsoll_load_nodes{resource="cpu",source="fake",state="Fresh"} 0
+plimsoll_load_nodes{resource="memory",source="fake",state="Absent"} 3
+plimsoll_load_nodes{resource="memory",source="fake",state="Expired"} 0
+plimsoll_load_nodes{resource="memory",source="fake",state="Fresh"} 0
 `, "plimsoll_load_nodes", "plimsoll_load_age_seconds") // nothing has an age yet
 
 	src.answer(load.Sample{Node: "a", Window: window, End: start, CPU: known(0.5)})
@@ -64,15 +67,21 @@ plimsoll_load_nodes{source="fake",state="Fresh"} 0
 	}
 	refresh()
 
+	if n, err := testutil.GetHistogramMetricCount(w.metrics.durations.WithLabelValues("fake")); err != nil || n != 3 {
+		t.Errorf("%d durations observed (%v), want 3", n, err)
+	}
 	compare(`
 # HELP plimsoll_load_age_seconds [ALPHA] Age of the newest load of any node.
 # TYPE plimsoll_load_age_seconds gauge
 plimsoll_load_age_seconds{source="fake"} 61
-# HELP plimsoll_load_nodes [ALPHA] Nodes of the cluster by what is known of their cpu load over the shortest window: Fresh, too old for all plugins (Expired), or never measured (Absent).
+# HELP plimsoll_load_nodes [ALPHA] Nodes of the cluster by what is known of their load over the shortest window: Fresh, too old for all plugins (Expired), or never measured (Absent).
 # TYPE plimsoll_load_nodes gauge
-plimsoll_load_nodes{source="fake",state="Absent"} 1
-plimsoll_load_nodes{source="fake",state="Expired"} 1
-plimsoll_load_nodes{source="fake",state="Fresh"} 1
+plimsoll_load_nodes{resource="cpu",source="fake",state="Absent"} 1
+plimsoll_load_nodes{resource="cpu",source="fake",state="Expired"} 1
+plimsoll_load_nodes{resource="cpu",source="fake",state="Fresh"} 1
+plimsoll_load_nodes{resource="memory",source="fake",state="Absent"} 3
+plimsoll_load_nodes{resource="memory",source="fake",state="Expired"} 0
+plimsoll_load_nodes{resource="memory",source="fake",state="Fresh"} 0
 # HELP plimsoll_refresh_total [ALPHA] Readings of the load source, by result: Success or Error.
 # TYPE plimsoll_refresh_total counter
 plimsoll_refresh_total{result="Error",source="fake"} 1

@@ -7,9 +7,9 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
-// maxMoments bounds the readings of the moment that are kept of a node: one a quarter of a minute over the longest known
-// window.
-const maxMoments = 60
+// momentsPerWindow is how many readings of the moment are kept of a node over the shortest window, and over the longest
+// beyond it.
+const momentsPerWindow = 40
 
 // record is what is kept of one node.
 type record struct {
@@ -27,40 +27,49 @@ type resourceRecord struct {
 	trail   load.Trail
 	// deviationEnd is the end of the window that the reading's deviation is of.
 	deviationEnd time.Time
+	// stated is the end that the source stated, which may be ahead of our clock.
+	stated time.Time
+}
+
+func newRecord() *record { return &record{windows: map[time.Duration]*windowRecord{}} }
+
+func (r *record) over(window time.Duration) *windowRecord {
+	w, ok := r.windows[window]
+	if !ok {
+		w = &windowRecord{}
+		r.windows[window] = w
+	}
+	return w
 }
 
 func (w *windowRecord) load() load.NodeLoad {
 	return load.NodeLoad{CPU: w.cpu.reading, Memory: w.memory.reading}
 }
 
-func newRecord() *record { return &record{windows: map[time.Duration]*windowRecord{}} }
+// end is when a measurement ends, by the source and by our own clock, which bounds it: a source whose clock is ahead does
+// not make load that is never too old.
+type end struct{ stated, believed time.Time }
 
-// keep takes in what was measured over a span that ends at end, as the node's load over window. A deviation that was not
-// measured this time is the last one, up to the age of maxAge.
-func (r *record) keep(window, span time.Duration, end time.Time, cpu, memory load.Stat, maxAge time.Duration) {
-	w, ok := r.windows[window]
-	if !ok {
-		w = &windowRecord{}
-		r.windows[window] = w
-	}
-	w.cpu.keep(cpu, span, end, maxAge)
-	w.memory.keep(memory, span, end, maxAge)
-}
-
-func (r *resourceRecord) keep(stat load.Stat, span time.Duration, end time.Time, maxAge time.Duration) {
-	if !stat.Known || end.Before(r.reading.End) {
+// keep takes in what was measured over span. The same measurement again, or an older one, is not taken. A deviation that was
+// not measured this time is the last one, up to the age of maxAge.
+func (r *resourceRecord) keep(stat load.Stat, span time.Duration, at end, maxAge time.Duration) {
+	if !stat.Known || !at.stated.After(r.stated) {
 		return
 	}
 	switch {
 	case !math.IsNaN(stat.StdDev):
-		r.deviationEnd = end
-	case end.Sub(r.deviationEnd) <= maxAge:
+		r.deviationEnd = at.believed
+	case at.believed.Sub(r.deviationEnd) <= maxAge:
 		stat.StdDev = r.reading.StdDev
 	default:
 		stat.StdDev = 0
 	}
-	r.trail.Add(end, stat.Mean)
-	r.reading = load.Reading{Stat: stat, Window: span, End: end, Drift: r.trail.Drift()}
+	if stat.Span > 0 {
+		span, stat.Span = stat.Span, 0
+	}
+	r.stated = at.stated
+	r.trail.Add(at.believed, stat.Mean)
+	r.reading = load.Reading{Stat: stat, Window: span, End: at.believed, Drift: r.trail.Drift()}
 }
 
 // newest is the end of the latest reading of the node, over any window.
@@ -81,29 +90,33 @@ type moments []moment
 
 // moment is one reading; a resource that was not measured is NaN.
 type moment struct {
-	at          time.Time
+	unixNano    int64
 	cpu, memory float32
 }
 
-// add takes in a reading, drops those that end before the longest window, and thins out the rest to maxMoments. A reading
-// no later than the last is not taken.
-func (m *moments) add(at time.Time, cpu, memory load.Stat, longest time.Duration) {
-	held := *m
-	if n := len(held); n > 0 && !at.After(held[n-1].at) {
+// add takes in a reading, drops those older than the longest window, and thins out the rest: evenly within the shortest
+// window, so that a longer one takes nothing from it, and more widely beyond. A reading no later than the last is not taken.
+func (m *moments) add(at time.Time, cpu, memory load.Stat, shortest, longest time.Duration) {
+	held, now := *m, at.UnixNano()
+	if n := len(held); n > 0 && now <= held[n-1].unixNano {
 		return
 	}
-	added := moment{at: at, cpu: momentOf(cpu), memory: momentOf(memory)}
-	if n := len(held); n > 1 && at.Sub(held[n-2].at) <= longest/maxMoments {
+	added := moment{unixNano: now, cpu: momentOf(cpu), memory: momentOf(memory)}
+	if n := len(held); n > 1 && now-held[n-2].unixNano <= int64(shortest/momentsPerWindow) {
 		held[n-1] = added // the last two are nearer than needed: the newest takes the place of the one between
 	} else {
 		held = append(held, added)
 	}
-	first := 0
-	for held[first].at.Before(at.Add(-longest)) || len(held)-first > maxMoments {
-		first++
+	kept := held[:0]
+	for _, x := range held {
+		age := now - x.unixNano
+		near := len(kept) > 0 && x.unixNano-kept[len(kept)-1].unixNano < int64(longest/momentsPerWindow)
+		if age > int64(longest) || age > int64(shortest) && near {
+			continue
+		}
+		kept = append(kept, x)
 	}
-	// Moved down rather than sliced off, so that the backing array stays where it is.
-	*m = held[:copy(held, held[first:])]
+	*m = kept
 }
 
 func momentOf(s load.Stat) float32 {
@@ -113,33 +126,42 @@ func momentOf(s load.Stat) float32 {
 	return float32(s.Mean)
 }
 
-// over returns the mean and the standard deviation of the readings of the last window, and the span that they cover.
-func (m moments) over(window time.Duration) (cpu, memory load.Stat, span time.Duration) {
-	end := m[len(m)-1].at
-	first := 0
-	for m[first].at.Before(end.Add(-window)) {
+// over returns the mean and the standard deviation of each resource over the readings of the last window. Their spans are
+// what those readings cover.
+func (m moments) over(window time.Duration) (cpu, memory load.Stat, cpuSpan, memorySpan time.Duration) {
+	oldest, first := m[len(m)-1].unixNano-int64(window), 0
+	for m[first].unixNano < oldest {
 		first++
 	}
-	m = m[first:]
-	return m.stat(func(x moment) float32 { return x.cpu }), m.stat(func(x moment) float32 { return x.memory }), end.Sub(m[0].at)
+	cpu, cpuSpan = m[first:].stat(func(x moment) float32 { return x.cpu })
+	memory, memorySpan = m[first:].stat(func(x moment) float32 { return x.memory })
+	return cpu, memory, cpuSpan, memorySpan
 }
 
-// stat is the population mean and standard deviation of a resource, as Prometheus' stddev_over_time computes it. A
-// resource that the latest reading lacks is not known.
-func (m moments) stat(resource func(moment) float32) load.Stat {
-	if math.IsNaN(float64(resource(m[len(m)-1]))) {
-		return load.Stat{}
+// stat is the mean and the population standard deviation of a resource, each reading weighted by the time since the one
+// before, and the span that they cover. A resource that the latest reading lacks is not known.
+func (m moments) stat(resource func(moment) float32) (load.Stat, time.Duration) {
+	last := m[len(m)-1]
+	if math.IsNaN(float64(resource(last))) {
+		return load.Stat{}, 0
 	}
-	n, mean, squares := 0.0, 0.0, 0.0 // Welford's algorithm
+	var known moments
 	for _, x := range m {
-		v := float64(resource(x))
-		if math.IsNaN(v) {
-			continue
+		if !math.IsNaN(float64(resource(x))) {
+			known = append(known, x)
 		}
-		n++
-		delta := v - mean
-		mean += delta / n
-		squares += delta * (v - mean)
 	}
-	return load.Stat{Mean: mean, StdDev: math.Sqrt(squares / n), Known: true}
+	weights, mean, squares := 0.0, 0.0, 0.0 // West's algorithm
+	for i, x := range known {
+		weight := 1.0
+		if len(known) > 1 {
+			since := known[max(i, 1)].unixNano - known[max(i, 1)-1].unixNano // the first weighs like the second
+			weight = time.Duration(since).Seconds()
+		}
+		weights += weight
+		delta := float64(resource(x)) - mean
+		mean += delta * weight / weights
+		squares += weight * delta * (float64(resource(x)) - mean)
+	}
+	return load.Stat{Mean: mean, StdDev: math.Sqrt(squares / weights), Known: true}, time.Duration(last.unixNano - known[0].unixNano)
 }

@@ -64,7 +64,7 @@ func TestReadingsOfTheMomentMakeWindows(t *testing.T) {
 func TestAReadingOfTheMomentIsTakenOnce(t *testing.T) {
 	var m moments
 	for range 3 { // metrics-server answers the same until it has scraped again
-		m.add(start, known(0.5), load.Stat{}, window)
+		m.add(start, known(0.5), load.Stat{}, window, window)
 	}
 	if len(m) != 1 {
 		t.Errorf("%d readings kept, want 1", len(m))
@@ -73,31 +73,75 @@ func TestAReadingOfTheMomentIsTakenOnce(t *testing.T) {
 
 func TestAResourceThatTheLatestReadingLacksIsNotKnown(t *testing.T) {
 	var m moments
-	m.add(start, known(0.5), known(0.25), window)
-	m.add(start.Add(time.Minute), known(0.7), load.Stat{}, window)
-	cpu, memory, _ := m.over(window)
+	m.add(start, known(0.5), known(0.25), window, window)
+	m.add(start.Add(time.Minute), known(0.7), load.Stat{}, window, window)
+	cpu, memory, _, _ := m.over(window)
 	if !cpu.Known || memory.Known {
 		t.Errorf("cpu %+v, memory %+v; want cpu alone", cpu, memory)
 	}
 }
 
-func TestReadingsOfTheMomentAreBounded(t *testing.T) {
+func TestEachResourceSpansItsOwnReadings(t *testing.T) {
 	var m moments
-	for second := range 3600 {
-		m.add(start.Add(time.Duration(second)*time.Second), known(0.5), known(0.5), 15*time.Minute)
-		if len(m) > maxMoments {
-			t.Fatalf("%d readings kept after %d s, want at most %d", len(m), second, maxMoments)
+	for minute := range 6 {
+		memory := load.Stat{}
+		if minute >= 4 {
+			memory = known(0.5)
+		}
+		m.add(start.Add(time.Duration(minute)*time.Minute), known(0.5), memory, window, window)
+	}
+	if _, _, cpu, memory := m.over(window); cpu != 5*time.Minute || memory != time.Minute {
+		t.Errorf("cpu spans %v and memory %v, want 5m and 1m", cpu, memory)
+	}
+}
+
+func TestAReadingWeighsForTheTimeSinceTheOneBefore(t *testing.T) {
+	var m moments
+	for _, r := range []struct {
+		after time.Duration
+		cpu   float64
+	}{{0, 0.1}, {time.Minute, 0.1}, {2 * time.Minute, 0.1}, {5 * time.Minute, 0.6}} {
+		m.add(start.Add(r.after), known(r.cpu), load.Stat{}, window, window)
+	}
+	cpu, _, _, _ := m.over(window)
+	// Weights 1, 1, 1 and 3 minutes: (0.3 + 1.8) / 6 = 0.35, from which all are 0.25 away.
+	if math.Abs(cpu.Mean-0.35) > 1e-6 || math.Abs(cpu.StdDev-0.25) > 1e-6 {
+		t.Errorf("mean %v and deviation %v, want 0.35 and 0.25", cpu.Mean, cpu.StdDev)
+	}
+}
+
+func TestALongWindowTakesNothingFromAShortOne(t *testing.T) {
+	alone, beside := moments{}, moments{}
+	for i := range 400 {
+		at, cpu := start.Add(time.Duration(i)*10*time.Second), known(0.2+0.6*float64(i%2))
+		alone.add(at, cpu, load.Stat{}, time.Minute, time.Minute)
+		beside.add(at, cpu, load.Stat{}, time.Minute, time.Hour)
+		want, _, wantSpan, _ := alone.over(time.Minute)
+		got, _, span, _ := beside.over(time.Minute)
+		if got != want || span != wantSpan {
+			t.Fatalf("after %d readings: %+v over %v beside a window of an hour, %+v over %v alone", i+1, got, span, want, wantSpan)
 		}
 	}
-	newest, span := m[len(m)-1].at, m[len(m)-1].at.Sub(m[0].at)
+}
+
+func TestReadingsOfTheMomentAreBounded(t *testing.T) {
+	const shortest, longest = 5 * time.Minute, 15 * time.Minute
+	var m moments
+	for second := range 3600 {
+		m.add(start.Add(time.Duration(second)*time.Second), known(0.5), known(0.5), shortest, longest)
+		if bound := 2*momentsPerWindow + 2; len(m) > bound {
+			t.Fatalf("%d readings kept after %d s, want at most %d", len(m), second, bound)
+		}
+	}
+	newest := time.Unix(0, m[len(m)-1].unixNano)
 	if !newest.Equal(start.Add(3599 * time.Second)) {
 		t.Errorf("the newest reading kept is of %v, want the last", newest)
 	}
-	// Thinned out they still span the window, but for the spacing of 15 s.
-	if span < 14*time.Minute+30*time.Second {
-		t.Errorf("the readings kept span %v, want nearly 15m", span)
+	// Thinned out they still span the window, but for the spacing of 15 m / 40.
+	if span := newest.Sub(time.Unix(0, m[0].unixNano)); span < longest-longest/momentsPerWindow-time.Second {
+		t.Errorf("the readings kept span %v, want nearly %v", span, longest)
 	}
-	if c := cap(m); c > 2*maxMoments+8 {
-		t.Errorf("room for %d readings is held, want about %d", c, maxMoments)
+	if c := cap(m); c > 4*momentsPerWindow {
+		t.Errorf("room for %d readings is held, want about %d", c, 2*momentsPerWindow)
 	}
 }

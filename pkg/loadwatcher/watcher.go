@@ -55,7 +55,7 @@ type Watcher struct {
 	// What follows is touched by Run's goroutine alone.
 	records map[string]*record
 	failing bool
-	// last is the time of the last refresh that succeeded.
+	// last is the time of the last refresh.
 	last time.Time
 }
 
@@ -105,27 +105,30 @@ func (w *Watcher) demand() demand {
 	return w.wanted
 }
 
-// states returns the end of the newest reading of any node, and the number of the cluster's nodes in each load.State.
-func (w *Watcher) states() (newest time.Time, nodes [load.Fresh + 1]int) {
+// states returns the end of the newest reading of any node, and for each resource the number of the cluster's nodes in each
+// load.State.
+func (w *Watcher) states() (newest time.Time, cpu, memory [load.Fresh + 1]int) {
 	d, snapshot, now := w.demand(), w.publisher.Latest(), w.clock.Now()
 	table := snapshot.Over(d.windows[0])
-	for _, name := range w.nodes.Names() {
-		node := table.Node(name)
+	count := func(r *load.Reading, states *[load.Fresh + 1]int) {
 		state := load.Absent
 		switch {
-		case node.CPU.Known && !now.After(node.CPU.FreshUntil(d.loosest)):
+		case r.Known && !now.After(r.FreshUntil(d.loosest)):
 			state = load.Fresh
-		case node.CPU.Known:
+		case r.Known:
 			state = load.Expired
 		}
-		nodes[state]++
-		for _, end := range []time.Time{node.CPU.End, node.Memory.End} {
-			if end.After(newest) {
-				newest = end
-			}
+		states[state]++
+		if r.End.After(newest) {
+			newest = r.End
 		}
 	}
-	return newest, nodes
+	for _, name := range w.nodes.Names() {
+		node := table.Node(name)
+		count(&node.CPU, &cpu)
+		count(&node.Memory, &memory)
+	}
+	return newest, cpu, memory
 }
 
 // Run waits for the nodes to be known, then refreshes, at once and at intervals, until ctx is done. After a failure it tries
@@ -178,6 +181,7 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 	}
 	now := w.clock.Now()
 	w.metrics.refreshed(w, now.Sub(began), err)
+	w.forgetIfClockWentBack(logger, now)
 	if err != nil {
 		if !w.failing {
 			logger.Error(err, "Load cannot be read; nodes keep the load last read until it is too old, then they are judged by requests")
@@ -191,13 +195,6 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 		logger.Info("Load can be read again", "samples", len(batch.Samples))
 		w.failing = false
 	}
-	if wall := now.Round(0); wall.Before(w.last.Add(-clockStep)) {
-		// What was read before the clock went back would be newer than all that follows, and fresh until the clock is
-		// where it was.
-		logger.Info("The clock went back: all load is read anew", "from", w.last, "to", wall)
-		clear(w.records)
-	}
-	w.last = now.Round(0) // without the monotonic reading, by which the clock never goes back
 	w.metrics.unmatched.WithLabelValues(w.label).Set(float64(batch.UnmatchedCount))
 	for i := range batch.Samples {
 		w.keep(&batch.Samples[i], d, now)
@@ -209,6 +206,18 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 	return nil
 }
 
+// forgetIfClockWentBack forgets all load if the clock was set back since the last refresh: load from before would be newer
+// than all that follows, and fresh until the clock is where it was.
+func (w *Watcher) forgetIfClockWentBack(logger klog.Logger, now time.Time) {
+	wall := now.Round(0) // without the monotonic reading, by which the clock never goes back
+	if wall.Before(w.last.Add(-clockStep)) {
+		logger.Info("The clock went back: all load is read anew", "from", w.last, "to", wall)
+		clear(w.records)
+		w.publish(nil)
+	}
+	w.last = wall
+}
+
 // keep takes in the sample's possible values. A reading of the moment becomes a part of every window. A span that nobody
 // asked for, which a source that knows but one window sends, is the best there is for all windows.
 func (w *Watcher) keep(s *load.Sample, d demand, now time.Time) {
@@ -216,28 +225,28 @@ func (w *Watcher) keep(s *load.Sample, d demand, now time.Time) {
 	if !cpu.Known && !memory.Known {
 		return
 	}
-	end := s.End
-	if end.After(now) {
-		end = now // a clock ahead of ours makes no load that is never too old
+	at := end{stated: s.End, believed: s.End}
+	if at.believed.After(now) {
+		at.believed = now
 	}
 	r, ok := w.records[s.Node]
 	if !ok {
 		r = newRecord()
 		w.records[s.Node] = r
 	}
-	switch {
-	case s.Window == 0:
-		r.moments.add(end, cpu, memory, d.windows[len(d.windows)-1])
-		for _, window := range d.windows {
-			cpu, memory, span := r.moments.over(window)
-			r.keep(window, span, end, cpu, memory, d.loosest.MaxAge)
+	windows, cpuSpan, memorySpan := d.windows, s.Window, s.Window
+	if s.Window == 0 {
+		r.moments.add(at.believed, cpu, memory, windows[0], windows[len(windows)-1])
+	} else if slices.Contains(windows, s.Window) {
+		windows = []time.Duration{s.Window}
+	}
+	for _, window := range windows {
+		if s.Window == 0 {
+			cpu, memory, cpuSpan, memorySpan = r.moments.over(window)
 		}
-	case slices.Contains(d.windows, s.Window):
-		r.keep(s.Window, s.Window, end, cpu, memory, d.loosest.MaxAge)
-	default:
-		for _, window := range d.windows {
-			r.keep(window, s.Window, end, cpu, memory, d.loosest.MaxAge)
-		}
+		kept := r.over(window)
+		kept.cpu.keep(cpu, cpuSpan, at, d.loosest.MaxAge)
+		kept.memory.keep(memory, memorySpan, at, d.loosest.MaxAge)
 	}
 }
 

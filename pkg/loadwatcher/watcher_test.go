@@ -3,7 +3,9 @@ package loadwatcher
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -208,6 +210,106 @@ func TestLoadIsReadAnewAfterTheClockWentBack(t *testing.T) {
 	}
 }
 
+func TestLoadFromBeforeTheClockWentBackIsNotFreshWhileTheSourceIsDown(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	w, src, clock := newTestWatcher()
+	clock.SetTime(start.Add(time.Hour))
+	src.answer(load.Sample{Node: "a", Window: window, End: clock.Now(), CPU: known(0.1)})
+	if err := w.Refresh(ctx); err != nil {
+		t.Fatal(err)
+	}
+	clock.SetTime(start)
+	src.fetch = func(context.Context, []time.Duration) (source.Batch, error) {
+		return source.Batch{}, errors.New("down")
+	}
+	if err := w.Refresh(ctx); err == nil {
+		t.Fatal("no error")
+	}
+	if n := w.Publisher().Latest().Over(window).Len(); n != 0 {
+		t.Errorf("load of %d nodes is known, want none", n)
+	}
+}
+
+func TestAnAnswerThatNeverChangesGrowsOldWhateverItsClockSays(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	w, src, clock := newTestWatcher()
+	w.Want(load.Settings{Window: window, RefreshInterval: time.Minute, MaxAge: time.Hour, DriftTolerance: 10})
+	stuck := load.Sample{Node: "a", Window: window, End: start.Add(time.Hour), CPU: known(0.1)} // a clock an hour ahead
+	for range 10 {
+		src.answer(stuck)
+		if err := w.Refresh(ctx); err != nil {
+			t.Fatal(err)
+		}
+		clock.Step(time.Minute)
+	}
+	if end := w.Publisher().Latest().Over(window).Node("a").CPU.End; !end.Equal(start) {
+		t.Errorf("the reading is of %v, want %v, when it was first read", end, start)
+	}
+}
+
+func TestWhatWasMeasuredOverAnotherSpanSaysSo(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	w, src, _ := newTestWatcher()
+	cpu := known(0.5)
+	cpu.Span = 10 * time.Minute
+	src.answer(load.Sample{Node: "a", Window: window, End: start, CPU: cpu, Memory: known(0.5)})
+	if err := w.Refresh(ctx); err != nil {
+		t.Fatal(err)
+	}
+	got := w.Publisher().Latest().Over(window).Node("a")
+	if got.CPU.Window != 10*time.Minute || got.Memory.Window != window {
+		t.Errorf("cpu is over %v and memory over %v, want 10m and 5m", got.CPU.Window, got.Memory.Window)
+	}
+}
+
+func TestMemoryPerNodeIsBounded(t *testing.T) {
+	const nodes, bound = 2000, 6 << 10
+	_, ctx := ktesting.NewTestContext(t)
+	for name, sample := range map[string]func(node string, window, at time.Duration) load.Sample{
+		"a source that knows windows": func(node string, window, at time.Duration) load.Sample {
+			return load.Sample{Node: node, Window: window, End: start.Add(at), CPU: known(0.5), Memory: known(0.5)}
+		},
+		"a source that knows only the present": func(node string, _, at time.Duration) load.Sample {
+			return load.Sample{Node: node, End: start.Add(at), CPU: known(0.5), Memory: known(0.5)}
+		},
+	} {
+		before := heap()
+		w, src, clock := newTestWatcher()
+		windows := []time.Duration{window, 10 * time.Minute, 15 * time.Minute}
+		for _, window := range windows[1:] {
+			w.Want(load.Settings{Window: window})
+		}
+		for at := time.Duration(0); at <= 20*time.Minute; at += 15 * time.Second {
+			clock.SetTime(start.Add(at))
+			var samples []load.Sample
+			for i := range nodes {
+				for _, window := range windows {
+					samples = append(samples, sample(fmt.Sprint("node-", i), window, at))
+				}
+			}
+			src.answer(samples...)
+			if err := w.Refresh(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		src.answer()
+		perNode := (heap() - before) / nodes
+		t.Logf("%s: %d bytes per node with three windows", name, perNode)
+		if perNode > bound {
+			t.Errorf("%s: %d bytes per node with three windows, want at most %d", name, perNode, bound)
+		}
+		runtime.KeepAlive(w)
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
 func TestASnapshotIsNotChangedByLaterRefreshes(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, _ := newTestWatcher()
@@ -216,7 +318,7 @@ func TestASnapshotIsNotChangedByLaterRefreshes(t *testing.T) {
 		t.Fatal(err)
 	}
 	held := w.Publisher().Latest()
-	src.answer(load.Sample{Node: "a", Window: window, End: start, CPU: known(0.75)})
+	src.answer(load.Sample{Node: "a", Window: window, End: start.Add(time.Nanosecond), CPU: known(0.75)})
 	if err := w.Refresh(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -448,14 +550,31 @@ func TestNothingIsReadBeforeTheNodesAreKnown(t *testing.T) {
 func TestAPoolSharesOneWatcherPerSource(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	ctx, cancel := context.WithCancel(ctx)
-	pool := NewPool[string](clocktesting.NewFakeClock(start), NewMetrics(metrics.NewKubeRegistry()))
-	opened := map[string]int{}
+	registry, clock := metrics.NewKubeRegistry(), clocktesting.NewFakeClock(start)
+	pool := NewPool[string](clock, NewMetrics(registry))
+	asked := map[string]chan []time.Duration{"a": make(chan []time.Duration), "b": make(chan []time.Duration)}
 	var sources []*fakeSource
-	get := func(key string) *load.Publisher {
+	begin := make(chan struct{})
+	nodes := cluster{synced: func() bool {
+		select {
+		case <-begin:
+			return true
+		default:
+			return false
+		}
+	}}
+	get := func(key string, window time.Duration) *load.Publisher {
 		t.Helper()
-		p, err := pool.Publisher(ctx, key, wanted, cluster{synced: func() bool { return false }}, func() (source.Source, error) {
-			opened[key]++
-			src := &fakeSource{}
+		wanted := wanted
+		wanted.Window = window
+		p, err := pool.Publisher(ctx, key, wanted, nodes, func() (source.Source, error) {
+			src := &fakeSource{fetch: func(ctx context.Context, windows []time.Duration) (source.Batch, error) {
+				select {
+				case asked[key] <- windows:
+				case <-ctx.Done():
+				}
+				return source.Batch{}, errors.New("no answer")
+			}}
 			sources = append(sources, src)
 			return src, nil
 		})
@@ -464,15 +583,25 @@ func TestAPoolSharesOneWatcherPerSource(t *testing.T) {
 		}
 		return p
 	}
-	a, again, b := get("a"), get("a"), get("b")
+	a, again, b := get("a", window), get("a", 10*time.Minute), get("b", window)
 	if a != again {
 		t.Error("the same source has two publishers")
 	}
 	if a == b {
 		t.Error("two sources have one publisher")
 	}
-	if diff := cmp.Diff(map[string]int{"a": 1, "b": 1}, opened); diff != "" {
-		t.Errorf("sources opened (-want +got):\n%s", diff)
+	if len(sources) != 2 {
+		t.Errorf("%d sources opened, want 2", len(sources))
+	}
+	close(begin)
+	if diff := cmp.Diff([]time.Duration{window, 10 * time.Minute}, <-asked["a"]); diff != "" {
+		t.Errorf("windows asked of the shared source (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]time.Duration{window}, <-asked["b"]); diff != "" {
+		t.Errorf("windows asked of the other source (-want +got):\n%s", diff)
+	}
+	if _, err := registry.Gather(); err != nil {
+		t.Errorf("two sources of one name cannot be told in the metrics: %v", err)
 	}
 	cancel()
 	for _, src := range sources {

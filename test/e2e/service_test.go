@@ -154,9 +154,9 @@ func (e environment) wantMetrics(packing, balancing int) {
 		value  float64
 	}
 	wanted := []want{
-		{"plimsoll_load_nodes", []string{"state", "Fresh"}, 3},
-		{"plimsoll_load_nodes", []string{"state", "Expired"}, 0},
-		{"plimsoll_load_nodes", []string{"state", "Absent"}, 0},
+		{"plimsoll_load_nodes", []string{"resource", "cpu", "state", "Fresh"}, 3},
+		{"plimsoll_load_nodes", []string{"resource", "cpu", "state", "Expired"}, 0},
+		{"plimsoll_load_nodes", []string{"resource", "cpu", "state", "Absent"}, 0},
 		{"plimsoll_load_age_seconds", nil, anyNumber},
 		{"plimsoll_refresh_total", []string{"result", "Success"}, anyNumber},
 		// Before there were nodes, Prometheus had nothing to say.

@@ -61,17 +61,11 @@ func formula(risk func(r load.ResourceEstimate, request float64) float64) loadsc
 			return demand{cpuMillis: cpuMillis, memoryBytes: memoryBytes}
 		},
 		Applies: func(v load.View) bool { return v.KnowsCPU() || v.KnowsMemory() },
-		State:   func(e load.Estimate) load.State { return max(e.CPU.State, e.Memory.State) },
+		States: func(e load.Estimate) (best, worst load.State) {
+			return max(e.CPU.State, e.Memory.State), min(e.CPU.State, e.Memory.State)
+		},
 		Score: func(e load.Estimate, d demand) float64 {
-			cpu, memory := risk(e.CPU, d.cpuMillis), risk(e.Memory, d.memoryBytes)
-			// Requests say nothing of variation: where one resource was measured and the other was not, the one decides.
-			switch cpuKnown, memoryKnown := e.CPU.State == load.Fresh, e.Memory.State == load.Fresh; {
-			case cpuKnown && !memoryKnown:
-				return Score(cpu)
-			case memoryKnown && !cpuKnown:
-				return Score(memory)
-			}
-			return Score(max(cpu, memory))
+			return Score(max(risk(e.CPU, d.cpuMillis), risk(e.Memory, d.memoryBytes)))
 		},
 	}
 }

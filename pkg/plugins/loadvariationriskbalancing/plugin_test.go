@@ -2,6 +2,7 @@ package loadvariationriskbalancing
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +24,7 @@ func TestScoreOfNodes(t *testing.T) {
 		args string
 		load map[string]load.NodeLoad
 		pod  *corev1.Pod
+		onA  []*corev1.Pod
 		want map[string]int64
 	}{
 		{
@@ -54,11 +56,34 @@ func TestScoreOfNodes(t *testing.T) {
 			want: map[string]int64{"a": 67, "b": 87},
 		},
 		{
-			name: "where one resource was measured it decides alone",
+			name: "a resource that was not measured is judged by requests",
 			load: map[string]load.NodeLoad{"a": {CPU: reading(0.5, 0)}, "b": {Memory: reading(0.25, 0)}},
-			pod:  pod("0", "12Gi"),
-			// a: 0.5 / 2 = 0.25; its memory by requests would be 12/16 and riskier. b: (4 + 12) / 16 = 1, halved 0.5.
-			want: map[string]int64{"a": 75, "b": 50},
+			pod:  pod("0", "10Gi"),
+			// a, memory by requests: 10/16 = 0.625, halved 0.3125; cpu 0.25. b, memory: (4 + 10) / 16 = 0.875, halved 0.4375.
+			want: map[string]int64{"a": 69, "b": 56},
+		},
+		{
+			name: "a node whose memory is not known does not win by that",
+			load: map[string]load.NodeLoad{
+				"a": {CPU: reading(0.1, 0)},
+				"b": {CPU: reading(0.1, 0), Memory: reading(0.25, 0)},
+			},
+			pod: pod("0", "4Gi"),
+			onA: []*corev1.Pod{st.MakePod().Name("full").Req(plugintest.CPUAndMemory("100m", "10Gi")).Obj()},
+			// a, memory by requests: (10 + 4) / 16 = 0.875, halved 0.4375. b, memory: (4 + 4) / 16 = 0.5, halved 0.25.
+			want: map[string]int64{"a": 56, "b": 75},
+		},
+		{
+			name: "pods that the window has not seen yet count",
+			load: map[string]load.NodeLoad{"a": {CPU: reading(0.25, 0), Memory: reading(0, 0)}, "b": {CPU: reading(0.25, 0), Memory: reading(0, 0)}},
+			pod:  pod("0", "0"),
+			onA: []*corev1.Pod{
+				st.MakePod().Name("assumed").Req(plugintest.CPUAndMemory("1", "0")).Obj(),
+				plugintest.Running(st.MakePod().Name("running").Req(plugintest.CPUAndMemory("1", "0")).Obj(), time.Minute),
+				plugintest.Running(st.MakePod().Name("seen").Req(plugintest.CPUAndMemory("1", "0")).Obj(), time.Hour),
+			},
+			// a: (2,000 + 1,000 + 0.8·1,000) / 8,000 = 0.475, halved 0.2375. b: 0.25, halved 0.125 -> 87.5.
+			want: map[string]int64{"a": 76, "b": 88},
 		},
 		{
 			name: "a node of which nothing is known is judged by requests",
@@ -71,7 +96,7 @@ func TestScoreOfNodes(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			pl := plugintest.Build(t, New, plugintest.Args(t, "LoadVariationRiskBalancingArgs", tc.args), tc.load)
 			size := plugintest.CPUAndMemory("8", "16Gi")
-			got := plugintest.Scores(t, pl, tc.pod, plugintest.Node("a", size), plugintest.Node("b", size))
+			got := plugintest.Scores(t, pl, tc.pod, plugintest.Node("a", size, tc.onA...), plugintest.Node("b", size))
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("scores (-want +got):\n%s", diff)
 			}
@@ -80,9 +105,9 @@ func TestScoreOfNodes(t *testing.T) {
 }
 
 func TestPercentagesOfCapacityAreScaledToTheAllocatable(t *testing.T) {
-	node := plugintest.Node("a", plugintest.CPU("8"))
+	node := plugintest.Node("a", plugintest.CPUAndMemory("8", "16Gi"))
 	object := node.Node().DeepCopy()
-	object.Status.Allocatable = st.MakeNode().Capacity(plugintest.CPU("4")).Obj().Status.Allocatable
+	object.Status.Allocatable = st.MakeNode().Capacity(plugintest.CPUAndMemory("4", "16Gi")).Obj().Status.Allocatable
 	node.SetNode(object)
 
 	pl := plugintest.Build(t, New, plugintest.Args(t, "LoadVariationRiskBalancingArgs", ""), map[string]load.NodeLoad{"a": {CPU: plugintest.Reading(0.25, 0.05)}})

@@ -63,7 +63,7 @@ func formula(expected podusage.Estimator, target float64) loadscore.Formula[dema
 	return loadscore.Formula[demand]{
 		Demand:  func(pod *corev1.Pod) demand { return demand{cpuMillis: expected.CPUMillis(pod)} },
 		Applies: load.View.KnowsCPU,
-		State:   func(e load.Estimate) load.State { return e.CPU.State },
+		States:  func(e load.Estimate) (best, worst load.State) { return e.CPU.State, e.CPU.State },
 		Score: func(e load.Estimate, d demand) float64 {
 			return Score(100*e.CPU.Utilization(d.cpuMillis), target)
 		},

@@ -2,6 +2,7 @@ package targetloadpacking
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -26,7 +27,9 @@ func TestScoreOfNodes(t *testing.T) {
 		args string
 		load map[string]load.NodeLoad
 		pod  *corev1.Pod
-		want map[string]int64
+		// onFirst are pods on worker-1.
+		onFirst []*corev1.Pod
+		want    map[string]int64
 	}{
 		{
 			name: "a pod that uses nothing goes to the node nearest below the target",
@@ -67,6 +70,19 @@ func TestScoreOfNodes(t *testing.T) {
 			want: map[string]int64{"worker-1": 75, "worker-2": 100, "worker-3": 60},
 		},
 		{
+			name: "pods that the window has not seen yet count by what they are expected to use",
+			args: `defaultRequestsMultiplier: "2"`,
+			load: workers,
+			pod:  limited("0"),
+			onFirst: []*corev1.Pod{
+				st.MakePod().Name("assumed").Req(plugintest.CPU("200m")).Obj(),                               // 2·200
+				plugintest.Running(st.MakePod().Name("running").Lim(plugintest.CPU("1")).Obj(), time.Minute), // 0.8·1,000
+				plugintest.Running(st.MakePod().Name("seen").Lim(plugintest.CPU("1")).Obj(), time.Hour),
+			},
+			// 25 + 1,200/8,000 = 40 on worker-1: the target.
+			want: map[string]int64{"worker-1": 100, "worker-2": 33, "worker-3": 55},
+		},
+		{
 			name: "a node without load is judged by requests",
 			load: map[string]load.NodeLoad{"worker-1": cpu(0.25), "worker-2": {Memory: plugintest.Reading(0.5, 0)}},
 			pod:  limited("0"),
@@ -78,7 +94,11 @@ func TestScoreOfNodes(t *testing.T) {
 			pl := plugintest.Build(t, New, plugintest.Args(t, "TargetLoadPackingArgs", tc.args), tc.load)
 			var nodes []fwk.NodeInfo
 			for _, name := range []string{"worker-1", "worker-2", "worker-3"} {
-				nodes = append(nodes, plugintest.Node(name, eightCores))
+				var pods []*corev1.Pod
+				if name == "worker-1" {
+					pods = tc.onFirst
+				}
+				nodes = append(nodes, plugintest.Node(name, eightCores, pods...))
 			}
 			if diff := cmp.Diff(tc.want, plugintest.Scores(t, pl, tc.pod, nodes...)); diff != "" {
 				t.Errorf("scores (-want +got):\n%s", diff)

@@ -103,6 +103,8 @@ func spanOf(window time.Duration) span {
 // expression is the PromQL for the mean and for the standard deviation of one resource over a span.
 type expression struct {
 	mean, stdDev string
+	// span is what is really measured over, if that is not the window.
+	span time.Duration
 	// overCapacity tells an amount (cores, bytes), which is divided by the Node's capacity, from a fraction.
 	overCapacity bool
 }
@@ -170,8 +172,13 @@ func kubePrometheusExpression(r resource, by string, s span) expression {
 		mean:   fmt.Sprintf("avg_over_time((%s)[%s:%s]) and (%s)", rule, s.window, s.step, rule),
 		stdDev: fmt.Sprintf("stddev_over_time((%s)[%s:%s])", rule, s.window, s.step),
 	}
-	if r == cpu && time.Duration(s.window) == 5*time.Minute {
-		e.mean = rule
+	if r == cpu {
+		// The rule is itself a mean over five minutes; the mean of such means reaches back five minutes more.
+		const ruled = 5 * time.Minute
+		e.span = time.Duration(s.window) + ruled
+		if time.Duration(s.window) == ruled {
+			e.mean, e.span = rule, 0
+		}
 	}
 	return e
 }

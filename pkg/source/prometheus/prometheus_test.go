@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -298,6 +300,48 @@ func TestKubePrometheusMeanIsTheRuleOverItsOwnFiveMinutes(t *testing.T) {
 	}
 	if got := KubePrometheus.expression(cpu, "node", spanOf(15*time.Minute)).mean; !strings.Contains(got, "[15m:1m]") {
 		t.Errorf("not over fifteen minutes: %s", got)
+	}
+}
+
+func TestAMeanOfTheRuleReachesBackFiveMinutesMore(t *testing.T) {
+	for window, want := range map[time.Duration]time.Duration{10 * time.Second: 310 * time.Second, 5 * time.Minute: 0, 15 * time.Minute: 20 * time.Minute} {
+		if got := KubePrometheus.expression(cpu, "node", spanOf(window)).span; got != want {
+			t.Errorf("over %v: span %v, want %v", window, got, want)
+		}
+	}
+	srv := newServer(t, rule{"stddev", vector()}, rule{"instance:node_cpu", vector(at("w1", "0.5"))})
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: KubePrometheus}, twoNodes()...)
+	batch, err := s.Fetch(t.Context(), []time.Duration{time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := batch.Samples[0].CPU.Span; got != 6*time.Minute {
+		t.Errorf("span of a sample over one minute: %v, want 6m", got)
+	}
+}
+
+func TestAutoLooksAgainWhenTheCPUIsGoneThoughTheMemoryIsThere(t *testing.T) {
+	var gone atomic.Bool
+	nodeExporter := func() string {
+		if gone.Load() {
+			return vectorText()
+		}
+		return vectorText(at("w1", "0.5"))
+	}
+	srv := newServer(t,
+		rule{"stddev", vector()},
+		rule{"node_cpu_seconds_total", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, nodeExporter()) }},
+		rule{"node_memory_MemAvailable_bytes", vector(at("w1", "0.5"))},
+		rule{"instance:node_cpu", vector(at("w1", "0.75"))},
+		rule{"", vector()},
+	)
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: Auto}, twoNodes()...)
+	if got := fetch(t, s)[0].CPU.Mean; got != 0.5 {
+		t.Fatalf("cpu %v, want 0.5", got)
+	}
+	gone.Store(true)
+	if got := fetch(t, s)[0].CPU.Mean; got != 0.75 {
+		t.Errorf("cpu %v once the first dialect has none, want 0.75", got)
 	}
 }
 

@@ -43,6 +43,8 @@ type query struct {
 	dialect      Dialect
 	promql       string
 	overCapacity bool
+	// span is what is really measured over, if that is not the window.
+	span time.Duration
 }
 
 func (q *query) String() string {
@@ -114,10 +116,7 @@ func (r *refresh) wantsDialect() bool {
 // dialect whose query the server refuses, for its cost say, is passed over; when the server cannot be asked at all, nothing
 // is concluded from it.
 func (r *refresh) detect(ctx context.Context) bool {
-	probed := cpu
-	if r.queries[cpu] != "" {
-		probed = memory
-	}
+	probed := r.probed()
 	var tried []string
 	for _, dialect := range autoOrder() {
 		// The longest window is the one that needs the fewest scrapes a minute.
@@ -176,7 +175,7 @@ func (r *refresh) dialectQueries(dialect Dialect, resource resource, window time
 }
 
 func queriesOf(e expression, resource resource, window time.Duration, dialect Dialect) [statisticCount]query {
-	common := query{resource: resource, window: window, dialect: dialect, overCapacity: e.overCapacity}
+	common := query{resource: resource, window: window, dialect: dialect, overCapacity: e.overCapacity, span: e.span}
 	pair := [statisticCount]query{mean: common, stdDev: common}
 	pair[mean].statistic, pair[mean].promql = mean, e.mean
 	pair[stdDev].statistic, pair[stdDev].promql = stdDev, e.stdDev
@@ -282,14 +281,23 @@ func capacity(node *corev1.Node, r resource) float64 {
 	return node.Status.Capacity.Memory().AsApproximateFloat64()
 }
 
-// dialectEmpty tells whether the dialect's means were answered, but for no node.
+// dialectEmpty tells whether the dialect's means of the resource that it was chosen by were answered, but for no node.
 func (r *refresh) dialectEmpty() bool {
 	for _, reading := range r.readings {
-		if reading.query.dialect != "" && reading.query.statistic == mean && (reading.err != nil || reading.known > 0) {
+		q := reading.query
+		if q.dialect != "" && q.statistic == mean && q.resource == r.probed() && (reading.err != nil || reading.known > 0) {
 			return false
 		}
 	}
 	return r.wantsDialect()
+}
+
+// probed is the resource that a dialect is chosen by: cpu, unless the operator has a query of that.
+func (r *refresh) probed() resource {
+	if r.queries[cpu] != "" {
+		return memory
+	}
+	return cpu
 }
 
 // empty says why an answer without an error has no value for any node.
@@ -370,7 +378,7 @@ func statAt(readings [statisticCount]*reading, node int) load.Stat {
 	if readings[mean] == nil || !readings[mean].slots[node].known {
 		return load.Stat{}
 	}
-	stat := load.Stat{Mean: readings[mean].slots[node].value, StdDev: math.NaN(), Known: true}
+	stat := load.Stat{Mean: readings[mean].slots[node].value, StdDev: math.NaN(), Span: readings[mean].query.span, Known: true}
 	if readings[stdDev] != nil && readings[stdDev].slots[node].known {
 		stat.StdDev = readings[stdDev].slots[node].value
 	}

@@ -24,8 +24,9 @@ type Formula[D any] struct {
 	Demand func(pod *corev1.Pod) D
 	// Applies tells whether the view knows enough load for the formula to say anything.
 	Applies func(view load.View) bool
-	// State tells whether the estimate holds load that was measured, or else why it holds requests alone.
-	State func(e load.Estimate) load.State
+	// States tells of the resources that the formula uses which state the best known and the worst known of them have. All
+	// that are not load.Fresh are judged by requests.
+	States func(e load.Estimate) (best, worst load.State)
 	// Score rates the node in [fwk.MinScore, fwk.MaxScore]; higher is better.
 	Score func(e load.Estimate, demand D) float64
 }
@@ -69,7 +70,7 @@ func (s *Scorer[D]) decide(state fwk.CycleState, pod *corev1.Pod) *decision[D] {
 	return d
 }
 
-// fallBack notes that a node of the decision was judged without load. A reason counts once a decision.
+// fallBack notes that a node of the decision was judged without all of its load. A reason counts once a decision.
 func (s *Scorer[D]) fallBack(d *decision[D], state load.State) {
 	noted, counter := &d.absent, s.counters.Absent
 	if state == load.Expired {
@@ -95,8 +96,11 @@ func (s *Scorer[D]) Score(_ context.Context, state fwk.CycleState, pod *corev1.P
 		return fwk.MinScore, nil
 	}
 	estimate := d.view.Estimate(node)
-	if known := s.formula.State(estimate); known != load.Fresh {
-		s.fallBack(d, known)
+	best, worst := s.formula.States(estimate)
+	if worst != load.Fresh {
+		s.fallBack(d, worst)
+	}
+	if best != load.Fresh {
 		switch s.missingLoad {
 		case config.MissingLoadNeutral:
 			return missing, nil

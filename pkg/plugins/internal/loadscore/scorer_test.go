@@ -28,7 +28,7 @@ type scores = map[string]int64
 var percent = loadscore.Formula[float64]{
 	Demand:  func(*corev1.Pod) float64 { return 0 },
 	Applies: load.View.KnowsCPU,
-	State:   func(e load.Estimate) load.State { return e.CPU.State },
+	States:  func(e load.Estimate) (best, worst load.State) { return e.CPU.State, e.CPU.State },
 	Score:   func(e load.Estimate, demand float64) float64 { return 100 * e.CPU.Utilization(demand) },
 }
 

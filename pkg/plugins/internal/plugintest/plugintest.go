@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2/ktesting"
@@ -56,6 +57,13 @@ func Node(name string, capacity map[corev1.ResourceName]string, pods ...*corev1.
 	info := framework.NewNodeInfo(pods...)
 	info.SetNode(st.MakeNode().Name(name).Capacity(capacity).Obj())
 	return info
+}
+
+// Running is the pod, running for the given time at Now.
+func Running(pod *corev1.Pod, since time.Duration) *corev1.Pod {
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.StartTime = &metav1.Time{Time: Now().Add(-since)}
+	return pod
 }
 
 // CPU is a list of resources that holds cpu alone.
