@@ -4,12 +4,14 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if [[ ${1:-} == --stream ]]; then
-	# What gotestsum reads: one stream of test events, part after part.
+	# What gotestsum reads: one stream of test events, part after part. It shows the lines between them, and takes whatever
+	# comes on standard error for a failure, which the progress of go's downloads is not.
+	exec 2>&1
 	shift
 	status=0
-	say() { echo "== $*" >&2; }
+	say() { echo "== $*"; }
 	say "building what the tests run"
-	go run ./test/cluster/build/build-parts >&2
+	go run ./test/cluster/build/build-parts
 	say "unit tests, with the race detector: $*"
 	go test -json -race "$@" || status=$?
 	say "end to end: the built binary on etcd, kube-apiserver, KWOK and Prometheus"
@@ -19,4 +21,4 @@ fi
 
 echo "== building the test runner"
 (cd hack/tools/gotestsum && go build -o ../../../bin/gotestsum gotest.tools/gotestsum)
-exec bin/gotestsum --format pkgname --raw-command -- "$0" --stream "$@"
+exec bin/gotestsum --format pkgname --ignore-non-json-output-lines --raw-command -- "$0" --stream "$@"
