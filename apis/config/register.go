@@ -16,6 +16,8 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
 		&TargetLoadPackingArgs{},
 		&LoadVariationRiskBalancingArgs{},
+		&LoadThresholdArgs{},
+		&NodeMetricsArgs{},
 	)
 	return nil
 }

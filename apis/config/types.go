@@ -33,7 +33,7 @@ const (
 	DialectCAdvisor Dialect = "cAdvisor"
 )
 
-// MissingLoad says how a scorer judges a node whose load is not known.
+// MissingLoad says how a plugin judges a node whose load is not known.
 type MissingLoad string
 
 const (
@@ -43,6 +43,40 @@ const (
 	MissingLoadNeutral MissingLoad = "Neutral"
 	// MissingLoadLowest gives the node the lowest score.
 	MissingLoadLowest MissingLoad = "Lowest"
+
+	// MissingLoadPass lets a filter pass the node; MissingLoadReject lets it rule the node out.
+	MissingLoadPass   MissingLoad = "Pass"
+	MissingLoadReject MissingLoad = "Reject"
+)
+
+// Statistic is what of a measured load is held against a threshold.
+type Statistic string
+
+const (
+	// StatisticMean is the mean over the window.
+	StatisticMean Statistic = "Mean"
+	// StatisticMeanPlusStdDev is the mean and a multiple of the standard deviation.
+	StatisticMeanPlusStdDev Statistic = "MeanPlusStdDev"
+)
+
+// WhenNoneFits says what becomes of a pod for which a soft limit rules out every node that it could have.
+type WhenNoneFits string
+
+const (
+	// WhenNoneFitsRelax waives the limit for the pod, at once and before anybody is preempted.
+	WhenNoneFitsRelax WhenNoneFits = "Relax"
+	// WhenNoneFitsReject lets the pod wait for a node to get back below the limit.
+	WhenNoneFitsReject WhenNoneFits = "Reject"
+)
+
+// Preference says which values of a metric are the better ones.
+type Preference string
+
+const (
+	// PreferLower prefers low values.
+	PreferLower Preference = "Lower"
+	// PreferHigher prefers high values.
+	PreferHigher Preference = "Higher"
 )
 
 // PrometheusQueries replaces a dialect by the operator's own PromQL. Each expression yields one series per node whose
@@ -121,4 +155,80 @@ type LoadVariationRiskBalancingArgs struct {
 	// SafeVarianceSensitivity is the root that is taken of the standard deviation; 0 switches the deviation off. Finite
 	// and ≥ 0.
 	SafeVarianceSensitivity float64
+}
+
+// Thresholds are utilizations in percent, in [1, 100]; a resource without one is not looked at.
+type Thresholds struct {
+	CPU    *int64
+	Memory *int64
+}
+
+// ThresholdWindows are the windows that the resources are measured over.
+type ThresholdWindows struct {
+	CPU    metav1.Duration
+	Memory metav1.Duration
+}
+
+// Exemption names the pods that thresholds do not hold for.
+type Exemption struct {
+	// PriorityClassNames exempts the pods of these priority classes.
+	PriorityClassNames []string
+	// PodSelector exempts the pods whose labels it matches; nil matches none.
+	PodSelector *metav1.LabelSelector
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// LoadThresholdArgs holds the arguments of the LoadThreshold plugin.
+type LoadThresholdArgs struct {
+	metav1.TypeMeta
+	LoadSpec
+	// MissingLoad says how a node without known load is judged: Pass, Requests or Reject.
+	MissingLoad MissingLoad
+	// Thresholds are the utilizations that no node is to pass with the pod on it.
+	Thresholds Thresholds
+	// Windows are what the resources are measured over.
+	Windows ThresholdWindows
+	// Statistic is what is held against the thresholds; StdDevFactor, ≥ 0, multiplies the deviation of MeanPlusStdDev.
+	Statistic    Statistic
+	StdDevFactor float64
+	// IgnoreDaemonSets exempts the pods of DaemonSets, which cannot go elsewhere.
+	IgnoreDaemonSets bool
+	// Exempt names further pods that the thresholds do not hold for.
+	Exempt Exemption
+	// WhenNoneFits says what becomes of a pod that no node is left for.
+	WhenNoneFits WhenNoneFits
+}
+
+// MetricBounds are the values of a metric that score highest and lowest.
+type MetricBounds struct {
+	Best  float64
+	Worst float64
+}
+
+// NodeMetric is one metric that nodes are judged by.
+type NodeMetric struct {
+	// Name is what the metric is called in reasons and logs; unique within the plugin's arguments.
+	Name string
+	// Query is PromQL that yields one series per node.
+	Query  string
+	Prefer Preference
+	// Weight is the metric's share of the score, ≥ 0; 0 leaves it out of the score.
+	Weight int64
+	// Bounds fix the scale of the score; without them it spans the candidates of the decision.
+	Bounds *MetricBounds
+	// Reject is a rule such as "> 5" that rules a node out; empty rules none out.
+	Reject string
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// NodeMetricsArgs holds the arguments of the NodeMetrics plugin.
+type NodeMetricsArgs struct {
+	metav1.TypeMeta
+	LoadSpec
+	// Metrics are what nodes are judged by; at least one.
+	Metrics []NodeMetric
+	// WhenNoneFits says what becomes of a pod that the reject rules leave no node for.
+	WhenNoneFits WhenNoneFits
 }

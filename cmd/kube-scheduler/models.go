@@ -30,16 +30,31 @@ func newModels(c clock.Clock, registry loadwatcher.Registry) *models {
 
 // Model implements plugins.Models.
 func (m *models) Model(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, usage load.Usage) (*load.Model, error) {
-	nodes := handle.SharedInformerFactory().Core().V1().Nodes()
-	lister := nodes.Lister() // asking for it is what makes the informer run
 	settings := loadsource.Settings(spec)
-	publisher, err := m.pool.Publisher(ctx, keyOf(spec), settings, loadsource.Nodes{Informer: nodes}, func() (source.Source, error) {
-		return loadsource.Open(spec, lister, handle.KubeConfig())
-	})
+	publisher, err := m.publisher(ctx, handle, spec, settings)
 	if err != nil {
 		return nil, err
 	}
 	return load.NewModel(publisher, settings, usage, m.clock), nil
+}
+
+// Metrics implements plugins.Models.
+func (m *models) Metrics(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, expressions []string) (*load.Metrics, error) {
+	settings := loadsource.Settings(spec)
+	settings.Window, settings.Metrics = 0, expressions
+	publisher, err := m.publisher(ctx, handle, spec, settings)
+	if err != nil {
+		return nil, err
+	}
+	return load.NewMetrics(publisher, settings.MaxAge, m.clock), nil
+}
+
+func (m *models) publisher(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, wanted load.Settings) (*load.Publisher, error) {
+	nodes := handle.SharedInformerFactory().Core().V1().Nodes()
+	lister := nodes.Lister() // asking for it is what makes the informer run
+	return m.pool.Publisher(ctx, keyOf(spec), wanted, loadsource.Nodes{Informer: nodes}, func() (source.Source, error) {
+		return loadsource.Open(spec, lister, handle.KubeConfig())
+	})
 }
 
 // sourceKey holds all settings that make one source another than the next.

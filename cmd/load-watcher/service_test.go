@@ -30,6 +30,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher/server"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/loadwatcherclient"
 )
 
@@ -211,7 +212,7 @@ func TestFromPrometheusThroughTheServiceToAScheduler(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	var got []load.Sample
 	eventually(t, func() error {
-		batch, err := client.Fetch(t.Context(), nil)
+		batch, err := client.Fetch(t.Context(), source.Request{})
 		got = batch.Samples
 		return err
 	})
@@ -247,7 +248,7 @@ func TestFromPrometheusThroughTheServiceToAScheduler(t *testing.T) {
 	if err := os.WriteFile(token, []byte("other"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Fetch(t.Context(), nil); err != nil {
+	if _, err := client.Fetch(t.Context(), source.Request{}); err != nil {
 		t.Errorf("both sides read the token anew, but: %v", err)
 	}
 	newCert, newKey := writeKeyPair(t)
@@ -445,7 +446,7 @@ func TestSamplesSurviveTheRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = client.Close() }()
-	batch, err := client.Fetch(t.Context(), nil)
+	batch, err := client.Fetch(t.Context(), source.Request{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,8 +66,10 @@ func Expiry(drift float64, s Settings) time.Duration {
 
 // Settings say what load somebody wants to read, and how long it is trusted.
 type Settings struct {
-	// Window is the span that means and deviations are taken over.
+	// Window is the span that means and deviations are taken over; 0 asks for no load.
 	Window time.Duration
+	// Metrics are PromQL expressions with one value per node.
+	Metrics []string
 	// RefreshInterval is the longest time between two readings of the source.
 	RefreshInterval time.Duration
 	// MaxAge is the age beyond which no reading is trusted.

@@ -100,6 +100,26 @@ func (m *Model) View(state fwk.CycleState) View {
 	return View{model: m, results: m.resultsFor(m.publisher.Pinned(state).Over(m.settings.Window)), now: m.clock.Now()}
 }
 
+// Updates tells of new snapshots.
+func (m *Model) Updates() *Publisher { return m.publisher }
+
+// Measured returns what was measured of the node as it is known now, outside of any decision: without what the measurement
+// has not seen, and with no amounts where State is not Fresh.
+func (m *Model) Measured(node *corev1.Node) Estimate {
+	known, now := m.publisher.Latest().Over(m.settings.Window).Node(node.Name), m.clock.Now()
+	resource := func(r *Reading, capacity, allocatable float64) ResourceEstimate {
+		if state := stateAt(now, later(time.Time{}, r, m.settings)); state != Fresh {
+			return ResourceEstimate{State: state}
+		}
+		return measured(r, capacity, allocatable)
+	}
+	capacity, allocatable := node.Status.Capacity, node.Status.Allocatable
+	return Estimate{
+		CPU:    resource(&known.CPU, float64(capacity.Cpu().MilliValue()), float64(allocatable.Cpu().MilliValue())),
+		Memory: resource(&known.Memory, float64(capacity.Memory().Value()), float64(allocatable.Memory().Value())),
+	}
+}
+
 func (m *Model) resultsFor(table *Table) *results {
 	held := m.results.Load()
 	if held != nil && held.table == table {

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"sync"
 	"sync/atomic"
 
 	fwk "k8s.io/kube-scheduler/framework"
@@ -11,20 +12,41 @@ import (
 type Publisher struct {
 	latest atomic.Pointer[Snapshot]
 	pin    Pin[Snapshot]
+
+	mu sync.Mutex
+	// published is closed when the next snapshot is published.
+	published chan struct{}
 }
 
 // NewPublisher returns a publisher whose snapshot is empty.
 func NewPublisher() *Publisher {
-	p := &Publisher{}
+	p := &Publisher{published: make(chan struct{})}
 	p.latest.Store(NewSnapshot(nil))
 	return p
 }
 
 // Publish makes s the snapshot of all decisions that begin from now on.
-func (p *Publisher) Publish(s *Snapshot) { p.latest.Store(s) }
+func (p *Publisher) Publish(s *Snapshot) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.latest.Store(s)
+	close(p.published)
+	p.published = make(chan struct{})
+}
+
+// Published returns a channel that is closed when the next snapshot is published. Who takes it before looking at Latest
+// misses none.
+func (p *Publisher) Published() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.published
+}
 
 // Latest returns the snapshot published last.
 func (p *Publisher) Latest() *Snapshot { return p.latest.Load() }
+
+// Outdated tells whether something was published since the decision's snapshot.
+func (p *Publisher) Outdated(state fwk.CycleState) bool { return p.Pinned(state) != p.latest.Load() }
 
 // Pinned returns the decision's snapshot: the latest at the first call of the decision, and the same at all further ones,
 // whichever plugin asks.

@@ -50,17 +50,45 @@ func (t *Table) Node(name string) NodeLoad {
 	return NodeLoad{}
 }
 
-// Snapshot is all that is known of the nodes' load at one moment, over each window that somebody asked for. It is
-// immutable, and so safe for concurrent use.
+// MetricReading is the latest value of a metric of one node.
+type MetricReading struct {
+	Value float64
+	// End is the moment the value is of, never later than the moment it was read.
+	End time.Time
+}
+
+// MetricTable holds the values of one metric, by name of the Node object. It must not be changed.
+type MetricTable map[string]MetricReading
+
+// Value returns the node's value, if there is one that ends no earlier than oldest.
+func (t MetricTable) Value(node string, oldest time.Time) (value float64, known bool) {
+	r, ok := t[node]
+	return r.Value, ok && !r.End.Before(oldest)
+}
+
+// Snapshot is all that is known of the nodes at one moment: their load over each window that somebody asked for, and the
+// metrics that somebody asked for. It is immutable, and so safe for concurrent use.
 type Snapshot struct {
-	tables map[time.Duration]*Table
-	empty  *Table
+	tables  map[time.Duration]*Table
+	metrics map[string]MetricTable
+	empty   *Table
 }
 
 // NewSnapshot returns a snapshot of one table per window. It keeps the map, which must not change any more.
 func NewSnapshot(tables map[time.Duration]*Table) *Snapshot {
 	return &Snapshot{tables: tables, empty: NewTable(nil)}
 }
+
+// WithMetrics returns a snapshot of the same load and of one table per metric, by its PromQL expression. It keeps the map,
+// which must not change any more.
+func (s *Snapshot) WithMetrics(metrics map[string]MetricTable) *Snapshot {
+	with := *s
+	with.metrics = metrics
+	return &with
+}
+
+// Metric returns the values of the metric with the given PromQL expression.
+func (s *Snapshot) Metric(expression string) MetricTable { return s.metrics[expression] }
 
 // Over returns the load over the given window; a window that nobody asked for has an empty table.
 func (s *Snapshot) Over(window time.Duration) *Table {

@@ -23,7 +23,7 @@ func TestMetricsTellWhatIsKnown(t *testing.T) {
 	src, clock := &fakeSource{}, clocktesting.NewFakeClock(start)
 	w := NewWatcher(src, "fake", cluster{names: []string{"a", "b", "c"}}, clock, NewMetrics(registry))
 	w.Want(wanted)
-	w.metrics.watch(w)
+	w.telemetry.watch(w)
 
 	refresh := func() {
 		if err := w.Refresh(ctx); err != nil && !strings.Contains(err.Error(), "down") {
@@ -51,7 +51,7 @@ plimsoll_load_nodes{resource="memory",source="fake",state="Fresh"} 0
 	src.answer(load.Sample{Node: "a", Window: window, End: start, CPU: known(0.5)})
 	refresh()
 	clock.Step(wanted.MaxAge) // a is as old as it may be
-	src.fetch = func(context.Context, []time.Duration) (source.Batch, error) {
+	src.fetch = func(context.Context, source.Request) (source.Batch, error) {
 		return source.Batch{
 			Samples: []load.Sample{
 				{Node: "b", Window: window, End: clock.Now().Add(-time.Minute), CPU: known(1.5)},
@@ -62,12 +62,12 @@ plimsoll_load_nodes{resource="memory",source="fake",state="Fresh"} 0
 	}
 	refresh()
 	clock.Step(time.Second)
-	src.fetch = func(context.Context, []time.Duration) (source.Batch, error) {
+	src.fetch = func(context.Context, source.Request) (source.Batch, error) {
 		return source.Batch{}, errors.New("down")
 	}
 	refresh()
 
-	if n, err := testutil.GetHistogramMetricCount(w.metrics.durations.WithLabelValues("fake")); err != nil || n != 3 {
+	if n, err := testutil.GetHistogramMetricCount(w.telemetry.durations.WithLabelValues("fake")); err != nil || n != 3 {
 		t.Errorf("%d durations observed (%v), want 3", n, err)
 	}
 	compare(`

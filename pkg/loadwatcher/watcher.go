@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -46,14 +47,15 @@ type Watcher struct {
 	label     string
 	nodes     Nodes
 	clock     clock.Clock
-	metrics   *Metrics
+	telemetry *Metrics
 	publisher *load.Publisher
 
 	mu     sync.Mutex
 	wanted demand
 
-	// What follows is touched by Run's goroutine alone.
+	// What follows is touched by Run's goroutine alone: records by node, metrics by expression.
 	records map[string]*record
+	metrics map[string]load.MetricTable
 	failing bool
 	// last is the time of the last refresh.
 	last time.Time
@@ -62,6 +64,7 @@ type Watcher struct {
 // demand is what all readers of a watcher together want.
 type demand struct {
 	windows []time.Duration
+	metrics []string
 	// loosest holds the shortest refresh interval, and the longest age and the largest tolerance that any reader trusts.
 	loosest load.Settings
 }
@@ -73,24 +76,30 @@ func NewWatcher(src source.Source, label string, nodes Nodes, c clock.Clock, m *
 		label:     label,
 		nodes:     nodes,
 		clock:     c,
-		metrics:   m,
+		telemetry: m,
 		publisher: load.NewPublisher(),
 		records:   map[string]*record{},
+		metrics:   map[string]load.MetricTable{},
 	}
 }
 
 // Publisher is where the watcher's snapshots appear.
 func (w *Watcher) Publisher() *load.Publisher { return w.publisher }
 
-// Want adds what a reader wants: its window is read from the next refresh on, at the shortest interval that any reader
-// wants, and kept as long as any reader trusts it.
+// Want adds what a reader wants: its window and its metrics are read from the next refresh on, at the shortest interval
+// that any reader wants, and kept as long as any reader trusts them.
 func (w *Watcher) Want(s load.Settings) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	d := &w.wanted
-	if !slices.Contains(d.windows, s.Window) {
+	if s.Window > 0 && !slices.Contains(d.windows, s.Window) {
 		d.windows = append(slices.Clone(d.windows), s.Window)
 		slices.Sort(d.windows)
+	}
+	for _, metric := range s.Metrics {
+		if !slices.Contains(d.metrics, metric) {
+			d.metrics = append(slices.Clone(d.metrics), metric)
+		}
 	}
 	if d.loosest.RefreshInterval == 0 || s.RefreshInterval < d.loosest.RefreshInterval {
 		d.loosest.RefreshInterval = s.RefreshInterval
@@ -109,6 +118,9 @@ func (w *Watcher) demand() demand {
 // load.State.
 func (w *Watcher) states() (newest time.Time, cpu, memory [load.Fresh + 1]int) {
 	d, snapshot, now := w.demand(), w.publisher.Latest(), w.clock.Now()
+	if len(d.windows) == 0 {
+		return newest, cpu, memory // only metrics are read
+	}
 	table := snapshot.Over(d.windows[0])
 	count := func(r *load.Reading, states *[load.Fresh + 1]int) {
 		state := load.Absent
@@ -134,7 +146,7 @@ func (w *Watcher) states() (newest time.Time, cpu, memory [load.Fresh + 1]int) {
 // Run waits for the nodes to be known, then refreshes, at once and at intervals, until ctx is done. After a failure it tries
 // again sooner, with backoff.
 func (w *Watcher) Run(ctx context.Context) {
-	w.metrics.watch(w)
+	w.telemetry.watch(w)
 	if closer, ok := w.source.(io.Closer); ok {
 		defer func() {
 			if err := closer.Close(); err != nil {
@@ -172,15 +184,15 @@ func (w *Watcher) Run(ctx context.Context) {
 func (w *Watcher) Refresh(ctx context.Context) error {
 	logger := klog.FromContext(ctx).WithValues("source", w.label)
 	d, began := w.demand(), w.clock.Now()
-	batch, err := w.source.Fetch(ctx, d.windows)
-	if err == nil && len(batch.Samples) == 0 {
+	batch, err := w.source.Fetch(ctx, source.Request{Windows: d.windows, Metrics: d.metrics})
+	if err == nil && len(batch.Samples)+len(batch.Answers) == 0 {
 		err = errors.New("the answer holds no node")
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	now := w.clock.Now()
-	w.metrics.refreshed(w, now.Sub(began), err)
+	w.telemetry.refreshed(w, now.Sub(began), err)
 	w.forgetIfClockWentBack(logger, now)
 	if err != nil {
 		if !w.failing {
@@ -195,13 +207,16 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 		logger.Info("Load can be read again", "samples", len(batch.Samples))
 		w.failing = false
 	}
-	w.metrics.unmatched.WithLabelValues(w.label).Set(float64(batch.UnmatchedCount))
+	w.telemetry.unmatched.WithLabelValues(w.label).Set(float64(batch.UnmatchedCount))
 	for i := range batch.Samples {
 		w.keep(&batch.Samples[i], d, now)
 	}
 	oldest := now.Add(-d.loosest.MaxAge)
 	maps.DeleteFunc(w.records, func(_ string, r *record) bool { return r.newest().Before(oldest) })
-	w.publish(d.windows)
+	for i := range batch.Answers {
+		w.keepAnswer(&batch.Answers[i], now, oldest)
+	}
+	w.publish(d)
 	logger.V(4).Info("Load read", "windows", d.windows, "samples", len(batch.Samples), "nodes", len(w.records))
 	return nil
 }
@@ -213,7 +228,8 @@ func (w *Watcher) forgetIfClockWentBack(logger klog.Logger, now time.Time) {
 	if wall.Before(w.last.Add(-clockStep)) {
 		logger.Info("The clock went back: all load is read anew", "from", w.last, "to", wall)
 		clear(w.records)
-		w.publish(nil)
+		clear(w.metrics)
+		w.publish(demand{})
 	}
 	w.last = wall
 }
@@ -222,7 +238,7 @@ func (w *Watcher) forgetIfClockWentBack(logger klog.Logger, now time.Time) {
 // asked for, which a source that knows but one window sends, is the best there is for all windows.
 func (w *Watcher) keep(s *load.Sample, d demand, now time.Time) {
 	cpu, memory := w.checked(s.CPU), w.checked(s.Memory)
-	if !cpu.Known && !memory.Known {
+	if len(d.windows) == 0 || !cpu.Known && !memory.Known {
 		return
 	}
 	at := end{stated: s.End, believed: s.End}
@@ -253,14 +269,38 @@ func (w *Watcher) keep(s *load.Sample, d demand, now time.Time) {
 func (w *Watcher) checked(s load.Stat) load.Stat {
 	checked, reason := s.Checked()
 	if reason != load.Accepted {
-		w.metrics.rejected.WithLabelValues(w.label, string(reason)).Inc()
+		w.telemetry.rejected.WithLabelValues(w.label, string(reason)).Inc()
 	}
 	return checked
 }
 
-func (w *Watcher) publish(windows []time.Duration) {
-	tables := make(map[time.Duration]*load.Table, len(windows))
-	for _, window := range windows {
+// keepAnswer takes in the possible values of a metric, and drops those that nobody trusts any more.
+func (w *Watcher) keepAnswer(a *source.Answer, now, oldest time.Time) {
+	end := a.End
+	if end.After(now) {
+		end = now
+	}
+	// A table that was published is not changed.
+	kept := load.MetricTable{}
+	for node, r := range w.metrics[a.Metric] {
+		if !r.End.Before(oldest) {
+			kept[node] = r
+		}
+	}
+	for node, value := range a.Values {
+		switch {
+		case math.IsNaN(value) || math.IsInf(value, 0):
+			w.telemetry.rejected.WithLabelValues(w.label, string(load.RejectedNotANumber)).Inc()
+		case !end.Before(kept[node].End):
+			kept[node] = load.MetricReading{Value: value, End: end}
+		}
+	}
+	w.metrics[a.Metric] = kept
+}
+
+func (w *Watcher) publish(d demand) {
+	tables := make(map[time.Duration]*load.Table, len(d.windows))
+	for _, window := range d.windows {
 		nodes := make(map[string]load.NodeLoad, len(w.records))
 		for name, r := range w.records {
 			if kept, ok := r.windows[window]; ok {
@@ -269,5 +309,5 @@ func (w *Watcher) publish(windows []time.Duration) {
 		}
 		tables[window] = load.NewTable(nodes)
 	}
-	w.publisher.Publish(load.NewSnapshot(tables))
+	w.publisher.Publish(load.NewSnapshot(tables).WithMetrics(maps.Clone(w.metrics)))
 }

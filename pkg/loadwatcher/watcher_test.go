@@ -33,18 +33,18 @@ var (
 
 // fakeSource answers each fetch by the function it is set to.
 type fakeSource struct {
-	fetch  func(ctx context.Context, windows []time.Duration) (source.Batch, error)
+	fetch  func(ctx context.Context, request source.Request) (source.Batch, error)
 	closed atomic.Bool
 }
 
 func (f *fakeSource) Name() string { return "fake" }
 func (f *fakeSource) Close() error { f.closed.Store(true); return nil }
-func (f *fakeSource) Fetch(ctx context.Context, windows []time.Duration) (source.Batch, error) {
-	return f.fetch(ctx, windows)
+func (f *fakeSource) Fetch(ctx context.Context, request source.Request) (source.Batch, error) {
+	return f.fetch(ctx, request)
 }
 
 func (f *fakeSource) answer(samples ...load.Sample) {
-	f.fetch = func(context.Context, []time.Duration) (source.Batch, error) {
+	f.fetch = func(context.Context, source.Request) (source.Batch, error) {
 		return source.Batch{Samples: samples}, nil
 	}
 }
@@ -87,7 +87,7 @@ func TestWhatARefreshChanges(t *testing.T) {
 
 	for _, tc := range []struct {
 		name    string
-		fetch   func(ctx context.Context, windows []time.Duration) (source.Batch, error)
+		fetch   func(ctx context.Context, request source.Request) (source.Batch, error)
 		samples []load.Sample
 		want    load.NodeLoad
 		failure bool
@@ -130,7 +130,7 @@ func TestWhatARefreshChanges(t *testing.T) {
 		},
 		{
 			name: "a failure changes nothing",
-			fetch: func(context.Context, []time.Duration) (source.Batch, error) {
+			fetch: func(context.Context, source.Request) (source.Batch, error) {
 				return source.Batch{Samples: []load.Sample{sample(known(1), known(1))}}, errors.New("500")
 			},
 			want:    old,
@@ -219,7 +219,7 @@ func TestLoadFromBeforeTheClockWentBackIsNotFreshWhileTheSourceIsDown(t *testing
 		t.Fatal(err)
 	}
 	clock.SetTime(start)
-	src.fetch = func(context.Context, []time.Duration) (source.Batch, error) {
+	src.fetch = func(context.Context, source.Request) (source.Batch, error) {
 		return source.Batch{}, errors.New("down")
 	}
 	if err := w.Refresh(ctx); err == nil {
@@ -387,7 +387,7 @@ func TestASourceThatGoesAndComesIsLoggedOnceEach(t *testing.T) {
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2), ktesting.BufferLogs(true)))
 	ctx := klog.NewContext(t.Context(), logger)
 	w, src, _ := newTestWatcher()
-	down := func(context.Context, []time.Duration) (source.Batch, error) {
+	down := func(context.Context, source.Request) (source.Batch, error) {
 		return source.Batch{}, errors.New("down")
 	}
 	for range 2 {
@@ -435,7 +435,7 @@ func run(t *testing.T, w *Watcher, src *fakeSource, next func(n int) error) (fet
 	ctx, cancel := context.WithCancel(ctx)
 	fetched, done := make(chan int), make(chan struct{})
 	n := 0
-	src.fetch = func(ctx context.Context, _ []time.Duration) (source.Batch, error) {
+	src.fetch = func(ctx context.Context, _ source.Request) (source.Batch, error) {
 		n++
 		select {
 		case fetched <- n:
@@ -524,7 +524,7 @@ func TestASourceThatHangsHoldsUpNobodyAndEndsWithTheContext(t *testing.T) {
 }
 
 func TestNothingIsReadBeforeTheNodesAreKnown(t *testing.T) {
-	src := &fakeSource{fetch: func(context.Context, []time.Duration) (source.Batch, error) {
+	src := &fakeSource{fetch: func(context.Context, source.Request) (source.Batch, error) {
 		t.Error("fetched before the nodes were known")
 		return source.Batch{}, nil
 	}}
@@ -568,9 +568,9 @@ func TestAPoolSharesOneWatcherPerSource(t *testing.T) {
 		wanted := wanted
 		wanted.Window = window
 		p, err := pool.Publisher(ctx, key, wanted, nodes, func() (source.Source, error) {
-			src := &fakeSource{fetch: func(ctx context.Context, windows []time.Duration) (source.Batch, error) {
+			src := &fakeSource{fetch: func(ctx context.Context, request source.Request) (source.Batch, error) {
 				select {
-				case asked[key] <- windows:
+				case asked[key] <- request.Windows:
 				case <-ctx.Done():
 				}
 				return source.Batch{}, errors.New("no answer")
@@ -617,5 +617,130 @@ func TestASourceThatCannotBeOpenedIsAnError(t *testing.T) {
 	want := errors.New("no such file")
 	if _, err := pool.Publisher(ctx, "a", wanted, cluster{}, func() (source.Source, error) { return nil, want }); !errors.Is(err, want) {
 		t.Errorf("error %v, want %v", err, want)
+	}
+}
+
+// answerMetrics makes the source answer for metrics alone.
+func (f *fakeSource) answerMetrics(answers ...source.Answer) {
+	f.fetch = func(context.Context, source.Request) (source.Batch, error) {
+		return source.Batch{Answers: answers}, nil
+	}
+}
+
+func TestWhatAnAnswerForAMetricChanges(t *testing.T) {
+	later := start.Add(time.Minute)
+	was := func(value float64) load.MetricReading { return load.MetricReading{Value: value, End: start} }
+	is := func(value float64) load.MetricReading { return load.MetricReading{Value: value, End: later} }
+	for _, tc := range []struct {
+		name    string
+		answers []source.Answer
+		want    map[string]load.MetricTable
+	}{
+		{
+			name: "a good answer replaces the last one",
+			answers: []source.Answer{
+				{Metric: "x", End: later, Values: map[string]float64{"a": 3, "b": -4}},
+				{Metric: "w", End: later, Values: map[string]float64{"a": 30}},
+			},
+			want: map[string]load.MetricTable{"x": {"a": is(3), "b": is(-4)}, "w": {"a": is(30)}},
+		},
+		{
+			name:    "a node and a metric that are left out keep their value and its age",
+			answers: []source.Answer{{Metric: "x", End: later, Values: map[string]float64{"a": 3}}},
+			want:    map[string]load.MetricTable{"x": {"a": is(3), "b": was(2)}, "w": {"a": was(10)}},
+		},
+		{
+			name:    "what is no number is not taken",
+			answers: []source.Answer{{Metric: "x", End: later, Values: map[string]float64{"a": math.NaN(), "b": math.Inf(-1), "c": 0}}},
+			want:    map[string]load.MetricTable{"x": {"a": was(1), "b": was(2), "c": is(0)}, "w": {"a": was(10)}},
+		},
+		{
+			name:    "an answer older than what is known changes nothing",
+			answers: []source.Answer{{Metric: "x", End: start.Add(-1), Values: map[string]float64{"a": 3}}},
+			want:    map[string]load.MetricTable{"x": {"a": was(1), "b": was(2)}, "w": {"a": was(10)}},
+		},
+		{
+			name:    "a source whose clock is ahead does not make values that are never too old",
+			answers: []source.Answer{{Metric: "x", End: later.Add(time.Hour), Values: map[string]float64{"a": 3}}},
+			want:    map[string]load.MetricTable{"x": {"a": is(3), "b": was(2)}, "w": {"a": was(10)}},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, ctx := ktesting.NewTestContext(t)
+			w, src, clock := newTestWatcher()
+			src.answerMetrics(
+				source.Answer{Metric: "x", End: start, Values: map[string]float64{"a": 1, "b": 2}},
+				source.Answer{Metric: "w", End: start, Values: map[string]float64{"a": 10}})
+			if err := w.Refresh(ctx); err != nil {
+				t.Fatal(err)
+			}
+			held := w.Publisher().Latest()
+			clock.SetTime(later)
+			src.answerMetrics(tc.answers...)
+			if err := w.Refresh(ctx); err != nil {
+				t.Fatal(err)
+			}
+			latest := w.Publisher().Latest()
+			for metric, want := range tc.want {
+				if diff := cmp.Diff(want, latest.Metric(metric)); diff != "" {
+					t.Errorf("metric %s (-want +got):\n%s", metric, diff)
+				}
+			}
+			if diff := cmp.Diff(load.MetricTable{"a": was(1), "b": was(2)}, held.Metric("x")); diff != "" {
+				t.Errorf("the snapshot of before has changed (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestValuesOfMetricsThatNobodyTrustsAnyMoreAreForgotten(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	w, src, clock := newTestWatcher()
+	src.answerMetrics(source.Answer{Metric: "x", End: start, Values: map[string]float64{"gone": 1}})
+	if err := w.Refresh(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		age  time.Duration
+		want int
+	}{{wanted.MaxAge, 2}, {wanted.MaxAge + 1, 1}} {
+		clock.SetTime(start.Add(step.age))
+		src.answerMetrics(source.Answer{Metric: "x", End: clock.Now(), Values: map[string]float64{"here": 1}})
+		if err := w.Refresh(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(w.Publisher().Latest().Metric("x")); got != step.want {
+			t.Errorf("%v after the last value of a node %d are kept, want %d", step.age, got, step.want)
+		}
+	}
+}
+
+func TestAWatcherOfMetricsAloneAsksForNoLoad(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	registry, src, clock := metrics.NewKubeRegistry(), &fakeSource{}, clocktesting.NewFakeClock(start)
+	w := NewWatcher(src, "fake", cluster{names: []string{"a"}}, clock, NewMetrics(registry))
+	w.Want(load.Settings{Metrics: []string{"x", "w"}, RefreshInterval: time.Minute, MaxAge: time.Minute})
+	w.Want(load.Settings{Metrics: []string{"w", "v"}, RefreshInterval: time.Minute, MaxAge: time.Minute})
+	var asked source.Request
+	src.fetch = func(_ context.Context, request source.Request) (source.Batch, error) {
+		asked = request
+		return source.Batch{
+			// Load that nobody asked for.
+			Samples: []load.Sample{{Node: "a", End: start, CPU: known(0.5)}},
+			Answers: []source.Answer{{Metric: "x", End: start, Values: map[string]float64{"a": 1}}},
+		}, nil
+	}
+	w.telemetry.watch(w)
+	if err := w.Refresh(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(source.Request{Metrics: []string{"x", "w", "v"}}, asked); diff != "" {
+		t.Errorf("asked (-want +got):\n%s", diff)
+	}
+	if got := w.Publisher().Latest().Metric("x")["a"].Value; got != 1 {
+		t.Errorf("value %v, want 1", got)
+	}
+	if _, err := registry.Gather(); err != nil {
+		t.Errorf("metrics of the watcher: %v", err)
 	}
 }

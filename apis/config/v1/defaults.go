@@ -1,11 +1,13 @@
 package v1
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeschedulerconfigv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/utils/ptr"
 )
 
@@ -22,6 +24,12 @@ const (
 
 	defaultSafeVarianceMargin      = 1.0
 	defaultSafeVarianceSensitivity = 1.0
+
+	defaultCPUThreshold    = 80
+	defaultMemoryThreshold = 90
+	defaultStdDevFactor    = 1.0
+
+	defaultMetricWeight = 1
 )
 
 // SetDefaults_MetricProviderSpec fills in what the operator left out, the timeout apart: that one depends on MaxAge.
@@ -95,5 +103,72 @@ func SetDefaults_LoadVariationRiskBalancingArgs(obj *LoadVariationRiskBalancingA
 	}
 	if obj.SafeVarianceSensitivity == nil {
 		obj.SafeVarianceSensitivity = ptr.To(defaultSafeVarianceSensitivity)
+	}
+}
+
+// SetDefaults_LoadThresholdArgs fills in what the operator left out.
+func SetDefaults_LoadThresholdArgs(obj *LoadThresholdArgs) {
+	if obj.MissingLoad == "" {
+		obj.MissingLoad = MissingLoadRequests
+	}
+	if obj.Thresholds.CPU == nil && obj.Thresholds.Memory == nil {
+		obj.Thresholds = Thresholds{CPU: ptr.To[int64](defaultCPUThreshold), Memory: ptr.To[int64](defaultMemoryThreshold)}
+	}
+	window := obj.Window
+	if window == nil { // the defaults of what is embedded are set after these
+		window = &metav1.Duration{Duration: defaultWindow}
+	}
+	if obj.Windows.CPU == nil {
+		obj.Windows.CPU = ptr.To(*window)
+	}
+	if obj.Windows.Memory == nil {
+		obj.Windows.Memory = ptr.To(*window)
+	}
+	if obj.Statistic == "" {
+		obj.Statistic = StatisticMean
+	}
+	if obj.StdDevFactor == nil {
+		obj.StdDevFactor = ptr.To(defaultStdDevFactor)
+	}
+	if obj.IgnoreDaemonSets == nil {
+		obj.IgnoreDaemonSets = ptr.To(true)
+	}
+	if obj.WhenNoneFits == "" {
+		obj.WhenNoneFits = WhenNoneFitsRelax
+	}
+}
+
+// SetDefaults_NodeMetricsArgs fills in what the operator left out.
+func SetDefaults_NodeMetricsArgs(obj *NodeMetricsArgs) {
+	for i := range obj.Metrics {
+		if obj.Metrics[i].Weight == nil {
+			obj.Metrics[i].Weight = ptr.To[int64](defaultMetricWeight)
+		}
+	}
+	if obj.WhenNoneFits == "" {
+		obj.WhenNoneFits = WhenNoneFitsRelax
+	}
+}
+
+// SetDefaults_PostFilterOrder enables LoadThreshold and NodeMetrics at PostFilter by name wherever multiPoint enables them
+// and PostFilter does not speak of them. What is enabled by multiPoint and by name runs before what multiPoint alone enables,
+// and so before DefaultPreemption, which multiPoint has before any plugin that is not a stock one.
+func SetDefaults_PostFilterOrder(obj *kubeschedulerconfigv1.KubeSchedulerConfiguration) {
+	for i := range obj.Profiles {
+		plugins := obj.Profiles[i].Plugins
+		if plugins == nil {
+			continue
+		}
+		var added []kubeschedulerconfigv1.Plugin
+		for _, plugin := range plugins.MultiPoint.Enabled {
+			named := func(other kubeschedulerconfigv1.Plugin) bool { return other.Name == plugin.Name || other.Name == "*" }
+			relaxes := plugin.Name == "LoadThreshold" || plugin.Name == "NodeMetrics"
+			if relaxes && !slices.ContainsFunc(plugins.PostFilter.Enabled, named) && !slices.ContainsFunc(plugins.PostFilter.Disabled, named) {
+				added = append(added, kubeschedulerconfigv1.Plugin{Name: plugin.Name})
+			}
+		}
+		if len(added) > 0 {
+			plugins.PostFilter.Enabled = append(added, plugins.PostFilter.Enabled...)
+		}
 	}
 }

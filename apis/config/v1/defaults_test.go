@@ -64,6 +64,19 @@ func defaultLoadVariationRiskBalancingArgs() *v1.LoadVariationRiskBalancingArgs 
 	}
 }
 
+func defaultLoadThresholdArgs() *v1.LoadThresholdArgs {
+	return &v1.LoadThresholdArgs{
+		LoadSpec:         defaultLoadSpec(),
+		MissingLoad:      "Requests",
+		Thresholds:       v1.Thresholds{CPU: ptr.To[int64](80), Memory: ptr.To[int64](90)},
+		Windows:          v1.ThresholdWindows{CPU: duration(5 * time.Minute), Memory: duration(5 * time.Minute)},
+		Statistic:        "Mean",
+		StdDevFactor:     ptr.To(1.0),
+		IgnoreDaemonSets: ptr.To(true),
+		WhenNoneFits:     "Relax",
+	}
+}
+
 func with[T any](value *T, change func(*T)) *T {
 	change(value)
 	return value
@@ -85,6 +98,54 @@ func TestDefaultsFillInWhatIsLeftOutAndNothingElse(t *testing.T) {
 			name: "nothing given to LoadVariationRiskBalancing",
 			in:   &v1.LoadVariationRiskBalancingArgs{},
 			want: defaultLoadVariationRiskBalancingArgs(),
+		},
+		{
+			name: "nothing given to LoadThreshold",
+			in:   &v1.LoadThresholdArgs{},
+			want: defaultLoadThresholdArgs(),
+		},
+		{
+			name: "the windows of LoadThreshold are its window",
+			in:   &v1.LoadThresholdArgs{LoadSpec: v1.LoadSpec{Window: duration(10 * time.Minute)}, Windows: v1.ThresholdWindows{Memory: duration(15 * time.Minute)}},
+			want: with(defaultLoadThresholdArgs(), func(args *v1.LoadThresholdArgs) {
+				args.Window = duration(10 * time.Minute)
+				args.Windows = v1.ThresholdWindows{CPU: duration(10 * time.Minute), Memory: duration(15 * time.Minute)}
+			}),
+		},
+		{
+			name: "where one threshold is given the other is not looked at",
+			in:   &v1.LoadThresholdArgs{Thresholds: v1.Thresholds{Memory: ptr.To[int64](70)}},
+			want: with(defaultLoadThresholdArgs(), func(args *v1.LoadThresholdArgs) {
+				args.Thresholds = v1.Thresholds{Memory: ptr.To[int64](70)}
+			}),
+		},
+		{
+			name: "what is given to LoadThreshold stays",
+			in: &v1.LoadThresholdArgs{
+				MissingLoad: "Pass", Thresholds: v1.Thresholds{CPU: ptr.To[int64](0), Memory: ptr.To[int64](1)},
+				Windows:   v1.ThresholdWindows{CPU: duration(0), Memory: duration(time.Minute)},
+				Statistic: "MeanPlusStdDev", StdDevFactor: ptr.To(0.0), IgnoreDaemonSets: ptr.To(false), WhenNoneFits: "Reject",
+			},
+			want: with(defaultLoadThresholdArgs(), func(args *v1.LoadThresholdArgs) {
+				args.MissingLoad, args.Statistic, args.WhenNoneFits = "Pass", "MeanPlusStdDev", "Reject"
+				args.Thresholds = v1.Thresholds{CPU: ptr.To[int64](0), Memory: ptr.To[int64](1)}
+				args.Windows = v1.ThresholdWindows{CPU: duration(0), Memory: duration(time.Minute)}
+				args.StdDevFactor, args.IgnoreDaemonSets = ptr.To(0.0), ptr.To(false)
+			}),
+		},
+		{
+			name: "a metric of NodeMetrics has weight 1, and any other that is given, 0 too",
+			in:   &v1.NodeMetricsArgs{Metrics: []v1.NodeMetric{{Name: "a"}, {Name: "b", Weight: ptr.To[int64](0)}, {Name: "c", Weight: ptr.To[int64](3)}}},
+			want: &v1.NodeMetricsArgs{
+				LoadSpec:     defaultLoadSpec(),
+				Metrics:      []v1.NodeMetric{{Name: "a", Weight: ptr.To[int64](1)}, {Name: "b", Weight: ptr.To[int64](0)}, {Name: "c", Weight: ptr.To[int64](3)}},
+				WhenNoneFits: "Relax",
+			},
+		},
+		{
+			name: "what NodeMetrics is to do when none fits stays",
+			in:   &v1.NodeMetricsArgs{WhenNoneFits: "Reject"},
+			want: &v1.NodeMetricsArgs{LoadSpec: defaultLoadSpec(), WhenNoneFits: "Reject"},
 		},
 		{
 			name: "zeros of TargetLoadPacking stay, for validation to judge",

@@ -35,7 +35,7 @@ const (
 	DialectCAdvisor Dialect = "cAdvisor"
 )
 
-// MissingLoad says how a scorer judges a node whose load is not known.
+// MissingLoad says how a plugin judges a node whose load is not known.
 type MissingLoad string
 
 const (
@@ -45,6 +45,41 @@ const (
 	MissingLoadNeutral MissingLoad = "Neutral"
 	// MissingLoadLowest gives the node the lowest score.
 	MissingLoadLowest MissingLoad = "Lowest"
+
+	// MissingLoadPass lets a filter pass the node.
+	MissingLoadPass MissingLoad = "Pass"
+	// MissingLoadReject lets a filter rule the node out.
+	MissingLoadReject MissingLoad = "Reject"
+)
+
+// Statistic is what of a measured load is held against a threshold.
+type Statistic string
+
+const (
+	// StatisticMean is the mean over the window.
+	StatisticMean Statistic = "Mean"
+	// StatisticMeanPlusStdDev is the mean and a multiple of the standard deviation.
+	StatisticMeanPlusStdDev Statistic = "MeanPlusStdDev"
+)
+
+// WhenNoneFits says what becomes of a pod for which a soft limit rules out every node that it could have.
+type WhenNoneFits string
+
+const (
+	// WhenNoneFitsRelax waives the limit for the pod, at once and before anybody is preempted.
+	WhenNoneFitsRelax WhenNoneFits = "Relax"
+	// WhenNoneFitsReject lets the pod wait for a node to get back below the limit.
+	WhenNoneFitsReject WhenNoneFits = "Reject"
+)
+
+// Preference says which values of a metric are the better ones.
+type Preference string
+
+const (
+	// PreferLower prefers low values.
+	PreferLower Preference = "Lower"
+	// PreferHigher prefers high values.
+	PreferHigher Preference = "Higher"
 )
 
 // PrometheusQueries replaces a dialect by the operator's own PromQL. An expression yields one series per node, whose
@@ -141,4 +176,91 @@ type LoadVariationRiskBalancingArgs struct {
 	// SafeVarianceSensitivity is the root that is taken of the standard deviation; 0 switches the deviation off. Not
 	// negative. Defaults to 1.
 	SafeVarianceSensitivity *float64 `json:"safeVarianceSensitivity,omitempty"`
+}
+
+// Thresholds are utilizations in percent, from 1 to 100. A resource without one is not looked at.
+type Thresholds struct {
+	// CPU is the CPU utilization that no node is to pass.
+	CPU *int64 `json:"cpu,omitempty"`
+	// Memory is the memory utilization that no node is to pass.
+	Memory *int64 `json:"memory,omitempty"`
+}
+
+// ThresholdWindows are the windows that the resources are measured over. Each defaults to window.
+type ThresholdWindows struct {
+	// CPU is the window of the CPU threshold. From 10s to 1h.
+	CPU *metav1.Duration `json:"cpu,omitempty"`
+	// Memory is the window of the memory threshold. From 10s to 1h.
+	Memory *metav1.Duration `json:"memory,omitempty"`
+}
+
+// Exemption names the pods that thresholds do not hold for.
+type Exemption struct {
+	// PriorityClassNames exempts the pods of these priority classes.
+	PriorityClassNames []string `json:"priorityClassNames,omitempty"`
+	// PodSelector exempts the pods whose labels it matches. Without it none is exempt by label.
+	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// LoadThresholdArgs holds the arguments of the LoadThreshold plugin.
+type LoadThresholdArgs struct {
+	metav1.TypeMeta `json:",inline"`
+	LoadSpec        `json:",inline"`
+
+	// MissingLoad says how a node without known load is judged: Requests (default), Pass or Reject.
+	MissingLoad MissingLoad `json:"missingLoad,omitempty"`
+	// Thresholds are the utilizations, in percent, that no node is to pass with the pod on it. Defaults to cpu 80 and
+	// memory 90; where one of them is given the other is not looked at.
+	Thresholds Thresholds `json:"thresholds"`
+	// Windows are what the resources are measured over. Defaults to window for each.
+	Windows ThresholdWindows `json:"windows"`
+	// Statistic is what is held against the thresholds: Mean (default) or MeanPlusStdDev.
+	Statistic Statistic `json:"statistic,omitempty"`
+	// StdDevFactor multiplies the standard deviation of MeanPlusStdDev. Not negative. Defaults to 1.
+	StdDevFactor *float64 `json:"stdDevFactor,omitempty"`
+	// IgnoreDaemonSets exempts the pods of DaemonSets, which cannot go elsewhere. Defaults to true.
+	IgnoreDaemonSets *bool `json:"ignoreDaemonSets,omitempty"`
+	// Exempt names further pods that the thresholds do not hold for.
+	Exempt Exemption `json:"exempt"`
+	// WhenNoneFits says what becomes of a pod that no node is left for: Relax (default) or Reject.
+	WhenNoneFits WhenNoneFits `json:"whenNoneFits,omitempty"`
+}
+
+// MetricBounds are the values of a metric that score highest and lowest. They differ.
+type MetricBounds struct {
+	// Best is the value that scores highest, as every better one does.
+	Best float64 `json:"best"`
+	// Worst is the value that scores lowest, as every worse one does.
+	Worst float64 `json:"worst"`
+}
+
+// NodeMetric is one metric that nodes are judged by.
+type NodeMetric struct {
+	// Name is what the metric is called in reasons and logs. Unique.
+	Name string `json:"name"`
+	// Query is PromQL that yields one series per node.
+	Query string `json:"query"`
+	// Prefer is Lower or Higher.
+	Prefer Preference `json:"prefer"`
+	// Weight is the metric's share of the score. Not negative; 0 leaves the metric out of the score. Defaults to 1.
+	Weight *int64 `json:"weight,omitempty"`
+	// Bounds fix the scale of the score. Without them it spans the candidates of the decision.
+	Bounds *MetricBounds `json:"bounds,omitempty"`
+	// Reject rules a node out: one of >, >=, <, <= and a number, such as "> 5".
+	Reject string `json:"reject,omitempty"`
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// NodeMetricsArgs holds the arguments of the NodeMetrics plugin.
+type NodeMetricsArgs struct {
+	metav1.TypeMeta `json:",inline"`
+	LoadSpec        `json:",inline"`
+
+	// Metrics are what nodes are judged by. At least one.
+	Metrics []NodeMetric `json:"metrics"`
+	// WhenNoneFits says what becomes of a pod that the reject rules leave no node for: Relax (default) or Reject.
+	WhenNoneFits WhenNoneFits `json:"whenNoneFits,omitempty"`
 }

@@ -25,6 +25,16 @@ func init() {
 // RegisterConversions adds conversion functions to the given scheme.
 // Public to allow building arbitrary schemes.
 func RegisterConversions(s *runtime.Scheme) error {
+	if err := s.AddGeneratedConversionFunc((*Exemption)(nil), (*config.Exemption)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1_Exemption_To_config_Exemption(a.(*Exemption), b.(*config.Exemption), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*config.Exemption)(nil), (*Exemption)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_config_Exemption_To_v1_Exemption(a.(*config.Exemption), b.(*Exemption), scope)
+	}); err != nil {
+		return err
+	}
 	if err := s.AddGeneratedConversionFunc((*LoadSpec)(nil), (*config.LoadSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1_LoadSpec_To_config_LoadSpec(a.(*LoadSpec), b.(*config.LoadSpec), scope)
 	}); err != nil {
@@ -32,6 +42,16 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}
 	if err := s.AddGeneratedConversionFunc((*config.LoadSpec)(nil), (*LoadSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_config_LoadSpec_To_v1_LoadSpec(a.(*config.LoadSpec), b.(*LoadSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*LoadThresholdArgs)(nil), (*config.LoadThresholdArgs)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1_LoadThresholdArgs_To_config_LoadThresholdArgs(a.(*LoadThresholdArgs), b.(*config.LoadThresholdArgs), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*config.LoadThresholdArgs)(nil), (*LoadThresholdArgs)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_config_LoadThresholdArgs_To_v1_LoadThresholdArgs(a.(*config.LoadThresholdArgs), b.(*LoadThresholdArgs), scope)
 	}); err != nil {
 		return err
 	}
@@ -45,6 +65,16 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.AddGeneratedConversionFunc((*MetricBounds)(nil), (*config.MetricBounds)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1_MetricBounds_To_config_MetricBounds(a.(*MetricBounds), b.(*config.MetricBounds), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*config.MetricBounds)(nil), (*MetricBounds)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_config_MetricBounds_To_v1_MetricBounds(a.(*config.MetricBounds), b.(*MetricBounds), scope)
+	}); err != nil {
+		return err
+	}
 	if err := s.AddGeneratedConversionFunc((*MetricProviderSpec)(nil), (*config.MetricProviderSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1_MetricProviderSpec_To_config_MetricProviderSpec(a.(*MetricProviderSpec), b.(*config.MetricProviderSpec), scope)
 	}); err != nil {
@@ -52,6 +82,26 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}
 	if err := s.AddGeneratedConversionFunc((*config.MetricProviderSpec)(nil), (*MetricProviderSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_config_MetricProviderSpec_To_v1_MetricProviderSpec(a.(*config.MetricProviderSpec), b.(*MetricProviderSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*NodeMetric)(nil), (*config.NodeMetric)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1_NodeMetric_To_config_NodeMetric(a.(*NodeMetric), b.(*config.NodeMetric), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*config.NodeMetric)(nil), (*NodeMetric)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_config_NodeMetric_To_v1_NodeMetric(a.(*config.NodeMetric), b.(*NodeMetric), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*NodeMetricsArgs)(nil), (*config.NodeMetricsArgs)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1_NodeMetricsArgs_To_config_NodeMetricsArgs(a.(*NodeMetricsArgs), b.(*config.NodeMetricsArgs), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*config.NodeMetricsArgs)(nil), (*NodeMetricsArgs)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_config_NodeMetricsArgs_To_v1_NodeMetricsArgs(a.(*config.NodeMetricsArgs), b.(*NodeMetricsArgs), scope)
 	}); err != nil {
 		return err
 	}
@@ -75,7 +125,49 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.AddGeneratedConversionFunc((*ThresholdWindows)(nil), (*config.ThresholdWindows)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1_ThresholdWindows_To_config_ThresholdWindows(a.(*ThresholdWindows), b.(*config.ThresholdWindows), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*config.ThresholdWindows)(nil), (*ThresholdWindows)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_config_ThresholdWindows_To_v1_ThresholdWindows(a.(*config.ThresholdWindows), b.(*ThresholdWindows), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*Thresholds)(nil), (*config.Thresholds)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1_Thresholds_To_config_Thresholds(a.(*Thresholds), b.(*config.Thresholds), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*config.Thresholds)(nil), (*Thresholds)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_config_Thresholds_To_v1_Thresholds(a.(*config.Thresholds), b.(*Thresholds), scope)
+	}); err != nil {
+		return err
+	}
 	return nil
+}
+
+func autoConvert_v1_Exemption_To_config_Exemption(in *Exemption, out *config.Exemption, s conversion.Scope) error {
+	out.PriorityClassNames = *(*[]string)(unsafe.Pointer(&in.PriorityClassNames))
+	out.PodSelector = (*metav1.LabelSelector)(unsafe.Pointer(in.PodSelector))
+	return nil
+}
+
+// Convert_v1_Exemption_To_config_Exemption is an autogenerated conversion function.
+func Convert_v1_Exemption_To_config_Exemption(in *Exemption, out *config.Exemption, s conversion.Scope) error {
+	return autoConvert_v1_Exemption_To_config_Exemption(in, out, s)
+}
+
+func autoConvert_config_Exemption_To_v1_Exemption(in *config.Exemption, out *Exemption, s conversion.Scope) error {
+	out.PriorityClassNames = *(*[]string)(unsafe.Pointer(&in.PriorityClassNames))
+	out.PodSelector = (*metav1.LabelSelector)(unsafe.Pointer(in.PodSelector))
+	return nil
+}
+
+// Convert_config_Exemption_To_v1_Exemption is an autogenerated conversion function.
+func Convert_config_Exemption_To_v1_Exemption(in *config.Exemption, out *Exemption, s conversion.Scope) error {
+	return autoConvert_config_Exemption_To_v1_Exemption(in, out, s)
 }
 
 func autoConvert_v1_LoadSpec_To_config_LoadSpec(in *LoadSpec, out *config.LoadSpec, s conversion.Scope) error {
@@ -128,6 +220,66 @@ func Convert_config_LoadSpec_To_v1_LoadSpec(in *config.LoadSpec, out *LoadSpec, 
 	return autoConvert_config_LoadSpec_To_v1_LoadSpec(in, out, s)
 }
 
+func autoConvert_v1_LoadThresholdArgs_To_config_LoadThresholdArgs(in *LoadThresholdArgs, out *config.LoadThresholdArgs, s conversion.Scope) error {
+	if err := Convert_v1_LoadSpec_To_config_LoadSpec(&in.LoadSpec, &out.LoadSpec, s); err != nil {
+		return err
+	}
+	out.MissingLoad = config.MissingLoad(in.MissingLoad)
+	if err := Convert_v1_Thresholds_To_config_Thresholds(&in.Thresholds, &out.Thresholds, s); err != nil {
+		return err
+	}
+	if err := Convert_v1_ThresholdWindows_To_config_ThresholdWindows(&in.Windows, &out.Windows, s); err != nil {
+		return err
+	}
+	out.Statistic = config.Statistic(in.Statistic)
+	if err := metav1.Convert_Pointer_float64_To_float64(&in.StdDevFactor, &out.StdDevFactor, s); err != nil {
+		return err
+	}
+	if err := metav1.Convert_Pointer_bool_To_bool(&in.IgnoreDaemonSets, &out.IgnoreDaemonSets, s); err != nil {
+		return err
+	}
+	if err := Convert_v1_Exemption_To_config_Exemption(&in.Exempt, &out.Exempt, s); err != nil {
+		return err
+	}
+	out.WhenNoneFits = config.WhenNoneFits(in.WhenNoneFits)
+	return nil
+}
+
+// Convert_v1_LoadThresholdArgs_To_config_LoadThresholdArgs is an autogenerated conversion function.
+func Convert_v1_LoadThresholdArgs_To_config_LoadThresholdArgs(in *LoadThresholdArgs, out *config.LoadThresholdArgs, s conversion.Scope) error {
+	return autoConvert_v1_LoadThresholdArgs_To_config_LoadThresholdArgs(in, out, s)
+}
+
+func autoConvert_config_LoadThresholdArgs_To_v1_LoadThresholdArgs(in *config.LoadThresholdArgs, out *LoadThresholdArgs, s conversion.Scope) error {
+	if err := Convert_config_LoadSpec_To_v1_LoadSpec(&in.LoadSpec, &out.LoadSpec, s); err != nil {
+		return err
+	}
+	out.MissingLoad = MissingLoad(in.MissingLoad)
+	if err := Convert_config_Thresholds_To_v1_Thresholds(&in.Thresholds, &out.Thresholds, s); err != nil {
+		return err
+	}
+	if err := Convert_config_ThresholdWindows_To_v1_ThresholdWindows(&in.Windows, &out.Windows, s); err != nil {
+		return err
+	}
+	out.Statistic = Statistic(in.Statistic)
+	if err := metav1.Convert_float64_To_Pointer_float64(&in.StdDevFactor, &out.StdDevFactor, s); err != nil {
+		return err
+	}
+	if err := metav1.Convert_bool_To_Pointer_bool(&in.IgnoreDaemonSets, &out.IgnoreDaemonSets, s); err != nil {
+		return err
+	}
+	if err := Convert_config_Exemption_To_v1_Exemption(&in.Exempt, &out.Exempt, s); err != nil {
+		return err
+	}
+	out.WhenNoneFits = WhenNoneFits(in.WhenNoneFits)
+	return nil
+}
+
+// Convert_config_LoadThresholdArgs_To_v1_LoadThresholdArgs is an autogenerated conversion function.
+func Convert_config_LoadThresholdArgs_To_v1_LoadThresholdArgs(in *config.LoadThresholdArgs, out *LoadThresholdArgs, s conversion.Scope) error {
+	return autoConvert_config_LoadThresholdArgs_To_v1_LoadThresholdArgs(in, out, s)
+}
+
 func autoConvert_v1_LoadVariationRiskBalancingArgs_To_config_LoadVariationRiskBalancingArgs(in *LoadVariationRiskBalancingArgs, out *config.LoadVariationRiskBalancingArgs, s conversion.Scope) error {
 	if err := Convert_v1_LoadSpec_To_config_LoadSpec(&in.LoadSpec, &out.LoadSpec, s); err != nil {
 		return err
@@ -164,6 +316,28 @@ func autoConvert_config_LoadVariationRiskBalancingArgs_To_v1_LoadVariationRiskBa
 // Convert_config_LoadVariationRiskBalancingArgs_To_v1_LoadVariationRiskBalancingArgs is an autogenerated conversion function.
 func Convert_config_LoadVariationRiskBalancingArgs_To_v1_LoadVariationRiskBalancingArgs(in *config.LoadVariationRiskBalancingArgs, out *LoadVariationRiskBalancingArgs, s conversion.Scope) error {
 	return autoConvert_config_LoadVariationRiskBalancingArgs_To_v1_LoadVariationRiskBalancingArgs(in, out, s)
+}
+
+func autoConvert_v1_MetricBounds_To_config_MetricBounds(in *MetricBounds, out *config.MetricBounds, s conversion.Scope) error {
+	out.Best = in.Best
+	out.Worst = in.Worst
+	return nil
+}
+
+// Convert_v1_MetricBounds_To_config_MetricBounds is an autogenerated conversion function.
+func Convert_v1_MetricBounds_To_config_MetricBounds(in *MetricBounds, out *config.MetricBounds, s conversion.Scope) error {
+	return autoConvert_v1_MetricBounds_To_config_MetricBounds(in, out, s)
+}
+
+func autoConvert_config_MetricBounds_To_v1_MetricBounds(in *config.MetricBounds, out *MetricBounds, s conversion.Scope) error {
+	out.Best = in.Best
+	out.Worst = in.Worst
+	return nil
+}
+
+// Convert_config_MetricBounds_To_v1_MetricBounds is an autogenerated conversion function.
+func Convert_config_MetricBounds_To_v1_MetricBounds(in *config.MetricBounds, out *MetricBounds, s conversion.Scope) error {
+	return autoConvert_config_MetricBounds_To_v1_MetricBounds(in, out, s)
 }
 
 func autoConvert_v1_MetricProviderSpec_To_config_MetricProviderSpec(in *MetricProviderSpec, out *config.MetricProviderSpec, s conversion.Scope) error {
@@ -210,6 +384,88 @@ func autoConvert_config_MetricProviderSpec_To_v1_MetricProviderSpec(in *config.M
 // Convert_config_MetricProviderSpec_To_v1_MetricProviderSpec is an autogenerated conversion function.
 func Convert_config_MetricProviderSpec_To_v1_MetricProviderSpec(in *config.MetricProviderSpec, out *MetricProviderSpec, s conversion.Scope) error {
 	return autoConvert_config_MetricProviderSpec_To_v1_MetricProviderSpec(in, out, s)
+}
+
+func autoConvert_v1_NodeMetric_To_config_NodeMetric(in *NodeMetric, out *config.NodeMetric, s conversion.Scope) error {
+	out.Name = in.Name
+	out.Query = in.Query
+	out.Prefer = config.Preference(in.Prefer)
+	if err := metav1.Convert_Pointer_int64_To_int64(&in.Weight, &out.Weight, s); err != nil {
+		return err
+	}
+	out.Bounds = (*config.MetricBounds)(unsafe.Pointer(in.Bounds))
+	out.Reject = in.Reject
+	return nil
+}
+
+// Convert_v1_NodeMetric_To_config_NodeMetric is an autogenerated conversion function.
+func Convert_v1_NodeMetric_To_config_NodeMetric(in *NodeMetric, out *config.NodeMetric, s conversion.Scope) error {
+	return autoConvert_v1_NodeMetric_To_config_NodeMetric(in, out, s)
+}
+
+func autoConvert_config_NodeMetric_To_v1_NodeMetric(in *config.NodeMetric, out *NodeMetric, s conversion.Scope) error {
+	out.Name = in.Name
+	out.Query = in.Query
+	out.Prefer = Preference(in.Prefer)
+	if err := metav1.Convert_int64_To_Pointer_int64(&in.Weight, &out.Weight, s); err != nil {
+		return err
+	}
+	out.Bounds = (*MetricBounds)(unsafe.Pointer(in.Bounds))
+	out.Reject = in.Reject
+	return nil
+}
+
+// Convert_config_NodeMetric_To_v1_NodeMetric is an autogenerated conversion function.
+func Convert_config_NodeMetric_To_v1_NodeMetric(in *config.NodeMetric, out *NodeMetric, s conversion.Scope) error {
+	return autoConvert_config_NodeMetric_To_v1_NodeMetric(in, out, s)
+}
+
+func autoConvert_v1_NodeMetricsArgs_To_config_NodeMetricsArgs(in *NodeMetricsArgs, out *config.NodeMetricsArgs, s conversion.Scope) error {
+	if err := Convert_v1_LoadSpec_To_config_LoadSpec(&in.LoadSpec, &out.LoadSpec, s); err != nil {
+		return err
+	}
+	if in.Metrics != nil {
+		in, out := &in.Metrics, &out.Metrics
+		*out = make([]config.NodeMetric, len(*in))
+		for i := range *in {
+			if err := Convert_v1_NodeMetric_To_config_NodeMetric(&(*in)[i], &(*out)[i], s); err != nil {
+				return err
+			}
+		}
+	} else {
+		out.Metrics = nil
+	}
+	out.WhenNoneFits = config.WhenNoneFits(in.WhenNoneFits)
+	return nil
+}
+
+// Convert_v1_NodeMetricsArgs_To_config_NodeMetricsArgs is an autogenerated conversion function.
+func Convert_v1_NodeMetricsArgs_To_config_NodeMetricsArgs(in *NodeMetricsArgs, out *config.NodeMetricsArgs, s conversion.Scope) error {
+	return autoConvert_v1_NodeMetricsArgs_To_config_NodeMetricsArgs(in, out, s)
+}
+
+func autoConvert_config_NodeMetricsArgs_To_v1_NodeMetricsArgs(in *config.NodeMetricsArgs, out *NodeMetricsArgs, s conversion.Scope) error {
+	if err := Convert_config_LoadSpec_To_v1_LoadSpec(&in.LoadSpec, &out.LoadSpec, s); err != nil {
+		return err
+	}
+	if in.Metrics != nil {
+		in, out := &in.Metrics, &out.Metrics
+		*out = make([]NodeMetric, len(*in))
+		for i := range *in {
+			if err := Convert_config_NodeMetric_To_v1_NodeMetric(&(*in)[i], &(*out)[i], s); err != nil {
+				return err
+			}
+		}
+	} else {
+		out.Metrics = nil
+	}
+	out.WhenNoneFits = WhenNoneFits(in.WhenNoneFits)
+	return nil
+}
+
+// Convert_config_NodeMetricsArgs_To_v1_NodeMetricsArgs is an autogenerated conversion function.
+func Convert_config_NodeMetricsArgs_To_v1_NodeMetricsArgs(in *config.NodeMetricsArgs, out *NodeMetricsArgs, s conversion.Scope) error {
+	return autoConvert_config_NodeMetricsArgs_To_v1_NodeMetricsArgs(in, out, s)
 }
 
 func autoConvert_v1_PrometheusQueries_To_config_PrometheusQueries(in *PrometheusQueries, out *config.PrometheusQueries, s conversion.Scope) error {
@@ -272,4 +528,56 @@ func autoConvert_config_TargetLoadPackingArgs_To_v1_TargetLoadPackingArgs(in *co
 // Convert_config_TargetLoadPackingArgs_To_v1_TargetLoadPackingArgs is an autogenerated conversion function.
 func Convert_config_TargetLoadPackingArgs_To_v1_TargetLoadPackingArgs(in *config.TargetLoadPackingArgs, out *TargetLoadPackingArgs, s conversion.Scope) error {
 	return autoConvert_config_TargetLoadPackingArgs_To_v1_TargetLoadPackingArgs(in, out, s)
+}
+
+func autoConvert_v1_ThresholdWindows_To_config_ThresholdWindows(in *ThresholdWindows, out *config.ThresholdWindows, s conversion.Scope) error {
+	if err := metav1.Convert_Pointer_v1_Duration_To_v1_Duration(&in.CPU, &out.CPU, s); err != nil {
+		return err
+	}
+	if err := metav1.Convert_Pointer_v1_Duration_To_v1_Duration(&in.Memory, &out.Memory, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_v1_ThresholdWindows_To_config_ThresholdWindows is an autogenerated conversion function.
+func Convert_v1_ThresholdWindows_To_config_ThresholdWindows(in *ThresholdWindows, out *config.ThresholdWindows, s conversion.Scope) error {
+	return autoConvert_v1_ThresholdWindows_To_config_ThresholdWindows(in, out, s)
+}
+
+func autoConvert_config_ThresholdWindows_To_v1_ThresholdWindows(in *config.ThresholdWindows, out *ThresholdWindows, s conversion.Scope) error {
+	if err := metav1.Convert_v1_Duration_To_Pointer_v1_Duration(&in.CPU, &out.CPU, s); err != nil {
+		return err
+	}
+	if err := metav1.Convert_v1_Duration_To_Pointer_v1_Duration(&in.Memory, &out.Memory, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_config_ThresholdWindows_To_v1_ThresholdWindows is an autogenerated conversion function.
+func Convert_config_ThresholdWindows_To_v1_ThresholdWindows(in *config.ThresholdWindows, out *ThresholdWindows, s conversion.Scope) error {
+	return autoConvert_config_ThresholdWindows_To_v1_ThresholdWindows(in, out, s)
+}
+
+func autoConvert_v1_Thresholds_To_config_Thresholds(in *Thresholds, out *config.Thresholds, s conversion.Scope) error {
+	out.CPU = (*int64)(unsafe.Pointer(in.CPU))
+	out.Memory = (*int64)(unsafe.Pointer(in.Memory))
+	return nil
+}
+
+// Convert_v1_Thresholds_To_config_Thresholds is an autogenerated conversion function.
+func Convert_v1_Thresholds_To_config_Thresholds(in *Thresholds, out *config.Thresholds, s conversion.Scope) error {
+	return autoConvert_v1_Thresholds_To_config_Thresholds(in, out, s)
+}
+
+func autoConvert_config_Thresholds_To_v1_Thresholds(in *config.Thresholds, out *Thresholds, s conversion.Scope) error {
+	out.CPU = (*int64)(unsafe.Pointer(in.CPU))
+	out.Memory = (*int64)(unsafe.Pointer(in.Memory))
+	return nil
+}
+
+// Convert_config_Thresholds_To_v1_Thresholds is an autogenerated conversion function.
+func Convert_config_Thresholds_To_v1_Thresholds(in *config.Thresholds, out *Thresholds, s conversion.Scope) error {
+	return autoConvert_config_Thresholds_To_v1_Thresholds(in, out, s)
 }

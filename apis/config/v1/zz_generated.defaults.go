@@ -16,15 +16,29 @@ import (
 // Public to allow building arbitrary schemes.
 // All generated defaulters are covering - they call all nested defaulters.
 func RegisterDefaults(scheme *runtime.Scheme) error {
+	scheme.AddTypeDefaultingFunc(&LoadThresholdArgs{}, func(obj interface{}) { SetObjectDefaults_LoadThresholdArgs(obj.(*LoadThresholdArgs)) })
 	scheme.AddTypeDefaultingFunc(&LoadVariationRiskBalancingArgs{}, func(obj interface{}) {
 		SetObjectDefaults_LoadVariationRiskBalancingArgs(obj.(*LoadVariationRiskBalancingArgs))
 	})
+	scheme.AddTypeDefaultingFunc(&NodeMetricsArgs{}, func(obj interface{}) { SetObjectDefaults_NodeMetricsArgs(obj.(*NodeMetricsArgs)) })
 	scheme.AddTypeDefaultingFunc(&TargetLoadPackingArgs{}, func(obj interface{}) { SetObjectDefaults_TargetLoadPackingArgs(obj.(*TargetLoadPackingArgs)) })
 	return nil
 }
 
+func SetObjectDefaults_LoadThresholdArgs(in *LoadThresholdArgs) {
+	SetDefaults_LoadThresholdArgs(in)
+	SetDefaults_LoadSpec(&in.LoadSpec)
+	SetDefaults_MetricProviderSpec(&in.LoadSpec.MetricProvider)
+}
+
 func SetObjectDefaults_LoadVariationRiskBalancingArgs(in *LoadVariationRiskBalancingArgs) {
 	SetDefaults_LoadVariationRiskBalancingArgs(in)
+	SetDefaults_LoadSpec(&in.LoadSpec)
+	SetDefaults_MetricProviderSpec(&in.LoadSpec.MetricProvider)
+}
+
+func SetObjectDefaults_NodeMetricsArgs(in *NodeMetricsArgs) {
+	SetDefaults_NodeMetricsArgs(in)
 	SetDefaults_LoadSpec(&in.LoadSpec)
 	SetDefaults_MetricProviderSpec(&in.LoadSpec.MetricProvider)
 }

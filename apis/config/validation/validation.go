@@ -47,6 +47,10 @@ func validateArgs(path *field.Path, pluginConfig *kubeschedulerconfig.PluginConf
 		return ValidateTargetLoadPackingArgs(path, args)
 	case *config.LoadVariationRiskBalancingArgs:
 		return ValidateLoadVariationRiskBalancingArgs(path, args)
+	case *config.LoadThresholdArgs:
+		return ValidateLoadThresholdArgs(path, args)
+	case *config.NodeMetricsArgs:
+		return ValidateNodeMetricsArgs(path, args)
 	}
 	if slices.Contains(pluginsWithArgs(), pluginConfig.Name) {
 		// Decoding gives each plugin its type. Without the registration in apis/config/scheme it gives none, and whatever
@@ -59,7 +63,7 @@ func validateArgs(path *field.Path, pluginConfig *kubeschedulerconfig.PluginConf
 
 // pluginsWithArgs returns the names of the plugins whose arguments are validated here.
 func pluginsWithArgs() []string {
-	return []string{"TargetLoadPacking", "LoadVariationRiskBalancing"}
+	return []string{"TargetLoadPacking", "LoadVariationRiskBalancing", "LoadThreshold", "NodeMetrics"}
 }
 
 // ValidateTargetLoadPackingArgs validates the arguments of the TargetLoadPacking plugin, found at path.

@@ -116,11 +116,7 @@ func validateTiming(path *field.Path, spec *config.LoadSpec) field.ErrorList {
 		allErrs = append(allErrs, field.Invalid(path, value.String(), fmt.Sprintf(format, args...)))
 	}
 
-	window := spec.Window.Duration
-	if window < minWindow || window > maxWindow {
-		invalid(path.Child("window"), window,
-			"must be in [%s, %s]: write the span to take means over, such as 5m", minWindow, maxWindow)
-	}
+	allErrs = append(allErrs, validateWindow(path.Child("window"), spec.Window.Duration)...)
 
 	maxAge := spec.MaxAge.Duration
 	// A maxAge that is no good itself is no bound to hold others against.

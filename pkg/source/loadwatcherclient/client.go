@@ -89,7 +89,7 @@ func (s *Source) Close() error {
 // goes first, then the lower in alphabetical order.
 //
 // It fails, naming the URL and the setting to look at, if there is no valid answer in time or none about a known node.
-func (s *Source) Fetch(ctx context.Context, _ []time.Duration) (source.Batch, error) {
+func (s *Source) Fetch(ctx context.Context, _ source.Request) (source.Batch, error) {
 	measured, err := s.read(ctx)
 	if err != nil {
 		return source.Batch{}, err

@@ -162,7 +162,7 @@ func TestFetch(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			server := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, answer(tt.hosts)) })
-			got, err := newSource(t, Config{Address: server.URL}, tt.nodes...).Fetch(t.Context(), windows)
+			got, err := newSource(t, Config{Address: server.URL}, tt.nodes...).Fetch(t.Context(), source.Request{Windows: windows})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -189,7 +189,7 @@ func TestFetchMakesOneRequestBelowTheAddress(t *testing.T) {
 				_, _ = fmt.Fprint(w, answer(map[string]float64{"n1": 25}))
 			})
 			several := []time.Duration{5 * time.Minute, 10 * time.Minute, 15 * time.Minute}
-			if _, err := newSource(t, Config{Address: server.URL + suffix}, node("n1")).Fetch(t.Context(), several); err != nil {
+			if _, err := newSource(t, Config{Address: server.URL + suffix}, node("n1")).Fetch(t.Context(), source.Request{Windows: several}); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff([]string{"GET " + want}, got); diff != "" {
@@ -213,7 +213,7 @@ func TestFetchSendsTheToken(t *testing.T) {
 				_, _ = fmt.Fprint(w, answer(map[string]float64{"n1": 25}))
 			})
 			cfg.Address = server.URL
-			if _, err := newSource(t, cfg, node("n1")).Fetch(t.Context(), windows); err != nil {
+			if _, err := newSource(t, cfg, node("n1")).Fetch(t.Context(), source.Request{Windows: windows}); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -248,7 +248,7 @@ func TestFetchFailsClearly(t *testing.T) {
 				w.WriteHeader(tt.status)
 				_, _ = io.WriteString(w, tt.body)
 			})
-			batch, err := newSource(t, Config{Address: server.URL, BearerToken: token}, node("n1")).Fetch(t.Context(), windows)
+			batch, err := newSource(t, Config{Address: server.URL, BearerToken: token}, node("n1")).Fetch(t.Context(), source.Request{Windows: windows})
 			wantError(t, err, append(tt.want, "GET "+server.URL+"/watcher: ")...)
 			if len(batch.Samples) != 0 {
 				t.Errorf("an error came with %d samples", len(batch.Samples))
@@ -270,13 +270,13 @@ func TestFetchEndsInTime(t *testing.T) {
 	for _, prefix := range []string{"/hang", "/stall"} {
 		t.Run("its own timeout "+prefix, func(t *testing.T) {
 			s := newSource(t, Config{Address: server.URL + prefix, Timeout: 20 * time.Millisecond}, node("n1"))
-			_, err := s.Fetch(t.Context(), windows)
+			_, err := s.Fetch(t.Context(), source.Request{Windows: windows})
 			wantError(t, err, "GET "+server.URL+prefix+"/watcher", "no complete answer within the timeout")
 		})
 		t.Run("the caller's context "+prefix, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 			defer cancel()
-			_, err := newSource(t, Config{Address: server.URL + prefix}, node("n1")).Fetch(ctx, windows)
+			_, err := newSource(t, Config{Address: server.URL + prefix}, node("n1")).Fetch(ctx, source.Request{Windows: windows})
 			wantError(t, err, "GET "+server.URL+prefix+"/watcher")
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("error %v does not wrap context.DeadlineExceeded", err)
@@ -296,11 +296,11 @@ func TestFetchOverTLS(t *testing.T) {
 	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := newSource(t, Config{Address: server.URL}, node("n1")).Fetch(t.Context(), windows)
+	_, err := newSource(t, Config{Address: server.URL}, node("n1")).Fetch(t.Context(), source.Request{Windows: windows})
 	wantError(t, err, server.URL+"/watcher", "x509", "caFile", "insecureSkipVerify")
 	for _, cfg := range []Config{{CAFile: ca}, {InsecureSkipVerify: true}} {
 		cfg.Address = server.URL
-		if _, err := newSource(t, cfg, node("n1")).Fetch(t.Context(), windows); err != nil {
+		if _, err := newSource(t, cfg, node("n1")).Fetch(t.Context(), source.Request{Windows: windows}); err != nil {
 			t.Errorf("caFile %q, insecureSkipVerify %v: %v", cfg.CAFile, cfg.InsecureSkipVerify, err)
 		}
 	}
@@ -309,7 +309,7 @@ func TestFetchOverTLS(t *testing.T) {
 func TestFetchFromAServiceThatIsDown(t *testing.T) {
 	server := serve(t, func(http.ResponseWriter, *http.Request) {})
 	server.Close()
-	_, err := newSource(t, Config{Address: server.URL, BearerToken: token}, node("n1")).Fetch(t.Context(), windows)
+	_, err := newSource(t, Config{Address: server.URL, BearerToken: token}, node("n1")).Fetch(t.Context(), source.Request{Windows: windows})
 	wantError(t, err, "GET "+server.URL+"/watcher: ", "connection refused")
 }
 
@@ -330,7 +330,7 @@ func TestConnectionsAreKeptUntilClose(t *testing.T) {
 	t.Cleanup(server.Close)
 	s := newSource(t, Config{Address: server.URL}, node("n1"))
 	for range 2 {
-		if _, err := s.Fetch(t.Context(), windows); err != nil {
+		if _, err := s.Fetch(t.Context(), source.Request{Windows: windows}); err != nil {
 			t.Fatal(err)
 		}
 	}

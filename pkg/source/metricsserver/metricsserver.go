@@ -58,7 +58,7 @@ func (s *Source) Name() string { return "KubernetesMetricsServer" }
 // not known; a node of which neither is known has no sample.
 //
 // It fails, saying what is to be installed or granted, if there is no answer in time or none about a known node.
-func (s *Source) Fetch(ctx context.Context, _ []time.Duration) (source.Batch, error) {
+func (s *Source) Fetch(ctx context.Context, _ source.Request) (source.Batch, error) {
 	limited, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	// All of them in one answer: the API has no pages, and holds no more than one small object per node.

@@ -166,7 +166,7 @@ func TestFetch(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := New(Config{}, answering(t, tt.items), lister(t, tt.nodes))
-			got, err := s.Fetch(t.Context(), windows)
+			got, err := s.Fetch(t.Context(), source.Request{Windows: windows})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -184,7 +184,7 @@ func TestFetchListsOnce(t *testing.T) {
 		writeJSON(t, w, http.StatusOK, metricsv1beta1.NodeMetricsList{Items: []metricsv1beta1.NodeMetrics{metrics("n1", list("cpu", "2"))}})
 	})
 	s := New(Config{}, client, lister(t, []*corev1.Node{node("n1", list("cpu", "8"))}))
-	if _, err := s.Fetch(t.Context(), []time.Duration{5 * time.Minute, 10 * time.Minute}); err != nil {
+	if _, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{5 * time.Minute, 10 * time.Minute}}); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"GET /apis/metrics.k8s.io/v1beta1/nodes"}, got); diff != "" {
@@ -225,7 +225,7 @@ func TestFetchFailsClearly(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := New(Config{}, clientOf(t, tt.handler), lister(t, []*corev1.Node{node("n1", list("cpu", "8"))}))
-			batch, err := s.Fetch(t.Context(), windows)
+			batch, err := s.Fetch(t.Context(), source.Request{Windows: windows})
 			if err == nil {
 				t.Fatal("no error")
 			}
@@ -254,7 +254,7 @@ func TestFetchEndsInTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := New(Config{Timeout: 50 * time.Millisecond}, client, lister(t, nil))
 			began := time.Now()
-			_, err := s.Fetch(t.Context(), windows)
+			_, err := s.Fetch(t.Context(), source.Request{Windows: windows})
 			if err == nil || !strings.Contains(err.Error(), "within the timeout of 50ms") {
 				t.Errorf("error %v does not name the timeout", err)
 			}
@@ -266,7 +266,7 @@ func TestFetchEndsInTime(t *testing.T) {
 	t.Run("the caller's context", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := New(Config{}, hang, lister(t, nil)).Fetch(ctx, windows); !errors.Is(err, context.Canceled) {
+		if _, err := New(Config{}, hang, lister(t, nil)).Fetch(ctx, source.Request{Windows: windows}); !errors.Is(err, context.Canceled) {
 			t.Errorf("error %v does not wrap context.Canceled", err)
 		}
 	})

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
 func TestBadAnswersAreErrorsThatSayWhatWasAsked(t *testing.T) {
@@ -49,7 +51,7 @@ func TestBadAnswersAreErrorsThatSayWhatWasAsked(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := newServer(t, rule{"", tt.respond})
 			s := newTestSource(t, Config{Address: srv.URL, BearerToken: "s3cret", Dialect: NodeExporter}, twoNodes()...)
-			_, err := s.Fetch(t.Context(), []time.Duration{window})
+			_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 			wantError(t, err, append(tt.want, srv.URL+"/api/v1/query", "mean of cpu over 5m")...)
 			if strings.Contains(err.Error(), "s3cret") {
 				t.Errorf("error tells a secret: %s", err)
@@ -62,7 +64,7 @@ func TestAServerThatIsDownIsNamed(t *testing.T) {
 	srv := newServer(t)
 	s := newTestSource(t, Config{Address: srv.URL, BearerToken: "s3cret"}, twoNodes()...)
 	srv.Close()
-	_, err := s.Fetch(t.Context(), []time.Duration{window})
+	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 	wantError(t, err, srv.URL, "connection refused", "mean of cpu")
 	if strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("error tells a secret: %s", err)
@@ -87,7 +89,7 @@ func TestATokenThatIsRepeatedInAnAnswerIsNotTold(t *testing.T) {
 				_, _ = fmt.Fprintf(w, tt.format, r.Header)
 			}})
 			s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter, BearerToken: "s3cret"}, twoNodes()...)
-			_, err := s.Fetch(t.Context(), []time.Duration{window})
+			_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 			wantError(t, err, tt.want...)
 			if strings.Contains(err.Error(), "s3cret") {
 				t.Errorf("error tells a secret: %s", err)
@@ -128,7 +130,7 @@ func TestGzipIsUnpacked(t *testing.T) {
 		w.Header().Set("Content-Encoding", "gzip")
 		_, _ = fmt.Fprint(w, "not packed")
 	}})
-	if _, err := s.Fetch(t.Context(), []time.Duration{window}); !errors.Is(err, gzip.ErrHeader) {
+	if _, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}}); !errors.Is(err, gzip.ErrHeader) {
 		t.Errorf("error %v, want one of gzip", err)
 	}
 }
@@ -150,7 +152,7 @@ func TestAnAnswerBeyondTheLimitIsAnError(t *testing.T) {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { _ = s.Close() })
-				_, err = s.Fetch(t.Context(), []time.Duration{window})
+				_, err = s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 				if tt.fits && err != nil {
 					t.Errorf("limit %d: %v", tt.limit, err)
 				}
@@ -191,7 +193,7 @@ func TestTLS(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.cfg.Address, tt.cfg.Dialect = srv.URL, NodeExporter
 			s := newTestSource(t, tt.cfg, twoNodes()...)
-			_, err := s.Fetch(t.Context(), []time.Duration{window})
+			_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 			if tt.fine && err != nil {
 				t.Errorf("Fetch: %v", err)
 			}
@@ -202,7 +204,7 @@ func TestTLS(t *testing.T) {
 	}
 	t.Run("a certificate for another host", func(t *testing.T) {
 		s := newTestSource(t, Config{Address: strings.Replace(srv.URL, "127.0.0.1", "localhost", 1), CAFile: ca, Dialect: NodeExporter}, twoNodes()...)
-		_, err := s.Fetch(t.Context(), []time.Duration{window})
+		_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 		wantError(t, err, "localhost", "caFile", "insecureSkipVerify")
 	})
 	t.Run("an authority that goes away", func(t *testing.T) {
@@ -210,7 +212,7 @@ func TestTLS(t *testing.T) {
 		if err := os.Rename(ca, other); err != nil {
 			t.Fatal(err)
 		}
-		_, err := s.Fetch(t.Context(), []time.Duration{window})
+		_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 		wantError(t, err, "CA cert", ca)
 	})
 }
@@ -263,7 +265,7 @@ func TestTokens(t *testing.T) {
 
 	file := filepath.Join(t.TempDir(), "token")
 	s := newTestSource(t, Config{Address: srv.URL, BearerTokenFile: file}, twoNodes()...)
-	_, err := s.Fetch(t.Context(), []time.Duration{window})
+	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 	wantError(t, err, file)
 	for _, token := range []string{"first", "second"} {
 		if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
@@ -305,7 +307,7 @@ func TestRedirects(t *testing.T) {
 	mu.Unlock()
 	elsewhere := strings.Replace(target.URL, "127.0.0.1", "localhost", 1)
 	cfg.Address = redirect(elsewhere)
-	_, err := newTestSource(t, cfg, twoNodes()...).Fetch(t.Context(), []time.Duration{window})
+	_, err := newTestSource(t, cfg, twoNodes()...).Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 	wantError(t, err, "redirected to "+elsewhere, "address")
 	mu.Lock()
 	defer mu.Unlock()
@@ -316,7 +318,7 @@ func TestRedirects(t *testing.T) {
 	loop := httptest.NewServer(http.RedirectHandler("/", http.StatusFound))
 	t.Cleanup(loop.Close)
 	cfg.Address = loop.URL
-	_, err = newTestSource(t, cfg, twoNodes()...).Fetch(t.Context(), []time.Duration{window})
+	_, err = newTestSource(t, cfg, twoNodes()...).Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 	wantError(t, err, "10 redirects")
 }
 

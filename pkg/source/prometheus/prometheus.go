@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -140,13 +141,13 @@ func (s *Source) Close() error {
 // Fetch implements source.Source. Where several series belong to one node, the one that an earlier of the node labels
 // matches is taken, then the one with the greatest value; they are never added. A value that Prometheus gives as NaN is
 // passed on as such. An error says which URL was asked for what, and if there is no series which dialects were tried.
-func (s *Source) Fetch(ctx context.Context, windows []time.Duration) (source.Batch, error) {
+func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batch, error) {
 	logger := klog.FromContext(ctx)
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	windows = distinct(windows)
-	if len(windows) == 0 || windows[0] <= 0 {
-		return source.Batch{}, fmt.Errorf("measure over windows %v: need positive ones", windows)
+	windows := distinct(request.Windows)
+	if len(windows)+len(request.Metrics) == 0 || len(windows) > 0 && windows[0] <= 0 {
+		return source.Batch{}, fmt.Errorf("measure over windows %v and metrics %q: need at least one, and positive windows", windows, request.Metrics)
 	}
 	nodes, err := s.nodes.List(labels.Everything())
 	if err != nil {
@@ -156,7 +157,13 @@ func (s *Source) Fetch(ctx context.Context, windows []time.Duration) (source.Bat
 		return source.Batch{}, errors.New("match series to nodes: no Node is known")
 	}
 	r := &refresh{Source: s, logger: logger, cluster: newCluster(nodes), windows: windows}
-	r.measure(ctx)
+	// Beside each other, so that a query for the one that hangs takes no time from the other.
+	var metrics sync.WaitGroup
+	metrics.Go(func() { r.metrics = r.askAll(ctx, metricQueries(request.Metrics)) })
+	if len(windows) > 0 {
+		r.measure(ctx)
+	}
+	metrics.Wait()
 	if err := r.failure(); err != nil {
 		return source.Batch{}, err
 	}

@@ -31,6 +31,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
 func TestMain(m *testing.M) {
@@ -214,7 +215,7 @@ const window = 5 * time.Minute
 
 func fetch(t *testing.T, s *Source) []load.Sample {
 	t.Helper()
-	batch, err := s.Fetch(t.Context(), []time.Duration{window})
+	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 	if err != nil {
 		t.Fatalf("Fetch: %v", err)
 	}
@@ -311,7 +312,7 @@ func TestAMeanOfTheRuleReachesBackFiveMinutesMore(t *testing.T) {
 	}
 	srv := newServer(t, rule{"stddev", vector()}, rule{"instance:node_cpu", vector(at("w1", "0.5"))})
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: KubePrometheus}, twoNodes()...)
-	batch, err := s.Fetch(t.Context(), []time.Duration{time.Minute})
+	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{time.Minute}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -408,7 +409,7 @@ func TestAutoTakesTheFirstDialectWithAValueForANode(t *testing.T) {
 			s := newTestSource(t, Config{Address: srv.URL, Dialect: Auto}, twoNodes()...)
 			var log logged
 			for range 2 {
-				if _, err := s.Fetch(log.context(t), []time.Duration{window}); err != nil {
+				if _, err := s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}}); err != nil {
 					t.Fatalf("Fetch: %v", err)
 				}
 			}
@@ -453,12 +454,12 @@ func TestAutoDetectsAgainWhenAnswersBecomeEmpty(t *testing.T) {
 
 	// A server that fails says nothing about dialects.
 	srv.answer(rule{"", status(http.StatusBadGateway, "no upstream")})
-	if _, err := s.Fetch(t.Context(), []time.Duration{window}); err == nil || s.dialect != KubePrometheus {
+	if _, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}}); err == nil || s.dialect != KubePrometheus {
 		t.Errorf("error %v, dialect %q; want an error and KubePrometheus kept", err, s.dialect)
 	}
 
 	srv.answer()
-	_, err := s.Fetch(t.Context(), []time.Duration{window})
+	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 	wantError(t, err, "no series", "NodeExporter", "KubePrometheus", "Kubelet", "cAdvisor", "set dialect, queries or nodeLabels", srv.URL)
 
 	srv.answer(nodeExporter(vector(at("w1", "0.25")), vector(), vector(), vector())...)
@@ -492,11 +493,11 @@ func wantError(t *testing.T, err error, texts ...string) {
 func TestAnEmptyAnswerIsAnError(t *testing.T) {
 	srv := newServer(t)
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, twoNodes()...)
-	_, err := s.Fetch(t.Context(), []time.Duration{window})
+	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 	wantError(t, err, "no series", "dialect NodeExporter", "set dialect, queries or nodeLabels", srv.URL)
 
 	srv.answer(nodeExporter(vector(at("elsewhere:9100", "0.25")), vector(), vector(), vector())...)
-	_, err = s.Fetch(t.Context(), []time.Duration{window})
+	_, err = s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 	wantError(t, err, "none of 1 series belongs to a Node", `instance="elsewhere:9100"`, "nodeLabels")
 }
 
@@ -509,7 +510,7 @@ func TestPartOfTheQueriesMayFail(t *testing.T) {
 	var log logged
 	get := func() []load.Sample {
 		t.Helper()
-		batch, err := s.Fetch(log.context(t), []time.Duration{window})
+		batch, err := s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}})
 		if err != nil {
 			t.Fatalf("Fetch: %v", err)
 		}
@@ -552,7 +553,7 @@ func TestSeveralWindows(t *testing.T) {
 		rule{"[5m", vector(at("w1", "0.25"))},
 	)
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, newNode("w1", "10.0.0.1"))
-	batch, err := s.Fetch(t.Context(), []time.Duration{15 * time.Minute, 5 * time.Minute, 5 * time.Minute})
+	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{15 * time.Minute, 5 * time.Minute, 5 * time.Minute}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -567,7 +568,7 @@ func TestSeveralWindows(t *testing.T) {
 		t.Errorf("%d queries, want 4 for each of two windows", got)
 	}
 	for _, windows := range [][]time.Duration{nil, {0}, {window, -1}} {
-		if _, err := s.Fetch(t.Context(), windows); err == nil {
+		if _, err := s.Fetch(t.Context(), source.Request{Windows: windows}); err == nil {
 			t.Errorf("windows %v: no error", windows)
 		}
 	}
@@ -589,7 +590,7 @@ func TestAHungQueryEndsWithTheTimeoutAndTheOthersAreKept(t *testing.T) {
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	}})
-	_, err := s.Fetch(t.Context(), []time.Duration{window, 2 * window, 3 * window})
+	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window, 2 * window, 3 * window}})
 	wantError(t, err, "no complete answer within the timeout of 300ms", srv.URL)
 	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("took %s", took)
@@ -652,7 +653,7 @@ func TestUnmatchedSeriesAndNodesAreReportedOnChange(t *testing.T) {
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, twoNodes()...)
 	var log logged
 	for range 3 {
-		batch, err := s.Fetch(log.context(t), []time.Duration{window})
+		batch, err := s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -678,7 +679,7 @@ func TestUnmatchedSeriesAndNodesAreReportedOnChange(t *testing.T) {
 	}
 	srv.answer(rule{"", vector(append(six, at("w2", "0.1"))...)})
 	for range 2 {
-		if _, err := s.Fetch(log.context(t), []time.Duration{window}); err != nil {
+		if _, err := s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -712,7 +713,7 @@ func TestEndIsTheServersTimeButNotLaterThanOurs(t *testing.T) {
 			s.clock = testingclock.NewFakePassiveClock(tt.now)
 			var log logged
 			for range 2 {
-				batch, err := s.Fetch(log.context(t), []time.Duration{window})
+				batch, err := s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -753,7 +754,7 @@ func TestQueriesDoNotGrowWithTheNodes(t *testing.T) {
 func TestNoNodesIsAnError(t *testing.T) {
 	srv := newServer(t, rule{"", vector(at("w1", "0.5"))})
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter})
-	_, err := s.Fetch(t.Context(), []time.Duration{window})
+	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 	wantError(t, err, "no Node is known")
 }
 

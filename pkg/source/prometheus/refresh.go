@@ -34,8 +34,10 @@ func newCluster(nodes []*corev1.Node) *cluster {
 	return c
 }
 
-// query is one instant query.
+// query is one instant query: of a statistic of a resource over a window, or of a metric of the operator's.
 type query struct {
+	// metric is the expression as it was asked for; empty for load.
+	metric    string
 	resource  resource
 	statistic statistic
 	window    time.Duration
@@ -48,6 +50,9 @@ type query struct {
 }
 
 func (q *query) String() string {
+	if q.metric != "" {
+		return fmt.Sprintf("metric %q", q.metric)
+	}
 	origin := "own query"
 	if q.dialect != "" {
 		origin = "dialect " + string(q.dialect)
@@ -91,6 +96,8 @@ type refresh struct {
 	windows []time.Duration
 
 	readings []*reading
+	// metrics are the readings of the operator's metrics.
+	metrics []*reading
 	// undetected is why Auto found no dialect.
 	undetected error
 }
@@ -145,6 +152,14 @@ func (r *refresh) detect(ctx context.Context) bool {
 	r.undetected = fmt.Errorf("no series hold the load of nodes at %s: check that it scrapes the nodes, or set dialect, queries or nodeLabels: tried %s",
 		r.client.endpoint, strings.Join(tried, "; "))
 	return false
+}
+
+func metricQueries(metrics []string) []query {
+	queries := make([]query, 0, len(metrics))
+	for _, metric := range metrics {
+		queries = append(queries, query{metric: metric, promql: metric})
+	}
+	return queries
 }
 
 // plan lists the queries of a refresh, means first, so that the more important ones are asked first.
@@ -311,14 +326,14 @@ func (r *reading) empty() error {
 	return errors.New("no series")
 }
 
-// failure is the error of a refresh that brought no mean at all.
+// failure is the error of a refresh that brought neither a mean nor a metric.
 func (r *refresh) failure() error {
 	var failed, empty []error
-	for _, reading := range r.readings {
+	for _, reading := range r.all() {
 		switch {
 		case reading.err != nil:
 			failed = append(failed, reading.err)
-		case reading.query.statistic == stdDev:
+		case reading.query.metric == "" && reading.query.statistic == stdDev:
 		case reading.known > 0:
 			return nil
 		default:
@@ -331,6 +346,9 @@ func (r *refresh) failure() error {
 	}
 	return joined(append(failed, empty...))
 }
+
+// all is the readings of load and of metrics.
+func (r *refresh) all() []*reading { return slices.Concat(r.readings, r.metrics) }
 
 // joined wraps the first error and counts the others: they mostly have one cause.
 func joined(errs []error) error {
@@ -371,6 +389,21 @@ func (r *refresh) batch() source.Batch {
 			}
 		}
 	}
+	for _, reading := range r.metrics {
+		if reading.err != nil || reading.known == 0 {
+			continue
+		}
+		answer := source.Answer{Metric: reading.query.metric, End: reading.at, Values: make(map[string]float64, reading.known)}
+		if reading.received.Before(answer.End) {
+			answer.End = reading.received
+		}
+		for i, slot := range reading.slots {
+			if slot.known {
+				answer.Values[r.cluster.nodes[i].Name] = slot.value
+			}
+		}
+		batch.Answers = append(batch.Answers, answer)
+	}
 	return batch
 }
 
@@ -387,7 +420,7 @@ func statAt(readings [statisticCount]*reading, node int) load.Stat {
 
 func (r *refresh) allUnmatched() []string {
 	all := map[string]struct{}{}
-	for _, reading := range r.readings {
+	for _, reading := range r.all() {
 		for series := range reading.unmatched {
 			all[series] = struct{}{}
 		}
@@ -412,7 +445,7 @@ func (r *refresh) logFailing() {
 	if r.undetected != nil {
 		add("dialect", r.undetected)
 	}
-	for _, reading := range r.readings {
+	for _, reading := range r.all() {
 		switch {
 		case reading.err != nil:
 			add(reading.query.String(), reading.err)
@@ -428,7 +461,7 @@ func (r *refresh) logFailing() {
 		r.logger.Info("All queries to Prometheus are answered again")
 		return
 	}
-	r.logger.Error(first, "Part of the load of nodes cannot be read from Prometheus", "queries", failing)
+	r.logger.Error(first, "Part of what is asked for cannot be read from Prometheus", "queries", failing)
 }
 
 func (r *refresh) logUnmatched() {
@@ -440,7 +473,7 @@ func (r *refresh) logUnmatched() {
 	}
 	var unmeasured []string
 	for i, node := range r.cluster.nodes {
-		if !measured[i] {
+		if !measured[i] && len(r.windows) > 0 {
 			unmeasured = append(unmeasured, node.Name)
 		}
 	}
@@ -458,7 +491,7 @@ func (r *refresh) logUnmatched() {
 // logSkew reports once that the server's clock and ours disagree, or that answers come from a cache.
 func (r *refresh) logSkew() {
 	var skew time.Duration
-	for _, reading := range r.readings {
+	for _, reading := range r.all() {
 		if reading.err == nil && reading.series > 0 {
 			if d := reading.at.Sub(reading.received); d.Abs() > skew.Abs() {
 				skew = d

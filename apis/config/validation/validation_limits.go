@@ -1,0 +1,161 @@
+package validation
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/promql/parser"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+)
+
+// ValidateLoadThresholdArgs validates the arguments of the LoadThreshold plugin, found at path.
+func ValidateLoadThresholdArgs(path *field.Path, args *config.LoadThresholdArgs) error {
+	allErrs := validateLoadSpec(path, &args.LoadSpec)
+	allErrs = append(allErrs, validateOneOf(path.Child("missingLoad"), args.MissingLoad,
+		config.MissingLoadRequests, config.MissingLoadPass, config.MissingLoadReject)...)
+	for _, resource := range []struct {
+		name      string
+		threshold *int64
+		window    metav1.Duration
+	}{
+		{"cpu", args.Thresholds.CPU, args.Windows.CPU},
+		{"memory", args.Thresholds.Memory, args.Windows.Memory},
+	} {
+		if threshold := resource.threshold; threshold != nil && (*threshold < 1 || *threshold > 100) {
+			allErrs = append(allErrs, field.Invalid(path.Child("thresholds", resource.name), *threshold,
+				"must be in [1, 100]: write the utilization, in percent, that no node is to pass"))
+		}
+		if resource.window != args.Window { // which is validated already, and the default
+			allErrs = append(allErrs, validateWindow(path.Child("windows", resource.name), resource.window.Duration)...)
+		}
+	}
+	allErrs = append(allErrs, validateOneOf(path.Child("statistic"), args.Statistic,
+		config.StatisticMean, config.StatisticMeanPlusStdDev)...)
+	if !isFiniteNotNegative(args.StdDevFactor) {
+		allErrs = append(allErrs, field.Invalid(path.Child("stdDevFactor"), args.StdDevFactor,
+			"must be a finite number of at least 0: write how many standard deviations count, such as 2"))
+	}
+	for i, name := range args.Exempt.PriorityClassNames {
+		if name == "" {
+			allErrs = append(allErrs, field.Required(path.Child("exempt", "priorityClassNames").Index(i),
+				"must name a priority class: write one, or remove the entry"))
+		}
+	}
+	if selector := args.Exempt.PodSelector; selector != nil {
+		allErrs = append(allErrs, metav1validation.ValidateLabelSelector(selector,
+			metav1validation.LabelSelectorValidationOptions{}, path.Child("exempt", "podSelector"))...)
+	}
+	allErrs = append(allErrs, validateWhenNoneFits(path.Child("whenNoneFits"), args.WhenNoneFits)...)
+	return allErrs.ToAggregate()
+}
+
+func validateWhenNoneFits(path *field.Path, whenNoneFits config.WhenNoneFits) field.ErrorList {
+	return validateOneOf(path, whenNoneFits, config.WhenNoneFitsRelax, config.WhenNoneFitsReject)
+}
+
+func validateWindow(path *field.Path, window time.Duration) field.ErrorList {
+	if window >= minWindow && window <= maxWindow {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, window.String(),
+		fmt.Sprintf("must be in [%s, %s]: write the span to take means over, such as 5m", minWindow, maxWindow))}
+}
+
+// ValidateNodeMetricsArgs validates the arguments of the NodeMetrics plugin, found at path. Queries are parsed.
+func ValidateNodeMetricsArgs(path *field.Path, args *config.NodeMetricsArgs) error {
+	allErrs := validateLoadSpec(path, &args.LoadSpec)
+	if args.WatcherAddress != "" {
+		allErrs = append(allErrs, field.Forbidden(path.Child("watcherAddress"),
+			"a load-watcher service answers no PromQL: remove it and set metricProvider to a Prometheus"))
+	} else if args.MetricProvider.Type != config.Prometheus {
+		allErrs = append(allErrs, field.Invalid(path.Child("metricProvider", "type"), args.MetricProvider.Type,
+			"must be Prometheus, for the metrics are PromQL"))
+	}
+	if len(args.Metrics) == 0 {
+		allErrs = append(allErrs, field.Required(path.Child("metrics"),
+			"at least one metric must be given: write its name, its query and which values to prefer"))
+	}
+	names := sets.New[string]()
+	for i := range args.Metrics {
+		metric, metricPath := &args.Metrics[i], path.Child("metrics").Index(i)
+		allErrs = append(allErrs, validateNodeMetric(metricPath, metric)...)
+		if names.Has(metric.Name) {
+			allErrs = append(allErrs, field.Duplicate(metricPath.Child("name"), metric.Name))
+		}
+		names.Insert(metric.Name)
+	}
+	allErrs = append(allErrs, validateWhenNoneFits(path.Child("whenNoneFits"), args.WhenNoneFits)...)
+	return allErrs.ToAggregate()
+}
+
+func validateNodeMetric(path *field.Path, metric *config.NodeMetric) field.ErrorList {
+	var allErrs field.ErrorList
+	if strings.Contains(metric.Name, "%") {
+		// The scheduler's own Events take a reason for a format string.
+		allErrs = append(allErrs, field.Invalid(path.Child("name"), metric.Name, "must not contain %: it stands in Events, which cannot show it"))
+	}
+	if strings.TrimSpace(metric.Name) == "" {
+		allErrs = append(allErrs, field.Required(path.Child("name"), "write what the metric is called in reasons, such as http-latency"))
+	}
+	allErrs = append(allErrs, validateQuery(path.Child("query"), metric.Query)...)
+	allErrs = append(allErrs, validateOneOf(path.Child("prefer"), metric.Prefer, config.PreferLower, config.PreferHigher)...)
+	if metric.Weight < 0 || metric.Weight > maxMetricWeight {
+		allErrs = append(allErrs, field.Invalid(path.Child("weight"), metric.Weight,
+			fmt.Sprintf("must be in [0, %d]: write the metric's share of the score, or 0 to leave it out", maxMetricWeight)))
+	}
+	if metric.Bounds != nil {
+		allErrs = append(allErrs, validateBounds(path.Child("bounds"), metric)...)
+	}
+	if _, err := config.ParseRejectRule(metric.Reject); err != nil {
+		allErrs = append(allErrs, field.Invalid(path.Child("reject"), metric.Reject,
+			`must be one of >, >=, <, <= and a finite number: write a rule such as "> 5", or leave the field out`))
+	}
+	return allErrs
+}
+
+// maxMetricWeight is the scheduler's own limit for the weights of plugins, within which no sum overflows.
+const maxMetricWeight = 1 << 20
+
+// validateQuery parses PromQL as Prometheus does. Its errors begin with line and column.
+func validateQuery(path *field.Path, query string) field.ErrorList {
+	if strings.TrimSpace(query) == "" {
+		return field.ErrorList{field.Required(path, "write PromQL that yields one series per node")}
+	}
+	expr, err := parser.ParseExpr(query)
+	if err != nil {
+		var parseErrs parser.ParseErrors
+		if errors.As(err, &parseErrs) && len(parseErrs) > 0 {
+			err = &parseErrs[0]
+		}
+		return field.ErrorList{field.Invalid(path, query, fmt.Sprintf("must be PromQL; line:column %v", err))}
+	}
+	if t := expr.Type(); t != parser.ValueTypeVector {
+		return field.ErrorList{field.Invalid(path, query,
+			fmt.Sprintf("must yield an instant vector, one series per node, not a %s: put a function such as rate around a range",
+				parser.DocumentedType(t)))}
+	}
+	return nil
+}
+
+func validateBounds(path *field.Path, metric *config.NodeMetric) field.ErrorList {
+	best, worst := metric.Bounds.Best, metric.Bounds.Worst
+	switch {
+	case math.IsNaN(best) || math.IsInf(best, 0) || math.IsNaN(worst) || math.IsInf(worst, 0):
+		return field.ErrorList{field.Invalid(path, fmt.Sprintf("best %g, worst %g", best, worst), "must be finite numbers")}
+	case metric.Prefer == config.PreferLower && best >= worst:
+		return field.ErrorList{field.Invalid(path, fmt.Sprintf("best %g, worst %g", best, worst),
+			"best must be below worst where prefer is Lower: exchange them, or write prefer: Higher")}
+	case metric.Prefer == config.PreferHigher && best <= worst:
+		return field.ErrorList{field.Invalid(path, fmt.Sprintf("best %g, worst %g", best, worst),
+			"best must be above worst where prefer is Higher: exchange them, or write prefer: Lower")}
+	}
+	return nil
+}

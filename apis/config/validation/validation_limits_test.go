@@ -1,0 +1,137 @@
+package validation_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+)
+
+func TestValidateLoadThresholdArgs(t *testing.T) {
+	type args = config.LoadThresholdArgs
+	for _, tt := range []struct {
+		name   string
+		change func(*args)
+		want   []refusal
+	}{
+		{name: "the defaults are accepted", change: func(*args) {}},
+		{name: "thresholds of 1 and 100 are accepted", change: func(a *args) { a.Thresholds = config.Thresholds{CPU: ptr.To[int64](1), Memory: ptr.To[int64](100)} }},
+		{name: "one threshold alone is accepted", change: func(a *args) { a.Thresholds.CPU = nil }},
+		{name: "a threshold of 0 is refused", change: func(a *args) { a.Thresholds.CPU = ptr.To[int64](0) }, want: refused("thresholds.cpu", "0", "[1, 100]", "write the utilization")},
+		{name: "a threshold above 100 is refused", change: func(a *args) { a.Thresholds.Memory = ptr.To[int64](101) }, want: refused("thresholds.memory", "101", "[1, 100]")},
+		{name: "a short window is refused", change: func(a *args) { a.Windows.CPU.Duration = time.Second }, want: refused("windows.cpu", `"1s"`, "[10s, 1h0m0s]")},
+		{name: "a long window is refused", change: func(a *args) { a.Windows.Memory.Duration = 2 * time.Hour }, want: refused("windows.memory", `"2h0m0s"`, "[10s, 1h0m0s]")},
+		{
+			name: "a bad window that the others default to is reported once",
+			change: func(a *args) {
+				a.Window.Duration = 0
+				a.Windows = config.ThresholdWindows{CPU: a.Window, Memory: a.Window}
+			},
+			want: refused("window", `"0s"`),
+		},
+		{name: "Pass is accepted", change: func(a *args) { a.MissingLoad = config.MissingLoadPass }},
+		{name: "Reject is accepted", change: func(a *args) { a.MissingLoad = config.MissingLoadReject }},
+		{name: "a scorer's missingLoad is refused", change: func(a *args) { a.MissingLoad = config.MissingLoadNeutral }, want: refused("missingLoad", `"Neutral"`, `"Requests"`, `"Pass"`, `"Reject"`)},
+		{name: "an unknown statistic is refused", change: func(a *args) { a.Statistic = "Max" }, want: refused("statistic", `"Max"`, `"Mean"`, `"MeanPlusStdDev"`)},
+		{name: "a factor of 0 is accepted", change: func(a *args) { a.StdDevFactor = 0 }},
+		{name: "a negative factor is refused", change: func(a *args) { a.StdDevFactor = -1 }, want: refused("stdDevFactor", "-1", "at least 0")},
+		{name: "a factor of NaN is refused", change: func(a *args) { a.StdDevFactor = math.NaN() }, want: refused("stdDevFactor", "NaN")},
+		{name: "an infinite factor is refused", change: func(a *args) { a.StdDevFactor = math.Inf(1) }, want: refused("stdDevFactor", "+Inf", "finite")},
+		{name: "a priority class without a name is refused", change: func(a *args) { a.Exempt.PriorityClassNames = []string{"a", ""} }, want: refused("exempt.priorityClassNames[1]", "write one, or remove")},
+		{
+			name: "an unknown operator in a selector is refused",
+			change: func(a *args) {
+				a.Exempt.PodSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "k", Operator: "Equals"}}}
+			},
+			want: refused("exempt.podSelector.matchExpressions[0].operator", "Equals"),
+		},
+		{name: "an unknown whenNoneFits is refused", change: func(a *args) { a.WhenNoneFits = "Wait" }, want: refused("whenNoneFits", `"Wait"`, `"Relax"`, `"Reject"`)},
+		{
+			name: "all that is wrong is reported",
+			change: func(a *args) {
+				a.Window.Duration, a.MissingLoad = 0, ""
+				a.Thresholds = config.Thresholds{CPU: ptr.To[int64](0), Memory: ptr.To[int64](0)}
+				a.Windows.CPU.Duration, a.Windows.Memory.Duration = 1, 1
+			},
+			want: []refusal{{path: "window"}, {path: "missingLoad"}, {path: "thresholds.cpu"}, {path: "windows.cpu"}, {path: "thresholds.memory"}, {path: "windows.memory"}},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := defaulted(t, "LoadThresholdArgs").(*args)
+			tt.change(a)
+			checkRefusals(t, validation.ValidateLoadThresholdArgs(field.NewPath("args"), a), tt.want)
+		})
+	}
+}
+
+func TestValidateNodeMetricsArgs(t *testing.T) {
+	type args = config.NodeMetricsArgs
+	metric := func(change func(*config.NodeMetric)) func(*args) { return func(a *args) { change(&a.Metrics[0]) } }
+	query := func(promql string) func(*args) { return metric(func(m *config.NodeMetric) { m.Query = promql }) }
+	bounds := func(prefer config.Preference, best, worst float64) func(*args) {
+		return metric(func(m *config.NodeMetric) {
+			m.Prefer, m.Bounds = prefer, &config.MetricBounds{Best: best, Worst: worst}
+		})
+	}
+	reject := func(rule string) func(*args) { return metric(func(m *config.NodeMetric) { m.Reject = rule }) }
+	for _, tt := range []struct {
+		name   string
+		change func(*args)
+		want   []refusal
+	}{
+		{name: "a metric is accepted", change: func(*args) {}},
+		{name: "no metric is refused", change: func(a *args) { a.Metrics = nil }, want: refused("metrics", "at least one metric")},
+		{name: "a load-watcher service is refused", change: func(a *args) { a.WatcherAddress = "http://watcher:2020" }, want: refused("watcherAddress", "answers no PromQL", "remove it")},
+		{
+			name: "metrics-server is refused",
+			change: func(a *args) {
+				a.MetricProvider = config.MetricProviderSpec{Type: config.KubernetesMetricsServer, Dialect: config.DialectAuto, NodeLabels: a.MetricProvider.NodeLabels, Timeout: a.MetricProvider.Timeout}
+			},
+			want: refused("metricProvider.type", `"KubernetesMetricsServer"`, "must be Prometheus"),
+		},
+		{name: "a metric without a name is refused", change: metric(func(m *config.NodeMetric) { m.Name = " " }), want: refused("metrics[0].name", "such as http-latency")},
+		{
+			name:   "a name that is there twice is refused",
+			change: func(a *args) { a.Metrics = append(a.Metrics, a.Metrics[0]) },
+			want:   refused("metrics[1].name", "Duplicate", `"m"`),
+		},
+		{name: "an empty query is refused", change: query(" \n"), want: refused("metrics[0].query", "one series per node")},
+		{name: "a query over several lines is accepted", change: query("sum by (node) (\n  rate(a[5m])\n)\n")},
+		// The parenthesis that is never closed: line 1, column 14 is behind the last character of 13.
+		{name: "a query that does not parse is refused with the position", change: query("sum(rate(a[5m"), want: refused("metrics[0].query", "must be PromQL", "line:column 1:", "parse error")},
+		{name: "the position is that in the line", change: query("sum(a)\n  / sum by node (a)"), want: refused("metrics[0].query", "line:column 2:12: parse error")},
+		{name: "a range vector is refused", change: query("a[5m]"), want: refused("metrics[0].query", "range vector", "one series per node", "rate")},
+		{name: "a scalar is refused", change: query("1 + 1"), want: refused("metrics[0].query", "not a scalar")},
+		{name: "no preference is refused", change: metric(func(m *config.NodeMetric) { m.Prefer = "" }), want: refused("metrics[0].prefer", `"Lower"`, `"Higher"`)},
+		{name: "a weight of 0 is accepted", change: metric(func(m *config.NodeMetric) { m.Weight = 0 })},
+		{name: "a negative weight is refused", change: metric(func(m *config.NodeMetric) { m.Weight = -1 }), want: refused("metrics[0].weight", "-1", "[0, 1048576]")},
+		{name: "a weight beyond the scheduler's limit is refused", change: metric(func(m *config.NodeMetric) { m.Weight = 1<<20 + 1 }), want: refused("metrics[0].weight", "[0, 1048576]")},
+		{name: "rising bounds of what is better the lower are accepted", change: bounds("Lower", 0.05, 2)},
+		{name: "falling bounds of what is better the higher are accepted", change: bounds("Higher", 2, -1)},
+		{name: "falling bounds of what is better the lower are refused", change: bounds("Lower", 2, 0.05), want: refused("metrics[0].bounds", "best 2, worst 0.05", "exchange them")},
+		{name: "rising bounds of what is better the higher are refused", change: bounds("Higher", 0, 1), want: refused("metrics[0].bounds", "best 0, worst 1", "exchange them")},
+		{name: "bounds without a span are refused", change: bounds("Lower", 1, 1), want: refused("metrics[0].bounds", "best must be below worst")},
+		{name: "bounds of NaN are refused", change: bounds("Lower", math.NaN(), 1), want: refused("metrics[0].bounds", "finite")},
+		{name: "infinite bounds are refused", change: bounds("Lower", 0, math.Inf(1)), want: refused("metrics[0].bounds", "finite")},
+		{name: "a rule is accepted", change: reject(">= 0.5")},
+		{name: "a rule without an operator is refused", change: reject("5"), want: refused("metrics[0].reject", `"5"`, ">, >=, <, <=", `such as "> 5"`)},
+		{name: "a rule with another operator is refused", change: reject("== 5"), want: refused("metrics[0].reject", `"== 5"`)},
+		{name: "a rule without a number is refused", change: reject("> much"), want: refused("metrics[0].reject", `"> much"`)},
+		{name: "a rule without a bound is refused", change: reject("> Inf"), want: refused("metrics[0].reject", "finite number")},
+		{name: "an unknown whenNoneFits is refused", change: func(a *args) { a.WhenNoneFits = "" }, want: refused("whenNoneFits", `"Relax"`, `"Reject"`)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := defaulted(t, "NodeMetricsArgs").(*args)
+			a.MetricProvider.Type, a.MetricProvider.Address = config.Prometheus, "http://prometheus:9090"
+			a.Metrics = []config.NodeMetric{{Name: "m", Query: "a", Prefer: config.PreferLower, Weight: 1}}
+			tt.change(a)
+			checkRefusals(t, validation.ValidateNodeMetricsArgs(field.NewPath("args"), a), tt.want)
+		})
+	}
+}
