@@ -11,29 +11,39 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadvariationriskbalancing"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/targetloadpacking"
 )
 
-// Models gives the load model that a plugin's arguments ask for. The load is read until ctx is done.
+// Models gives what a plugin's arguments ask for: a model of the load, or metrics. They are read until ctx is done.
 type Models interface {
 	Model(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, usage load.Usage) (*load.Model, error)
+	Metrics(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, expressions []string) (*load.Metrics, error)
 }
 
 // NewRegistry returns the factories of all plugins, by name. Their metrics are registered by register.
 func NewRegistry(models Models, register func(...metrics.Registerable)) frameworkruntime.Registry {
-	type builder = func(context.Context, runtime.Object, loadscore.Deps) (fwk.Plugin, error)
+	type builder = func(context.Context, runtime.Object, deps.Deps) (fwk.Plugin, error)
 	loadMetrics := loadscore.NewMetrics(register)
 	registry := frameworkruntime.Registry{}
 	for name, build := range map[string]builder{
+		loadthreshold.Name:              loadthreshold.New,
 		loadvariationriskbalancing.Name: loadvariationriskbalancing.New,
+		nodemetrics.Name:                nodemetrics.New,
 		targetloadpacking.Name:          targetloadpacking.New,
 	} {
 		registry[name] = func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-			return build(ctx, args, loadscore.Deps{
+			return build(ctx, args, deps.Deps{
+				Handle: handle,
 				Model: func(ctx context.Context, spec config.LoadSpec, usage load.Usage) (*load.Model, error) {
 					return models.Model(ctx, handle, spec, usage)
+				},
+				Metrics: func(ctx context.Context, spec config.LoadSpec, expressions []string) (*load.Metrics, error) {
+					return models.Metrics(ctx, handle, spec, expressions)
 				},
 				Counters: loadMetrics.For(name),
 			})

@@ -20,7 +20,9 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadvariationriskbalancing"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/targetloadpacking"
 )
 
@@ -31,18 +33,42 @@ func (m models) Model(_ context.Context, _ fwk.Handle, _ config.LoadSpec, usage 
 	return plugintest.Model(m.publisher, usage), nil
 }
 
+func (m models) Metrics(context.Context, fwk.Handle, config.LoadSpec, []string) (*load.Metrics, error) {
+	return plugintest.Metrics(m.publisher), nil
+}
+
+// kinds are the kinds of the arguments of all plugins.
 func kinds() map[string]string {
+	all := scorers()
+	all[loadthreshold.Name] = "LoadThresholdArgs"
+	all[nodemetrics.Name] = "NodeMetricsArgs"
+	return all
+}
+
+// scorers are those of the plugins that score every pod by load, and need nothing else to be enabled.
+func scorers() map[string]string {
 	return map[string]string{
 		loadvariationriskbalancing.Name: "LoadVariationRiskBalancingArgs",
 		targetloadpacking.Name:          "TargetLoadPackingArgs",
 	}
 }
 
+// least are the arguments without which a kind is refused.
+func least(kind string) string {
+	if kind == "NodeMetricsArgs" {
+		return `metricProvider: {type: Prometheus, address: "http://prometheus:9090"}
+metrics: [{name: m0, query: m0, prefer: Lower, reject: "> 5"}, {name: m1, query: m1, prefer: Higher}, {name: m2, query: m2, prefer: Lower, bounds: {best: 0, worst: 1}}]`
+	}
+	return ""
+}
+
 func build(tb testing.TB, publisher *load.Publisher, name, args string) fwk.ScorePlugin {
 	tb.Helper()
-	_, ctx := ktesting.NewTestContext(tb)
+	if args == "" {
+		args = least(kinds()[name])
+	}
 	registry := plugins.NewRegistry(models{publisher}, func(...metrics.Registerable) {})
-	plugin, err := registry[name](ctx, plugintest.Args(tb, kinds()[name], args), nil)
+	plugin, err := registry[name](tb.Context(), plugintest.Args(tb, kinds()[name], args), plugintest.NewHandle())
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -62,11 +88,10 @@ func TestEveryPluginIsInTheRegistryUnderItsName(t *testing.T) {
 }
 
 func TestArgsOfAnotherPluginAreRefused(t *testing.T) {
-	_, ctx := ktesting.NewTestContext(t)
 	registry := plugins.NewRegistry(models{load.NewPublisher()}, func(...metrics.Registerable) {})
 	for name := range kinds() {
 		for _, kind := range kinds() {
-			_, err := registry[name](ctx, plugintest.Args(t, kind, ""), nil)
+			_, err := registry[name](t.Context(), plugintest.Args(t, kind, least(kind)), plugintest.NewHandle())
 			if own := kind == kinds()[name]; (err == nil) != own {
 				t.Errorf("%s given %s: %v", name, kind, err)
 			}
@@ -111,7 +136,7 @@ func TestNothingIsServedOnTheDefaultMux(t *testing.T) {
 
 func TestADecisionLogsNothingAtDefaultVerbosity(t *testing.T) {
 	for _, nodes := range []map[string]load.NodeLoad{nil, {"other": {CPU: plugintest.Reading(0.5, 0)}}} {
-		for name := range kinds() {
+		for name := range scorers() {
 			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2), ktesting.BufferLogs(true)))
 			ctx := klog.NewContext(t.Context(), logger)
 			p := load.NewPublisher()
@@ -129,7 +154,7 @@ func TestADecisionLogsNothingAtDefaultVerbosity(t *testing.T) {
 }
 
 func TestScoreAllocatesNothingPerNode(t *testing.T) {
-	for name := range kinds() {
+	for name := range scorers() {
 		_, ctx := ktesting.NewTestContext(t)
 		p, nodes := cluster(1, 20)
 		pl, pod, state := build(t, p, name, ""), st.MakePod().Req(plugintest.CPUAndMemory("1", "1Gi")).Obj(), framework.NewCycleState()
@@ -141,7 +166,7 @@ func TestScoreAllocatesNothingPerNode(t *testing.T) {
 }
 
 func TestANodeThatChangedCostsOneAllocationWhateverItsPods(t *testing.T) {
-	for name := range kinds() {
+	for name := range scorers() {
 		_, ctx := ktesting.NewTestContext(t)
 		p, nodes := cluster(1, 100)
 		pl, pod, state, node := build(t, p, name, ""), st.MakePod().Req(plugintest.CPUAndMemory("1", "1Gi")).Obj(), framework.NewCycleState(), nodes[0]
@@ -175,7 +200,7 @@ func cluster(nodes, podsPerNode int) (*load.Publisher, []fwk.NodeInfo) {
 
 // BenchmarkScore is the cost of one call of Score for one node of a cluster of 5,000, each decision going over all of them.
 func BenchmarkScore(b *testing.B) {
-	for name := range kinds() {
+	for name := range scorers() {
 		for _, podsPerNode := range []int{0, 20} {
 			p, nodes := cluster(5000, podsPerNode)
 			pl, pod := build(b, p, name, ""), st.MakePod().Req(plugintest.CPUAndMemory("1", "1Gi")).Obj()
@@ -203,5 +228,79 @@ func BenchmarkScore(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+func TestFilterLogsNothingAtDefaultVerbosity(t *testing.T) {
+	for _, name := range []string{loadthreshold.Name, nodemetrics.Name} {
+		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2), ktesting.BufferLogs(true)))
+		ctx := klog.NewContext(t.Context(), logger)
+		for _, p := range []*load.Publisher{load.NewPublisher(), loaded(100, 1)} {
+			pl, state, pod := build(t, p, name, ""), framework.NewCycleState(), st.MakePod().Obj()
+			pl.(fwk.PreFilterPlugin).PreFilter(ctx, state, pod, nil)
+			for i := range 100 {
+				pl.(fwk.FilterPlugin).Filter(ctx, state, pod, plugintest.Node(fmt.Sprint("node-", i), plugintest.CPUAndMemory("8", "16Gi")))
+			}
+		}
+		if logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); logged != "" {
+			t.Errorf("%s logs in a decision:\n%s", name, logged)
+		}
+	}
+}
+
+// loaded publishes load of the nodes of cluster, and the metrics m0, m1 and m2 of them.
+func loaded(nodes, podsPerNode int) *load.Publisher {
+	p, _ := cluster(nodes, podsPerNode)
+	p.Publish(withMetrics(p.Latest(), nodes))
+	return p
+}
+
+func withMetrics(s *load.Snapshot, nodes int) *load.Snapshot {
+	tables := map[string]load.MetricTable{}
+	for m := range 3 {
+		table := load.MetricTable{}
+		for i := range nodes {
+			table[fmt.Sprint("node-", i)] = load.MetricReading{Value: float64((i+m)%100) / 20, End: plugintest.Now()}
+		}
+		tables[fmt.Sprint("m", m)] = table
+	}
+	return s.WithMetrics(tables)
+}
+
+// BenchmarkFilter is the cost of one call of Filter for one node of a cluster of 5,000, each decision going over all of
+// them. A third of the nodes are ruled out at most.
+func BenchmarkFilter(b *testing.B) {
+	const count = 5000
+	for _, name := range []string{loadthreshold.Name, nodemetrics.Name} {
+		p, nodes := cluster(count, 20)
+		p.Publish(withMetrics(p.Latest(), count))
+		pl, pod := build(b, p, name, ""), st.MakePod().Req(plugintest.CPUAndMemory("1", "1Gi")).Obj()
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			var state fwk.CycleState
+			i := 0
+			for b.Loop() {
+				if i%count == 0 {
+					state = framework.NewCycleState()
+					pl.(fwk.PreFilterPlugin).PreFilter(b.Context(), state, pod, nil)
+				}
+				pl.(fwk.FilterPlugin).Filter(b.Context(), state, pod, nodes[i%count])
+				i++
+			}
+		})
+	}
+}
+
+// BenchmarkNormalizeScore is the cost of one decision of NodeMetrics with three metrics over 5,000 candidates.
+func BenchmarkNormalizeScore(b *testing.B) {
+	const count = 5000
+	pl, pod := build(b, loaded(count, 0), nodemetrics.Name, ""), st.MakePod().Obj()
+	scores := make(fwk.NodeScoreList, count)
+	for i := range scores {
+		scores[i].Name = fmt.Sprint("node-", i)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		pl.ScoreExtensions().NormalizeScore(b.Context(), framework.NewCycleState(), pod, scores)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
@@ -26,14 +27,15 @@ type LoadVariationRiskBalancing struct {
 
 var (
 	_ fwk.PreScorePlugin = &LoadVariationRiskBalancing{}
+	_ fwk.SignPlugin     = &LoadVariationRiskBalancing{}
 	_ fwk.ScorePlugin    = &LoadVariationRiskBalancing{}
 )
 
 // demand is what the pod that is being placed requests.
-type demand struct{ cpuMillis, memoryBytes float64 }
+type demand struct{ CPUMillis, MemoryBytes float64 }
 
 // New returns the plugin.
-func New(ctx context.Context, object runtime.Object, deps loadscore.Deps) (fwk.Plugin, error) {
+func New(ctx context.Context, object runtime.Object, given deps.Deps) (fwk.Plugin, error) {
 	args, ok := object.(*config.LoadVariationRiskBalancingArgs)
 	if !ok {
 		return nil, fmt.Errorf("want args of type LoadVariationRiskBalancingArgs, got %T", object)
@@ -41,31 +43,36 @@ func New(ctx context.Context, object runtime.Object, deps loadscore.Deps) (fwk.P
 	if err := validation.ValidateLoadVariationRiskBalancingArgs(nil, args); err != nil {
 		return nil, err
 	}
-	model, err := deps.Model(ctx, args.LoadSpec, load.Requests)
+	model, err := given.Model(ctx, args.LoadSpec, load.Requests)
 	if err != nil {
 		return nil, err
 	}
 	risk := func(r load.ResourceEstimate, request float64) float64 {
 		return resourceRisk(r, request, args.SafeVarianceMargin, args.SafeVarianceSensitivity)
 	}
-	return &LoadVariationRiskBalancing{loadscore.New(model, args.MissingLoad, formula(risk), deps.Counters)}, nil
+	return &LoadVariationRiskBalancing{loadscore.New(model, args.MissingLoad, formula(risk), given.Counters)}, nil
 }
 
 // Name returns the name of the plugin.
 func (pl *LoadVariationRiskBalancing) Name() string { return Name }
 
+// SignPod implements fwk.SignPlugin: of the pod, the result depends on what it requests alone.
+func (pl *LoadVariationRiskBalancing) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	return pl.Sign(Name, pod), nil
+}
+
 func formula(risk func(r load.ResourceEstimate, request float64) float64) loadscore.Formula[demand] {
 	return loadscore.Formula[demand]{
 		Demand: func(pod *corev1.Pod) demand {
 			cpuMillis, memoryBytes := podusage.Requests(pod)
-			return demand{cpuMillis: cpuMillis, memoryBytes: memoryBytes}
+			return demand{CPUMillis: cpuMillis, MemoryBytes: memoryBytes}
 		},
 		Applies: func(v load.View) bool { return v.KnowsCPU() || v.KnowsMemory() },
 		States: func(e load.Estimate) (best, worst load.State) {
 			return max(e.CPU.State, e.Memory.State), min(e.CPU.State, e.Memory.State)
 		},
 		Score: func(e load.Estimate, d demand) float64 {
-			return Score(max(risk(e.CPU, d.cpuMillis), risk(e.Memory, d.memoryBytes)))
+			return Score(max(risk(e.CPU, d.CPUMillis), risk(e.Memory, d.MemoryBytes)))
 		},
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
@@ -27,14 +28,15 @@ type TargetLoadPacking struct {
 
 var (
 	_ fwk.PreScorePlugin = &TargetLoadPacking{}
+	_ fwk.SignPlugin     = &TargetLoadPacking{}
 	_ fwk.ScorePlugin    = &TargetLoadPacking{}
 )
 
 // demand is the usage expected of the pod that is being placed.
-type demand struct{ cpuMillis float64 }
+type demand struct{ CPUMillis float64 }
 
 // New returns the plugin.
-func New(ctx context.Context, object runtime.Object, deps loadscore.Deps) (fwk.Plugin, error) {
+func New(ctx context.Context, object runtime.Object, given deps.Deps) (fwk.Plugin, error) {
 	args, ok := object.(*config.TargetLoadPackingArgs)
 	if !ok {
 		return nil, fmt.Errorf("want args of type TargetLoadPackingArgs, got %T", object)
@@ -48,24 +50,29 @@ func New(ctx context.Context, object runtime.Object, deps loadscore.Deps) (fwk.P
 	}
 	expected := podusage.Estimator{Multiplier: multiplier, DefaultCPUMillis: args.DefaultRequests.Cpu().MilliValue()}
 	usage := func(pod fwk.PodInfo) (cpuMillis, memoryBytes float64) { return expected.CPUMillis(pod.GetPod()), 0 }
-	model, err := deps.Model(ctx, args.LoadSpec, usage)
+	model, err := given.Model(ctx, args.LoadSpec, usage)
 	if err != nil {
 		return nil, err
 	}
 	formula := formula(expected, float64(args.TargetUtilization))
-	return &TargetLoadPacking{loadscore.New(model, args.MissingLoad, formula, deps.Counters)}, nil
+	return &TargetLoadPacking{loadscore.New(model, args.MissingLoad, formula, given.Counters)}, nil
 }
 
 // Name returns the name of the plugin.
 func (pl *TargetLoadPacking) Name() string { return Name }
 
+// SignPod implements fwk.SignPlugin: of the pod, the result depends on what it is expected to use alone.
+func (pl *TargetLoadPacking) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	return pl.Sign(Name, pod), nil
+}
+
 func formula(expected podusage.Estimator, target float64) loadscore.Formula[demand] {
 	return loadscore.Formula[demand]{
-		Demand:  func(pod *corev1.Pod) demand { return demand{cpuMillis: expected.CPUMillis(pod)} },
+		Demand:  func(pod *corev1.Pod) demand { return demand{CPUMillis: expected.CPUMillis(pod)} },
 		Applies: load.View.KnowsCPU,
 		States:  func(e load.Estimate) (best, worst load.State) { return e.CPU.State, e.CPU.State },
 		Score: func(e load.Estimate, d demand) float64 {
-			return Score(100*e.CPU.Utilization(d.cpuMillis), target)
+			return Score(100*e.CPU.Utilization(d.CPUMillis), target)
 		},
 	}
 }

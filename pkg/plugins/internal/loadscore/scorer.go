@@ -17,7 +17,8 @@ import (
 // missing is what Score returns, before normalization, for a node that gets the mean of the others.
 const missing int64 = -1
 
-// Formula is what makes one load plugin differ from another. D is what the formula needs to know of the pod. Its
+// Formula is what makes one load plugin differ from another. D is what the formula needs to know of the pod; it marshals to
+// JSON, so that pods of equal demand can be told. Its
 // functions are pure, and so may be called from many goroutines at once.
 type Formula[D any] struct {
 	// Demand derives what the formula needs of the pod, once per decision.
@@ -68,6 +69,11 @@ func (s *Scorer[D]) decide(state fwk.CycleState, pod *corev1.Pod) *decision[D] {
 		}
 	}
 	return d
+}
+
+// Sign returns what of the pod the scores of the named plugin depend on: what the formula needs to know of it.
+func (s *Scorer[D]) Sign(plugin string, pod *corev1.Pod) []fwk.SignFragment {
+	return []fwk.SignFragment{{Key: "v1.Pod.Spec." + plugin + "()", Value: s.formula.Demand(pod)}}
 }
 
 // fallBack notes that a node of the decision was judged without all of its load. A reason counts once a decision.

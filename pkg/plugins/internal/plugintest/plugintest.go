@@ -19,9 +19,9 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // Args decodes the plugins' kinds
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 )
 
@@ -45,6 +45,11 @@ func Publish(p *load.Publisher, nodes map[string]load.NodeLoad) {
 func Model(p *load.Publisher, usage load.Usage) *load.Model {
 	settings := load.Settings{Window: Window, RefreshInterval: 30 * time.Second, MaxAge: 5 * time.Minute, DriftTolerance: 10}
 	return load.NewModel(p, settings, usage, clocktesting.NewFakePassiveClock(Now()))
+}
+
+// Metrics is the metrics at Now that p publishes.
+func Metrics(p *load.Publisher) *load.Metrics {
+	return load.NewMetrics(p, 5*time.Minute, clocktesting.NewFakePassiveClock(Now()))
 }
 
 // Counters count nothing.
@@ -90,7 +95,7 @@ func Args(t testing.TB, kind, fields string) runtime.Object {
 // Build makes a plugin from its arguments, on nodes of known load.
 func Build(
 	t *testing.T,
-	factory func(context.Context, runtime.Object, loadscore.Deps) (fwk.Plugin, error),
+	factory func(context.Context, runtime.Object, deps.Deps) (fwk.Plugin, error),
 	args runtime.Object,
 	nodes map[string]load.NodeLoad,
 ) fwk.ScorePlugin {
@@ -98,12 +103,7 @@ func Build(
 	_, ctx := ktesting.NewTestContext(t)
 	publisher := load.NewPublisher()
 	Publish(publisher, nodes)
-	plugin, err := factory(ctx, args, loadscore.Deps{
-		Model: func(_ context.Context, _ config.LoadSpec, usage load.Usage) (*load.Model, error) {
-			return Model(publisher, usage), nil
-		},
-		Counters: Counters(),
-	})
+	plugin, err := factory(ctx, args, Deps(nil, publisher))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,105 @@
+package plugintest
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
+)
+
+// Handle is a framework without a scheduler behind it. What it does not override panics.
+type Handle struct {
+	fwk.Handle
+	// Passes answers RunFilterPluginsWithNominatedPods: whether the pod passes the filters of all plugins.
+	Passes func(state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) bool
+	// Activated gets the pods of each call of Activate; it holds a hundred calls.
+	Activated chan map[string]*corev1.Pod
+	// Events gets the text of each Event; it holds a hundred.
+	Events *events.FakeRecorder
+
+	informers informers.SharedInformerFactory
+	snapshot  fwk.SharedLister
+}
+
+// NewHandle returns a handle on a cluster of the given nodes.
+func NewHandle(nodes ...*corev1.Node) *Handle {
+	h := &Handle{
+		Activated: make(chan map[string]*corev1.Pod, 100),
+		Events:    events.NewFakeRecorder(100),
+		informers: informers.NewSharedInformerFactory(fake.NewClientset(), 0),
+		snapshot:  cache.NewSnapshot(nil, nodes),
+	}
+	for _, node := range nodes {
+		if err := h.informers.Core().V1().Nodes().Informer().GetIndexer().Add(node); err != nil {
+			panic(err)
+		}
+	}
+	return h
+}
+
+// Has makes the pod known to the informers.
+func (h *Handle) Has(t testing.TB, pod *corev1.Pod) {
+	t.Helper()
+	if err := h.informers.Core().V1().Pods().Informer().GetIndexer().Add(pod); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Loses makes the pod unknown to the informers.
+func (h *Handle) Loses(t testing.TB, pod *corev1.Pod) {
+	t.Helper()
+	if err := h.informers.Core().V1().Pods().Informer().GetIndexer().Delete(pod); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Activate implements fwk.Handle.
+func (h *Handle) Activate(_ klog.Logger, pods map[string]*corev1.Pod) { h.Activated <- pods }
+
+// EventRecorder implements fwk.Handle.
+func (h *Handle) EventRecorder() events.EventRecorderLogger { return h.Events }
+
+// SharedInformerFactory implements fwk.Handle.
+func (h *Handle) SharedInformerFactory() informers.SharedInformerFactory { return h.informers }
+
+// SnapshotSharedLister implements fwk.Handle.
+func (h *Handle) SnapshotSharedLister() fwk.SharedLister { return h.snapshot }
+
+// RunFilterPluginsWithNominatedPods implements fwk.Handle.
+func (h *Handle) RunFilterPluginsWithNominatedPods(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
+	if h.Passes(state, pod, node) {
+		return nil
+	}
+	return fwk.NewStatus(fwk.Unschedulable)
+}
+
+// Deps is what a plugin is given on the handle's cluster, with load and metrics as p publishes them.
+func Deps(h fwk.Handle, p *load.Publisher) deps.Deps {
+	return deps.Deps{
+		Handle: h,
+		Model: func(_ context.Context, spec config.LoadSpec, usage load.Usage) (*load.Model, error) {
+			settings := load.Settings{
+				Window:          spec.Window.Duration,
+				RefreshInterval: spec.RefreshInterval.Duration,
+				MaxAge:          spec.MaxAge.Duration,
+				DriftTolerance:  spec.DriftTolerance,
+			}
+			return load.NewModel(p, settings, usage, clocktesting.NewFakePassiveClock(Now())), nil
+		},
+		Metrics: func(_ context.Context, spec config.LoadSpec, _ []string) (*load.Metrics, error) {
+			return load.NewMetrics(p, spec.MaxAge.Duration, clocktesting.NewFakePassiveClock(Now())), nil
+		},
+		Counters: Counters(),
+	}
+}

@@ -1,0 +1,294 @@
+// Package softlimit is what plugins that filter by a soft limit have in common. A soft limit rules nodes out because of
+// something that is measured. Where it leaves a pod no node, the limit is waived for that pod before anybody is preempted, or
+// the pod waits and is tried again as soon as a new measurement may let it in.
+package softlimit
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+)
+
+const (
+	// forgetAfter is how long a waiver is kept for a pod that does not come back, because it was deleted say.
+	forgetAfter = 10 * time.Minute
+	// lookAgainAfter is how long nothing may be published before the waiting pods are looked at all the same: what was
+	// measured may have become too old to rule a node out.
+	lookAgainAfter = time.Minute
+)
+
+// Limit is the soft limit of one plugin. Its functions may be called from many goroutines at once.
+type Limit struct {
+	// Plugin is the plugin's name.
+	Plugin string
+	// WhenNoneFits says what becomes of a pod that the limit leaves no node for.
+	WhenNoneFits config.WhenNoneFits
+	// MayTake tells of the pod which nodes the limit may let it have, by what is measured now: pods that the measurement
+	// has not seen yet are left out.
+	MayTake func(pod *corev1.Pod) func(node *corev1.Node) bool
+}
+
+// Gate relaxes the limit of one plugin, and wakes the pods that wait for it. It is safe for concurrent use.
+type Gate struct {
+	limit   Limit
+	key     fwk.StateKey
+	handle  fwk.Handle
+	pods    corelisters.PodLister
+	nodes   corelisters.NodeLister
+	relax   bool
+	updates *load.Publisher
+	clock   clock.Clock
+	// outrun is signalled when a pod begins to wait whose decision was made on a snapshot that is no longer the latest.
+	outrun chan struct{}
+
+	mu sync.Mutex
+	// waived holds the pods for whose next attempt the limit does not hold, and since when.
+	waived map[types.UID]time.Time
+	// waiting holds the pods that the limit left no node for.
+	waiting map[types.UID]*corev1.Pod
+}
+
+// NewGate returns the gate of the limit on what updates publishes, and starts waking pods until ctx is done.
+func NewGate(ctx context.Context, limit Limit, handle fwk.Handle, updates *load.Publisher, c clock.Clock) *Gate {
+	g := &Gate{
+		limit:   limit,
+		key:     fwk.StateKey(limit.Plugin + "/waived"),
+		handle:  handle,
+		pods:    handle.SharedInformerFactory().Core().V1().Pods().Lister(),
+		nodes:   handle.SharedInformerFactory().Core().V1().Nodes().Lister(),
+		relax:   limit.WhenNoneFits == config.WhenNoneFitsRelax,
+		updates: updates,
+		clock:   c,
+		outrun:  make(chan struct{}, 1),
+		waived:  map[types.UID]time.Time{},
+		waiting: map[types.UID]*corev1.Pod{},
+	}
+	if !g.relax {
+		go g.run(ctx)
+	}
+	return g
+}
+
+// waiver is the CycleState's note that the limit does not hold for the decision.
+type waiver struct{}
+
+// Clone implements fwk.StateData.
+func (w waiver) Clone() fwk.StateData { return w }
+
+// relaxing is the CycleState's note of the gates whose PostFilter found that waiving their limits is not enough. It is
+// shared by clones, and not changed once it is made.
+type relaxing struct{ gates []*Gate }
+
+// Clone implements fwk.StateData.
+func (r relaxing) Clone() fwk.StateData { return r }
+
+const relaxingKey fwk.StateKey = "softlimit/relaxing"
+
+// Begin is to be called at PreFilter. It tells whether the limit is waived for this attempt of the pod, and notes it in the
+// state. A waiver holds for one attempt.
+func (g *Gate) Begin(state fwk.CycleState, pod *corev1.Pod) (waived bool) {
+	g.mu.Lock()
+	_, waived = g.waived[pod.UID]
+	delete(g.waived, pod.UID)
+	delete(g.waiting, pod.UID)
+	g.mu.Unlock()
+	if waived {
+		state.Write(g.key, waiver{})
+	}
+	return waived
+}
+
+// Waived tells whether the limit is waived for the decision.
+func (g *Gate) Waived(state fwk.CycleState) bool {
+	_, err := state.Read(g.key)
+	return err == nil
+}
+
+// HasWaiver tells whether the next attempt of the pod will find the limit waived.
+func (g *Gate) HasWaiver(pod *corev1.Pod) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, ok := g.waived[pod.UID]
+	return ok
+}
+
+// Refuse is the status of a node that the limit rules out. Evicting pods makes no room below a limit that is not relaxed:
+// such a node is none for preemption.
+func (g *Gate) Refuse(reason string) *fwk.Status {
+	if g.relax {
+		return fwk.NewStatus(fwk.Unschedulable, reason)
+	}
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason)
+}
+
+// PostFilter implements the extension point, which has to stand before DefaultPreemption. If some node was ruled out by the
+// limit alone and limits are relaxed, it waives the limit for the pod's next attempt, which is made at once, and succeeds,
+// so that nobody is preempted. Where the limits of several plugins keep the pod out together, the last of them waives all.
+//
+// Otherwise the plugins that follow have their turn. For them a limit that is relaxed holds as long as some node below it may
+// be had by preemption. Where all such nodes are above it, it does not hold: what is measured still shows the pods that
+// preemption would evict, so that the limit would keep a pod out that has the right to their place. A limit that is not
+// relaxed keeps holding, and the pod is woken when it may let it in.
+func (g *Gate) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	nodes, err := statuses.NodesForStatusCode(g.handle.SnapshotSharedLister().NodeInfos(), g.Refuse("").Code())
+	if err != nil {
+		return nil, fwk.AsStatus(err)
+	}
+	ruledOutBy := func(gates ...*Gate) (limited []fwk.NodeInfo) {
+		for _, node := range nodes {
+			by := statuses.Get(node.Node().Name).Plugin()
+			if slices.ContainsFunc(gates, func(g *Gate) bool { return g.limit.Plugin == by }) {
+				limited = append(limited, node)
+			}
+		}
+		return limited
+	}
+	if !g.relax {
+		if len(ruledOutBy(g)) > 0 {
+			g.wait(state, pod)
+		}
+		return nil, fwk.NewStatus(fwk.Unschedulable)
+	}
+	var others []*Gate
+	if data, err := state.Read(relaxingKey); err == nil {
+		others = data.(relaxing).gates
+	}
+	without := state.Clone()
+	without.Write(g.key, waiver{})
+	for _, other := range others {
+		without.Delete(other.key)
+	}
+	if g.anyPasses(ctx, without, pod, ruledOutBy(g)) {
+		return nil, g.waive(ctx, pod, g)
+	}
+	all := append(slices.Clone(others), g)
+	for _, gate := range all {
+		without.Write(gate.key, waiver{})
+	}
+	if len(others) > 0 && g.anyPasses(ctx, without, pod, ruledOutBy(all...)) {
+		return nil, g.waive(ctx, pod, all...)
+	}
+	state.Write(relaxingKey, relaxing{all})
+	mayTake := g.limit.MayTake(pod)
+	if !slices.ContainsFunc(nodes, func(node fwk.NodeInfo) bool { return mayTake(node.Node()) }) {
+		state.Write(g.key, waiver{})
+	}
+	return nil, fwk.NewStatus(fwk.Unschedulable)
+}
+
+func (g *Gate) anyPasses(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) bool {
+	return slices.ContainsFunc(nodes, func(node fwk.NodeInfo) bool {
+		return g.handle.RunFilterPluginsWithNominatedPods(ctx, state, pod, node).IsSuccess()
+	})
+}
+
+// waive waives the limits of the gates for the pod's next attempt, and has it made at once.
+func (g *Gate) waive(ctx context.Context, pod *corev1.Pod, gates ...*Gate) *fwk.Status {
+	logger := klog.FromContext(ctx)
+	for _, gate := range gates {
+		gate.waiveNext(pod)
+		logger.V(4).Info("No node is left below the limit: it is waived for the pod's next attempt", "plugin", gate.limit.Plugin, "pod", klog.KObj(pod))
+	}
+	g.handle.Activate(logger, map[string]*corev1.Pod{keyOf(pod): pod})
+	return fwk.NewStatus(fwk.Success)
+}
+
+func (g *Gate) waiveNext(pod *corev1.Pod) {
+	now := g.clock.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for uid, since := range g.waived {
+		if now.Sub(since) > forgetAfter {
+			delete(g.waived, uid)
+		}
+	}
+	g.waived[pod.UID] = now
+}
+
+func keyOf(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }
+
+func (g *Gate) wait(state fwk.CycleState, pod *corev1.Pod) {
+	g.mu.Lock()
+	g.waiting[pod.UID] = pod
+	g.mu.Unlock()
+	if g.updates.Outdated(state) {
+		select {
+		case g.outrun <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// run wakes waiting pods after each refresh that may let them in. A pod that is then refused again, for load that no
+// measurement shows yet, waits for the next refresh: it is tried once a refresh at most.
+func (g *Gate) run(ctx context.Context) {
+	logger := klog.FromContext(ctx)
+	for {
+		published := g.updates.Published()
+		g.wake(logger)
+		silence := g.clock.NewTimer(lookAgainAfter)
+		select {
+		case <-ctx.Done():
+			silence.Stop()
+			return
+		case <-published:
+		case <-g.outrun:
+		case <-silence.C():
+		}
+		silence.Stop()
+	}
+}
+
+// mayFit tells whether the limit may let the pod in somewhere.
+func (g *Gate) mayFit(pod *corev1.Pod) bool {
+	nodes, err := g.nodes.List(labels.Everything())
+	return err != nil || slices.ContainsFunc(nodes, g.limit.MayTake(pod)) // after an error only trying tells
+}
+
+func (g *Gate) wake(logger klog.Logger) {
+	g.mu.Lock()
+	waiting := make([]*corev1.Pod, 0, len(g.waiting))
+	for _, pod := range g.waiting {
+		waiting = append(waiting, pod)
+	}
+	g.mu.Unlock()
+
+	woken := map[string]*corev1.Pod{}
+	var done []types.UID
+	for _, pod := range waiting {
+		now, err := g.pods.Pods(pod.Namespace).Get(pod.Name)
+		switch {
+		case err != nil || now.UID != pod.UID || now.Spec.NodeName != "":
+			done = append(done, pod.UID) // deleted, or placed meanwhile
+		case g.mayFit(now):
+			done = append(done, pod.UID)
+			woken[keyOf(now)] = now
+		}
+	}
+	if len(done) == 0 {
+		return
+	}
+	g.mu.Lock()
+	for _, uid := range done {
+		delete(g.waiting, uid)
+	}
+	g.mu.Unlock()
+	if len(woken) == 0 {
+		return
+	}
+	logger.V(4).Info("Nodes may be back below the limit: trying the pods that waited for it", "plugin", g.limit.Plugin, "pods", len(woken))
+	// Pods that were placed or deleted meanwhile are no longer in the queue, and stay out of it.
+	g.handle.Activate(logger, woken)
+}

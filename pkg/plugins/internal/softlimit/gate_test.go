@@ -1,0 +1,471 @@
+package softlimit_test
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/softlimit"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds what is waited for until it happens; nothing is waited for that long where all is well.
+const patience = 10 * time.Second
+
+// cluster is a framework with the limits of plugins: of each node, the plugins that rule it out.
+type cluster struct {
+	*plugintest.Handle
+	gates     map[string]*softlimit.Gate
+	ruledOut  map[string][]string
+	publisher *load.Publisher
+	clock     *clocktesting.FakeClock
+
+	mu sync.Mutex
+	// room holds the names of the pods that mayFit says yes to, and asked counts how often it was asked.
+	room  map[string]bool
+	asked int
+}
+
+func newCluster(t *testing.T, ruledOut map[string][]string) *cluster {
+	t.Helper()
+	var nodes []*corev1.Node
+	for _, name := range slices.Sorted(maps.Keys(ruledOut)) {
+		nodes = append(nodes, st.MakeNode().Name(name).Obj())
+	}
+	c := &cluster{
+		Handle:    plugintest.NewHandle(nodes...),
+		gates:     map[string]*softlimit.Gate{},
+		ruledOut:  ruledOut,
+		publisher: load.NewPublisher(),
+		clock:     clocktesting.NewFakeClock(plugintest.Now()),
+		room:      map[string]bool{},
+	}
+	c.Passes = func(state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) bool {
+		return c.by(state, node.Node().Name) == ""
+	}
+	return c
+}
+
+// gate adds the gate of a plugin.
+func (c *cluster) gate(t *testing.T, plugin string, whenNoneFits config.WhenNoneFits) *softlimit.Gate {
+	t.Helper()
+	g := softlimit.NewGate(t.Context(), c.limit(plugin, whenNoneFits), c, c.publisher, c.clock)
+	c.gates[plugin] = g
+	return g
+}
+
+func (c *cluster) limit(plugin string, whenNoneFits config.WhenNoneFits) softlimit.Limit {
+	return softlimit.Limit{
+		Plugin:       plugin,
+		WhenNoneFits: whenNoneFits,
+		MayTake: func(pod *corev1.Pod) func(*corev1.Node) bool {
+			if whenNoneFits == config.WhenNoneFitsReject {
+				fits := c.mayFit(pod)
+				return func(*corev1.Node) bool { return fits }
+			}
+			return func(node *corev1.Node) bool { return !slices.Contains(c.ruledOut[node.Name], plugin) }
+		},
+	}
+}
+
+func (c *cluster) mayFit(pod *corev1.Pod) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked++
+	return c.room[pod.Name]
+}
+
+// by is the first plugin that rules the node out with the waivers that the state holds, or is empty.
+func (c *cluster) by(state fwk.CycleState, node string) string {
+	for _, plugin := range c.ruledOut[node] {
+		if g, ok := c.gates[plugin]; !ok || !g.Waived(state) {
+			return plugin
+		}
+	}
+	return ""
+}
+
+// begin is a scheduling attempt up to PreFilter.
+func (c *cluster) begin(pod *corev1.Pod) (fwk.CycleState, map[string]bool) {
+	state, waived := framework.NewCycleState(), map[string]bool{}
+	for plugin, g := range c.gates {
+		if g.Begin(state, pod) {
+			waived[plugin] = true
+		}
+	}
+	return state, waived
+}
+
+// filter is what the filters of an attempt find.
+func (c *cluster) filter(state fwk.CycleState) *framework.NodeToStatus {
+	statuses := framework.NewDefaultNodeToStatus()
+	for node := range c.ruledOut {
+		if by := c.by(state, node); by != "" {
+			status := fwk.NewStatus(fwk.Unschedulable)
+			if g, ok := c.gates[by]; ok {
+				status = g.Refuse("ruled out")
+			}
+			statuses.Set(node, status.WithPlugin(by))
+		}
+	}
+	return statuses
+}
+
+func podNamed(name string) *corev1.Pod {
+	return st.MakePod().Namespace("ns").Name(name).UID(name).Obj()
+}
+
+// activated is the keys of the pods that were activated up to now, and in one call.
+func (c *cluster) activated() []string {
+	select {
+	case pods := <-c.Activated:
+		return slices.Sorted(maps.Keys(pods))
+	default:
+		return nil
+	}
+}
+
+func TestALimitIsRelaxedWhereNothingElseKeepsThePodOut(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		ruledOut map[string][]string
+		// gates are the relaxing plugins in the order of their PostFilter.
+		gates []string
+		// wantWaived are the limits that do not hold for the next attempt; none where the pod is left to preemption.
+		wantWaived []string
+	}{
+		{"every node is ruled out by the limit", map[string][]string{"a": {"Limit"}, "b": {"Limit"}}, []string{"Limit"}, []string{"Limit"}},
+		{"one node is ruled out by the limit alone", map[string][]string{"a": {"Fit"}, "b": {"Limit"}}, []string{"Limit"}, []string{"Limit"}},
+		{"no node is ruled out by the limit", map[string][]string{"a": {"Fit"}, "b": {"Taint"}}, []string{"Limit"}, nil},
+		{"the node that the limit rules out has another reason, too", map[string][]string{"a": {"Limit", "Fit"}, "b": {"Fit"}}, []string{"Limit"}, nil},
+		{"two limits rule out one node", map[string][]string{"a": {"Limit", "Other"}}, []string{"Limit", "Other"}, []string{"Limit", "Other"}},
+		{"two limits rule out one node, in the other order", map[string][]string{"a": {"Limit", "Other"}}, []string{"Other", "Limit"}, []string{"Limit", "Other"}},
+		{"two limits, of which waiving one is enough", map[string][]string{"a": {"Limit"}, "b": {"Limit", "Other"}}, []string{"Other", "Limit"}, []string{"Limit"}},
+		{"two limits and another reason", map[string][]string{"a": {"Limit", "Other", "Fit"}}, []string{"Limit", "Other"}, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c, pod := newCluster(t, tc.ruledOut), podNamed("p")
+			for _, plugin := range tc.gates {
+				c.gate(t, plugin, config.WhenNoneFitsRelax)
+			}
+			state, waived := c.begin(pod)
+			if len(waived) > 0 {
+				t.Fatalf("waived without a reason: %v", waived)
+			}
+			statuses, succeeded := c.filter(state), false
+			for _, plugin := range tc.gates {
+				result, status := c.gates[plugin].PostFilter(t.Context(), state, pod, statuses)
+				if result != nil {
+					t.Errorf("%s nominates a node: %v", plugin, result)
+				}
+				if succeeded = status.IsSuccess(); succeeded {
+					break // as the framework does
+				}
+				if status.Code() != fwk.Unschedulable {
+					t.Errorf("%s: %v, want Unschedulable", plugin, status)
+				}
+			}
+			if want := tc.wantWaived != nil; succeeded != want {
+				t.Errorf("PostFilter succeeds: %v, want %v", succeeded, want)
+			}
+			var wantActivated []string
+			if tc.wantWaived != nil {
+				wantActivated = []string{"ns/p"}
+			}
+			if diff := cmp.Diff(wantActivated, c.activated()); diff != "" {
+				t.Errorf("activated (-want +got):\n%s", diff)
+			}
+			for plugin, g := range c.gates {
+				if want := slices.Contains(tc.wantWaived, plugin); g.HasWaiver(pod) != want {
+					t.Errorf("%s has a waiver: %v, want %v", plugin, g.HasWaiver(pod), want)
+				}
+				if g.HasWaiver(podNamed("another")) {
+					t.Errorf("%s waives for a pod that was not asked about", plugin)
+				}
+			}
+			state, waived = c.begin(pod)
+			if diff := cmp.Diff(tc.wantWaived, slices.Sorted(maps.Keys(waived))); diff != "" {
+				t.Errorf("waived at the next attempt (-want +got):\n%s", diff)
+			}
+			for plugin, g := range c.gates {
+				if g.Waived(state) != waived[plugin] {
+					t.Errorf("%s: the state says %v, Begin said %v", plugin, g.Waived(state), waived[plugin])
+				}
+			}
+			if _, waived = c.begin(pod); len(waived) > 0 {
+				t.Errorf("still waived at the attempt after that: %v", waived)
+			}
+		})
+	}
+}
+
+func TestALimitThatIsRelaxedDoesNotHoldForPreemption(t *testing.T) {
+	// The node is full and above the limit: what is measured includes the pods that preemption would evict.
+	for _, tc := range []struct {
+		whenNoneFits config.WhenNoneFits
+		want         bool
+	}{{config.WhenNoneFitsRelax, true}, {config.WhenNoneFitsReject, false}} {
+		t.Run(string(tc.whenNoneFits), func(t *testing.T) {
+			c, pod := newCluster(t, map[string][]string{"full": {"Fit", "Limit"}}), podNamed("p")
+			g := c.gate(t, "Limit", tc.whenNoneFits)
+			state, _ := c.begin(pod)
+			if _, status := g.PostFilter(t.Context(), state, pod, c.filter(state)); status.Code() != fwk.Unschedulable {
+				t.Fatalf("PostFilter: %v, want Unschedulable, so that preemption has its turn", status)
+			}
+			if got := g.Waived(state.Clone()); got != tc.want {
+				t.Errorf("waived for what follows: %v, want %v", got, tc.want)
+			}
+			if g.HasWaiver(pod) {
+				t.Error("waived for the next attempt")
+			}
+		})
+	}
+}
+
+func TestWaiversOfPodsThatDoNotComeBackAreForgotten(t *testing.T) {
+	c := newCluster(t, map[string][]string{"a": {"Limit"}})
+	g := c.gate(t, "Limit", config.WhenNoneFitsRelax)
+	relax := func(name string) {
+		t.Helper()
+		state, _ := c.begin(podNamed(name))
+		if _, status := g.PostFilter(t.Context(), state, podNamed(name), c.filter(state)); !status.IsSuccess() {
+			t.Fatal(status)
+		}
+	}
+	for _, step := range []struct {
+		after time.Duration
+		name  string
+		kept  bool // whether the first waiver is
+	}{{0, "vanished", true}, {10 * time.Minute, "second", true}, {1, "third", false}} {
+		c.clock.Step(step.after)
+		relax(step.name)
+		if got := g.HasWaiver(podNamed("vanished")); got != step.kept {
+			t.Errorf("at the waiver of %s the first is kept: %v, want %v", step.name, got, step.kept)
+		}
+	}
+	if !g.HasWaiver(podNamed("second")) {
+		t.Error("a waiver is forgotten before its time")
+	}
+}
+
+// refuse lets the limit refuse the pod, so that it waits.
+func (c *cluster) refuse(t *testing.T, state fwk.CycleState, pod *corev1.Pod) {
+	t.Helper()
+	if _, status := c.gates["Limit"].PostFilter(t.Context(), state, pod, c.filter(state)); status.Code() != fwk.Unschedulable {
+		t.Fatalf("PostFilter: %v, want Unschedulable", status)
+	}
+}
+
+func (c *cluster) makeRoomFor(names ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, name := range names {
+		c.room[name] = true
+	}
+}
+
+// untilTheGateWaits returns once the gate has looked at the waiting pods for the first time.
+func (c *cluster) untilTheGateWaits(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !c.clock.HasWaiters(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the gate does not run")
+		}
+	}
+}
+
+// askedAtLeast returns once the gate has asked n times whether a pod may fit.
+func (c *cluster) askedAtLeast(t *testing.T, n int) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		c.mu.Lock()
+		asked := c.asked
+		c.mu.Unlock()
+		if asked >= n {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the gate asked %d times whether a pod may fit, want %d", asked, n)
+		}
+	}
+}
+
+func (c *cluster) wantActivated(t *testing.T, want ...string) {
+	t.Helper()
+	select {
+	case pods := <-c.Activated:
+		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(pods))); diff != "" {
+			t.Errorf("activated (-want +got):\n%s", diff)
+		}
+	case <-time.After(patience):
+		t.Errorf("nothing is activated, want %v", want)
+	}
+}
+
+func newWaiting(t *testing.T, names ...string) *cluster {
+	t.Helper()
+	c := newCluster(t, map[string][]string{"a": {"Limit"}})
+	c.gate(t, "Limit", config.WhenNoneFitsReject)
+	c.untilTheGateWaits(t)
+	for _, name := range names {
+		pod := podNamed(name)
+		c.Has(t, pod)
+		state, _ := c.begin(pod)
+		c.publisher.Pinned(state) // as the filter does
+		c.refuse(t, state, pod)
+	}
+	return c
+}
+
+func TestAWaitingPodIsTriedWhenASnapshotMayLetItIn(t *testing.T) {
+	c := newWaiting(t, "small", "big")
+	c.publisher.Publish(load.NewSnapshot(nil))
+	c.askedAtLeast(t, 2) // both, in vain
+	if got := c.activated(); got != nil {
+		t.Fatalf("activated by a snapshot that cannot let anybody in: %v", got)
+	}
+	c.makeRoomFor("small")
+	c.publisher.Publish(load.NewSnapshot(nil))
+	c.wantActivated(t, "ns/small")
+	c.makeRoomFor("big")
+	c.publisher.Publish(load.NewSnapshot(nil))
+	c.wantActivated(t, "ns/big") // and not small, which does not wait any more
+}
+
+func TestASnapshotPublishedBeforeThePodBeganToWaitIsNotMissed(t *testing.T) {
+	c := newWaiting(t, "other")
+	c.makeRoomFor("p")
+	pod := podNamed("p")
+	c.Has(t, pod)
+	state, _ := c.begin(pod)
+	c.publisher.Pinned(state)
+	c.publisher.Publish(load.NewSnapshot(nil)) // between the decision and its PostFilter
+	c.askedAtLeast(t, 1)                       // of the other, so that the gate has seen the snapshot
+	c.refuse(t, state, pod)
+	c.wantActivated(t, "ns/p")
+}
+
+func TestAPodIsTriedAgainWhenNothingIsPublishedForLong(t *testing.T) {
+	c := newWaiting(t, "p")
+	c.makeRoomFor("p") // the load has become too old to rule a node out
+	c.clock.Step(time.Minute)
+	c.wantActivated(t, "ns/p")
+}
+
+func TestPodsThatWaitNoMoreAreForgotten(t *testing.T) {
+	c := newWaiting(t, "deleted", "placed", "replaced", "tried", "waiting")
+	c.Loses(t, podNamed("deleted"))
+	placed := podNamed("placed")
+	placed.Spec.NodeName = "a"
+	c.Has(t, placed)
+	replaced := podNamed("replaced")
+	replaced.UID = "another"
+	c.Has(t, replaced)
+	c.begin(podNamed("tried")) // by an event, and placed as far as the gate knows
+
+	c.makeRoomFor("deleted", "placed", "replaced", "tried", "waiting")
+	c.publisher.Publish(load.NewSnapshot(nil))
+	c.wantActivated(t, "ns/waiting")
+	if c.asked != 1 {
+		t.Errorf("%d pods were looked at, want that which waits alone", c.asked)
+	}
+}
+
+func TestWhetherAPodMayFitIsAskedOfThePodAsItIsNow(t *testing.T) {
+	c := newWaiting(t, "p")
+	now := podNamed("p")
+	now.Labels = map[string]string{"changed": "yes"}
+	c.Has(t, now)
+	c.makeRoomFor("p")
+	c.publisher.Publish(load.NewSnapshot(nil))
+	if pods := <-c.Activated; pods["ns/p"].Labels["changed"] != "yes" {
+		t.Error("the pod is the one that began to wait")
+	}
+}
+
+func TestNothingRunsOnAfterTheContext(t *testing.T) {
+	leaked := goleak.IgnoreCurrent()
+	ctx, cancel := context.WithCancel(t.Context())
+	c := newCluster(t, map[string][]string{"a": {"Limit"}})
+	softlimit.NewGate(ctx, c.limit("Limit", config.WhenNoneFitsReject), c, c.publisher, c.clock)
+	cancel()
+	goleak.VerifyNone(t, leaked)
+}
+
+func TestWhatIsDecidedHoldsForTheDecisionAndItsClones(t *testing.T) {
+	d, made := softlimit.NewDecisions[int]("Limit"), 0
+	decide := func() *int { made++; value := made; return &value }
+	state := framework.NewCycleState()
+	if got := *d.Of(state, decide); got != 1 {
+		t.Fatalf("decided %d, want 1", got)
+	}
+	clone := state.Clone()
+	for name, s := range map[string]fwk.CycleState{"the state": state, "a clone": clone, "a clone's clone": clone.Clone()} {
+		if got := *d.Of(s, decide); got != 1 {
+			t.Errorf("%s: decided %d, want 1 as before", name, got)
+		}
+	}
+	if got := *d.Of(framework.NewCycleState(), decide); got != 2 {
+		t.Errorf("the next decision is %d, want 2", got)
+	}
+	if got := *d.Of(state, decide); got != 1 {
+		t.Errorf("the first decision has become %d", got)
+	}
+	for name, s := range map[string]fwk.CycleState{"the state": state, "a clone": clone} {
+		if allocs := testing.AllocsPerRun(100, func() { d.Of(s, decide) }); allocs != 0 {
+			t.Errorf("%s: %v allocations a call, want 0", name, allocs)
+		}
+	}
+}
+
+func TestPreemptionIsHeldToTheLimitWhileItMayServeBelowIt(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		ruledOut map[string][]string
+		want     bool // whether the limit is waived for the plugins that follow
+	}{
+		{"a full node is below the limit", map[string][]string{"cool": {"Fit"}, "hot": {"Fit", "Limit"}}, false},
+		{"all full nodes are above it", map[string][]string{"hot": {"Fit", "Limit"}, "hotter": {"Limit", "Fit"}}, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := newCluster(t, tc.ruledOut)
+			g := c.gate(t, "Limit", config.WhenNoneFitsRelax)
+			pod := podNamed("p")
+			state, _ := c.begin(pod)
+			if _, status := g.PostFilter(t.Context(), state, pod, c.filter(state)); status.Code() != fwk.Unschedulable {
+				t.Fatalf("PostFilter: %v, want Unschedulable: no node is ruled out by the limit alone", status)
+			}
+			if got := g.Waived(state); got != tc.want {
+				t.Errorf("waived for preemption: %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestNobodyIsEvictedForALimitThatIsNotRelaxed(t *testing.T) {
+	c := newCluster(t, nil)
+	for whenNoneFits, want := range map[config.WhenNoneFits]fwk.Code{
+		config.WhenNoneFitsRelax: fwk.Unschedulable,
+		// Preemption tries only nodes whose status is Unschedulable.
+		config.WhenNoneFitsReject: fwk.UnschedulableAndUnresolvable,
+	} {
+		if got := c.gate(t, "Limit", whenNoneFits).Refuse("above the limit").Code(); got != want {
+			t.Errorf("%s: %v, want %v", whenNoneFits, got, want)
+		}
+	}
+}

@@ -1,0 +1,340 @@
+package loadthreshold
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/softlimit"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+)
+
+// Name is the name of the plugin in configurations.
+const Name = "LoadThreshold"
+
+// LoadThreshold is a plugin that rules out nodes above their load line. It is safe for concurrent use; its only state
+// beside the gate's is the present decision and the annotations that were complained of.
+type LoadThreshold struct {
+	handle fwk.Handle
+	// cpu and memory are models of the load over the resources' windows; they are the same where the windows are.
+	cpu, memory  *load.Model
+	line         line
+	deviations   float64
+	missingLoad  config.MissingLoad
+	exemptions   exemptions
+	gate         *softlimit.Gate
+	decisions    *softlimit.Decisions[decision]
+	complainedOf sync.Map // node name to annotation
+}
+
+var (
+	_ fwk.PreFilterPlugin   = &LoadThreshold{}
+	_ fwk.FilterPlugin      = &LoadThreshold{}
+	_ fwk.PostFilterPlugin  = &LoadThreshold{}
+	_ fwk.PreScorePlugin    = &LoadThreshold{}
+	_ fwk.ScorePlugin       = &LoadThreshold{}
+	_ fwk.ScoreExtensions   = &LoadThreshold{}
+	_ fwk.EnqueueExtensions = &LoadThreshold{}
+	_ fwk.SignPlugin        = &LoadThreshold{}
+)
+
+// New returns the plugin. It wakes waiting pods until ctx is done.
+func New(ctx context.Context, object runtime.Object, given deps.Deps) (fwk.Plugin, error) {
+	args, ok := object.(*config.LoadThresholdArgs)
+	if !ok {
+		return nil, fmt.Errorf("want args of type LoadThresholdArgs, got %T", object)
+	}
+	if err := validation.ValidateLoadThresholdArgs(nil, args); err != nil {
+		return nil, err
+	}
+	modelOver := func(window metav1.Duration) (*load.Model, error) {
+		spec := args.LoadSpec
+		spec.Window = window
+		return given.Model(ctx, spec, load.Requests)
+	}
+	cpu, err := modelOver(args.Windows.CPU)
+	if err != nil {
+		return nil, err
+	}
+	memory := cpu
+	if args.Windows.Memory != args.Windows.CPU {
+		if memory, err = modelOver(args.Windows.Memory); err != nil {
+			return nil, err
+		}
+	}
+	exemptions, err := newExemptions(args)
+	if err != nil {
+		return nil, err
+	}
+	pl := &LoadThreshold{
+		handle:      given.Handle,
+		cpu:         cpu,
+		memory:      memory,
+		line:        lineOf(args.Thresholds),
+		missingLoad: args.MissingLoad,
+		exemptions:  exemptions,
+		decisions:   softlimit.NewDecisions[decision](Name),
+	}
+	if args.Statistic == config.StatisticMeanPlusStdDev {
+		pl.deviations = args.StdDevFactor
+	}
+	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, MayTake: pl.mayTake}
+	pl.gate = softlimit.NewGate(ctx, limit, given.Handle, cpu.Updates(), clock.RealClock{})
+	return pl, nil
+}
+
+// Name returns the name of the plugin.
+func (pl *LoadThreshold) Name() string { return Name }
+
+// decision is what all nodes of one decision are judged by.
+type decision struct {
+	cpu, memory load.View
+	demand      demand
+	// looksAtCPU and looksAtMemory say which thresholds hold: those of resources that some node's load is known of, and
+	// none for a pod that is exempt.
+	looksAtCPU, looksAtMemory bool
+}
+
+// aside tells whether every node passes.
+func (d *decision) aside() bool { return !d.looksAtCPU && !d.looksAtMemory }
+
+// demand is what the pod that is being placed requests.
+type demand struct{ CPUMillis, MemoryBytes float64 }
+
+func demandOf(pod *corev1.Pod) demand {
+	cpuMillis, memoryBytes := podusage.Requests(pod)
+	return demand{CPUMillis: cpuMillis, MemoryBytes: memoryBytes}
+}
+
+func (pl *LoadThreshold) decide(state fwk.CycleState, pod *corev1.Pod) *decision {
+	return pl.decisions.Of(state, func() *decision {
+		d := &decision{cpu: pl.cpu.View(state), memory: pl.memory.View(state), demand: demandOf(pod)}
+		if !pl.exemptions.hold(pod) {
+			rejects := pl.missingLoad == config.MissingLoadReject
+			d.looksAtCPU, d.looksAtMemory = rejects || d.cpu.KnowsCPU(), rejects || d.memory.KnowsMemory()
+		}
+		return d
+	})
+}
+
+// PreFilter steps aside for exempt pods, for those that the thresholds were waived for, and when no load is known.
+func (pl *LoadThreshold) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	waived := pl.gate.Begin(state, pod)
+	if pl.decide(state, pod).aside() || waived {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	return nil, nil
+}
+
+// PreFilterExtensions returns nil: a pod that goes or comes changes the NodeInfo, which is all that is looked at.
+func (pl *LoadThreshold) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+// Filter rules the node out if it would pass its load line with the pod on it.
+func (pl *LoadThreshold) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
+	d := pl.decide(state, pod)
+	if d.aside() {
+		return nil
+	}
+	if reason := pl.reason(d, node); reason != "" && !pl.gate.Waived(state) {
+		return pl.gate.Refuse(reason)
+	}
+	return nil
+}
+
+func (pl *LoadThreshold) estimate(d *decision, node fwk.NodeInfo) load.Estimate {
+	estimate := d.cpu.Estimate(node)
+	if pl.memory != pl.cpu {
+		estimate.Memory = d.memory.Estimate(node).Memory
+	}
+	return estimate
+}
+
+// reason says why the node cannot have the pod, or is empty.
+func (pl *LoadThreshold) reason(d *decision, node fwk.NodeInfo) string {
+	estimate, line := pl.estimate(d, node), pl.lineOf(node.Node())
+	if d.looksAtCPU {
+		if reason := pl.resourceReason("cpu", &estimate.CPU, d.demand.CPUMillis, line.cpu); reason != "" {
+			return reason
+		}
+	}
+	if d.looksAtMemory {
+		return pl.resourceReason("memory", &estimate.Memory, d.demand.MemoryBytes, line.memory)
+	}
+	return ""
+}
+
+func (pl *LoadThreshold) resourceReason(resource string, r *load.ResourceEstimate, extra float64, percent int64) string {
+	if percent == 0 {
+		return ""
+	}
+	if r.State != load.Fresh {
+		switch pl.missingLoad {
+		case config.MissingLoadPass:
+			return ""
+		case config.MissingLoadReject:
+			return fmt.Sprintf("node(s) without known %s load", resource)
+		}
+	}
+	if passes(r, extra, pl.deviations, percent) {
+		return fmt.Sprintf("node(s) above their %s load line (%d percent)", resource, percent)
+	}
+	return ""
+}
+
+// lineOf returns the node's load line. Each malformed annotation gets one Event.
+func (pl *LoadThreshold) lineOf(node *corev1.Node) line {
+	annotation, ok := node.Annotations[Annotation]
+	if !ok {
+		return pl.line
+	}
+	line, err := pl.line.overriddenBy(annotation)
+	if err != nil {
+		if before, complained := pl.complainedOf.Swap(node.Name, annotation); !complained || before != annotation {
+			pl.handle.EventRecorder().Eventf(node, nil, corev1.EventTypeWarning, "InvalidThresholds", "Scheduling",
+				"Annotation %s=%q is not used: %v", Annotation, annotation, err)
+		}
+	}
+	return line
+}
+
+// PostFilter relaxes the thresholds or lets the pod wait, as the arguments say.
+func (pl *LoadThreshold) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	return pl.gate.PostFilter(ctx, state, pod, statuses)
+}
+
+// mayTake tells which nodes are measured below their line, with the pod on them. Of a node whose load is not known, only
+// trying tells.
+func (pl *LoadThreshold) mayTake(pod *corev1.Pod) func(node *corev1.Node) bool {
+	demand := demandOf(pod)
+	return func(node *corev1.Node) bool {
+		cpu, memory, line := pl.cpu.Measured(node).CPU, pl.memory.Measured(node).Memory, pl.lineOf(node)
+		return pl.mayBear(&cpu, demand.CPUMillis, line.cpu) && pl.mayBear(&memory, demand.MemoryBytes, line.memory)
+	}
+}
+
+func (pl *LoadThreshold) mayBear(r *load.ResourceEstimate, extra float64, percent int64) bool {
+	switch {
+	case percent == 0:
+		return true
+	case r.State != load.Fresh:
+		return pl.missingLoad != config.MissingLoadReject
+	}
+	return !passes(r, extra, pl.deviations, percent)
+}
+
+// EventsToRegister names the events that can let a pod in that the thresholds kept out. Load is not among them: the gate
+// looks at each refresh.
+func (pl *LoadThreshold) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return []fwk.ClusterEventWithHint{
+		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable | fwk.UpdateNodeAnnotation}},
+		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete | fwk.UpdatePodLabel | fwk.UpdatePodScaleDown}},
+	}, nil
+}
+
+// PreScore skips the scoring of all pods but those that the thresholds were waived for.
+func (pl *LoadThreshold) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
+	if pl.gate.Waived(state) {
+		return nil
+	}
+	return fwk.NewStatus(fwk.Skip)
+}
+
+// scoreUnit is the utilization that is one point before normalization; usedUp is where points end.
+const (
+	scoreUnit = 0.0001
+	usedUp    = 1000.0
+)
+
+// Score is, for a pod that the thresholds were waived for, the utilization of the scarcer resource that has a threshold,
+// with the pod on the node. It may be beyond 1. NormalizeScore turns it round.
+func (pl *LoadThreshold) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+	if !pl.gate.Waived(state) {
+		return fwk.MinScore, nil
+	}
+	d := pl.decide(state, pod)
+	estimate, used := pl.estimate(d, node), 0.0
+	if d.looksAtCPU && pl.line.cpu > 0 {
+		used = estimate.CPU.Utilization(d.demand.CPUMillis)
+	}
+	if d.looksAtMemory && pl.line.memory > 0 {
+		used = max(used, estimate.Memory.Utilization(d.demand.MemoryBytes))
+	}
+	return int64(math.Round(min(used, usedUp) / scoreUnit)), nil
+}
+
+// ScoreExtensions returns the plugin itself.
+func (pl *LoadThreshold) ScoreExtensions() fwk.ScoreExtensions { return pl }
+
+// NormalizeScore gives the least loaded candidate 100 and the most loaded 0, however near to each other they are: above
+// their lines is where all of them are.
+func (pl *LoadThreshold) NormalizeScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
+	if !pl.gate.Waived(state) || len(scores) == 0 {
+		return nil
+	}
+	least, most := scores[0].Score, scores[0].Score
+	for _, n := range scores {
+		least, most = min(least, n.Score), max(most, n.Score)
+	}
+	span := max(most-least, 1)
+	for i := range scores {
+		scores[i].Score = fwk.MaxScore * (most - scores[i].Score) / span
+	}
+	return nil
+}
+
+// SignPod signs what the pod requests and whether it is exempt. A pod that the thresholds are waived for is not signed: it is
+// like no other.
+func (pl *LoadThreshold) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	if pl.gate.HasWaiver(pod) {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "the thresholds are waived for this pod")
+	}
+	return []fwk.SignFragment{{
+		Key: "v1.Pod." + Name + "()",
+		Value: struct {
+			demand
+			Exempt bool
+		}{demandOf(pod), pl.exemptions.hold(pod)},
+	}}, nil
+}
+
+// exemptions tell which pods the thresholds do not hold for.
+type exemptions struct {
+	daemonSets      bool
+	priorityClasses []string
+	selector        labels.Selector
+}
+
+func newExemptions(args *config.LoadThresholdArgs) (exemptions, error) {
+	// A nil selector matches nothing.
+	selector, err := metav1.LabelSelectorAsSelector(args.Exempt.PodSelector)
+	if err != nil {
+		return exemptions{}, fmt.Errorf("exempt.podSelector: %w", err)
+	}
+	return exemptions{
+		daemonSets:      args.IgnoreDaemonSets,
+		priorityClasses: args.Exempt.PriorityClassNames,
+		selector:        selector,
+	}, nil
+}
+
+func (e *exemptions) hold(pod *corev1.Pod) bool {
+	if e.daemonSets {
+		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "DaemonSet" {
+			return true
+		}
+	}
+	return slices.Contains(e.priorityClasses, pod.Spec.PriorityClassName) || e.selector.Matches(labels.Set(pod.Labels))
+}

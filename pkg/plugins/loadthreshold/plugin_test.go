@@ -1,0 +1,546 @@
+package loadthreshold
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// loads are the nodes' loads over the default window.
+type loads = map[string]load.NodeLoad
+
+func both(cpu, memory float64) load.NodeLoad {
+	return load.NodeLoad{CPU: plugintest.Reading(cpu, 0), Memory: plugintest.Reading(memory, 0)}
+}
+
+func cpuOnly(mean float64) load.NodeLoad { return load.NodeLoad{CPU: plugintest.Reading(mean, 0)} }
+
+// node has 8 cores and 16 GiB.
+func node(name string, annotation ...string) *corev1.Node {
+	n := st.MakeNode().Name(name).Capacity(plugintest.CPUAndMemory("8", "16Gi")).Obj()
+	if len(annotation) > 0 {
+		n.Annotations = map[string]string{Annotation: annotation[0]}
+	}
+	return n
+}
+
+func infoOf(n *corev1.Node, pods ...*corev1.Pod) fwk.NodeInfo {
+	info := framework.NewNodeInfo(pods...)
+	info.SetNode(n)
+	return info
+}
+
+func podOf(cpu, memory string) *corev1.Pod {
+	return st.MakePod().Namespace("ns").Name("p").UID("p").Req(plugintest.CPUAndMemory(cpu, memory)).Obj()
+}
+
+func nothing() *corev1.Pod { return podOf("0", "0") }
+
+// testee is a plugin on a cluster of known load.
+type testee struct {
+	*LoadThreshold
+	handle    *plugintest.Handle
+	publisher *load.Publisher
+}
+
+func build(t testing.TB, args string, known loads, nodes ...*corev1.Node) *testee {
+	t.Helper()
+	ctx := t.Context()
+	b := &testee{handle: plugintest.NewHandle(nodes...), publisher: load.NewPublisher()}
+	plugintest.Publish(b.publisher, known)
+	plugin, err := New(ctx, plugintest.Args(t, "LoadThresholdArgs", args), plugintest.Deps(b.handle, b.publisher))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.LoadThreshold = plugin.(*LoadThreshold)
+	b.handle.Passes = func(state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) bool {
+		return b.Filter(ctx, state, pod, node).IsSuccess()
+	}
+	return b
+}
+
+// reasonOf is why the node cannot have the pod in a new decision, or is empty; "skipped" if the plugin steps aside.
+func (b *testee) reasonOf(t *testing.T, pod *corev1.Pod, node fwk.NodeInfo) string {
+	t.Helper()
+	state := framework.NewCycleState()
+	if _, status := b.PreFilter(t.Context(), state, pod, nil); status.IsSkip() {
+		return "skipped"
+	} else if !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	status := b.Filter(t.Context(), state, pod, node)
+	if !status.IsSuccess() && status.Code() != fwk.Unschedulable {
+		t.Errorf("code %v, want Unschedulable", status.Code())
+	}
+	return status.Message()
+}
+
+func TestANodeAboveItsLineIsRuledOut(t *testing.T) {
+	const cpu80, memory90 = "node(s) above their cpu load line (80 percent)", "node(s) above their memory load line (90 percent)"
+	placed := st.MakePod().Name("placed").Req(plugintest.CPUAndMemory("2", "4Gi")).Node("n").Obj()
+	running := placed.DeepCopy()
+	running.Status.Phase = corev1.PodRunning
+	started := metav1.NewTime(plugintest.Now().Add(-time.Minute))
+	running.Status.StartTime = &started
+
+	for _, tc := range []struct {
+		name  string
+		args  string
+		known load.NodeLoad
+		on    []*corev1.Pod
+		pod   *corev1.Pod
+		want  string
+	}{
+		{name: "below both lines", known: both(0.8, 0.9), pod: nothing()},
+		{name: "above the cpu line", known: both(0.81, 0.5), pod: nothing(), want: cpu80},
+		{name: "above the memory line", known: both(0.5, 0.91), pod: nothing(), want: memory90},
+		{name: "above both lines, of which the first is told", known: both(1, 1), pod: nothing(), want: cpu80},
+		// 1.6 of 8 cores are 20 points: 60 + 20 = 80, and no more than that.
+		{name: "with the pod at its line", known: both(0.6, 0.5), pod: podOf("1600m", "0")},
+		{name: "with the pod above its line", known: both(0.6, 0.5), pod: podOf("1700m", "0"), want: cpu80},
+		// 8 of 16 GiB are 50 points: 45 + 50 = 95.
+		{name: "with the pod above its memory line", known: both(0.5, 0.45), pod: podOf("0", "8Gi"), want: memory90},
+		// 2 of 8 cores are 25 points: 60 + 25 = 85. Nothing of it is measured yet.
+		{name: "a pod just placed counts", known: both(0.6, 0.5), on: []*corev1.Pod{placed}, pod: nothing(), want: cpu80},
+		// It ran for one of five minutes, so that 4/5 · 25 = 20 are not measured yet: 60 + 20 = 80.
+		{name: "a pod placed a minute ago counts for four fifths", known: both(0.6, 0.5), on: []*corev1.Pod{running}, pod: nothing()},
+		{name: "and takes the node above its line", known: both(0.61, 0.5), on: []*corev1.Pod{running}, pod: nothing(), want: cpu80},
+		{name: "a resource without a threshold is not looked at", args: "thresholds: {cpu: 80}", known: both(0.5, 1), pod: nothing()},
+		{name: "the threshold is the operator's", args: "thresholds: {cpu: 50}", known: both(0.51, 0), pod: nothing(), want: "node(s) above their cpu load line (50 percent)"},
+		{
+			name: "the deviation does not count by default", args: "stdDevFactor: 2",
+			known: load.NodeLoad{CPU: plugintest.Reading(0.7, 0.2)}, pod: nothing(),
+		},
+		// 70 + 2·5 = 80, and 70 + 2·6 = 82.
+		{
+			name: "a mean and deviations at the line", args: "{statistic: MeanPlusStdDev, stdDevFactor: 2}",
+			known: load.NodeLoad{CPU: plugintest.Reading(0.7, 0.05)}, pod: nothing(),
+		},
+		{
+			name: "a mean and deviations above the line", args: "{statistic: MeanPlusStdDev, stdDevFactor: 2}",
+			known: load.NodeLoad{CPU: plugintest.Reading(0.7, 0.06)}, pod: nothing(), want: cpu80,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := build(t, flow(tc.args), loads{"n": tc.known})
+			if got := b.reasonOf(t, tc.pod, infoOf(node("n"), tc.on...)); got != tc.want {
+				t.Errorf("reason %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// flow takes off the braces that make several fields one line.
+func flow(args string) string {
+	if len(args) > 0 && args[0] == '{' {
+		args = args[1 : len(args)-1]
+		for i, depth := 0, 0; i < len(args); i++ {
+			switch args[i] {
+			case '{', '[':
+				depth++
+			case '}', ']':
+				depth--
+			case ',':
+				if depth == 0 {
+					args = args[:i] + "\n" + args[i+2:]
+				}
+			}
+		}
+	}
+	return args
+}
+
+func TestEachThresholdHasItsOwnWindow(t *testing.T) {
+	b := build(t, "windows: {cpu: 5m, memory: 15m}", nil)
+	over := func(window time.Duration, cpu, memory float64) *load.Table {
+		c, m := plugintest.Reading(cpu, 0), plugintest.Reading(memory, 0)
+		c.Window, m.Window = window, window
+		return load.NewTable(loads{"n": {CPU: c, Memory: m}})
+	}
+	for _, tc := range []struct {
+		name        string
+		five, later [2]float64 // cpu and memory over five and over fifteen minutes
+		want        string
+	}{
+		{"what is above over the other's window does not count", [2]float64{0.5, 0.99}, [2]float64{0.99, 0.5}, ""},
+		{"cpu over five minutes", [2]float64{0.81, 0.5}, [2]float64{0.5, 0.5}, "node(s) above their cpu load line (80 percent)"},
+		{"memory over fifteen minutes", [2]float64{0.5, 0.5}, [2]float64{0.5, 0.91}, "node(s) above their memory load line (90 percent)"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b.publisher.Publish(load.NewSnapshot(map[time.Duration]*load.Table{
+				5 * time.Minute:  over(5*time.Minute, tc.five[0], tc.five[1]),
+				15 * time.Minute: over(15*time.Minute, tc.later[0], tc.later[1]),
+			}))
+			if got := b.reasonOf(t, nothing(), infoOf(node("n"))); got != tc.want {
+				t.Errorf("reason %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestANodesAnnotationOverridesTheThresholds(t *testing.T) {
+	for _, tc := range []struct {
+		annotation string
+		cpu        float64
+		memory     float64
+		want       string
+	}{
+		{"cpu=70,memory=85", 0.71, 0, "node(s) above their cpu load line (70 percent)"},
+		{"cpu=70,memory=85", 0.7, 0.86, "node(s) above their memory load line (85 percent)"},
+		{"cpu=70,memory=85", 0.7, 0.85, ""},
+		{" memory = 85 , cpu = 70 ", 0.71, 0, "node(s) above their cpu load line (70 percent)"},
+		{"memory=85", 0.79, 0.86, "node(s) above their memory load line (85 percent)"},
+		{"memory=85", 0.81, 0, "node(s) above their cpu load line (80 percent)"}, // the profile's
+		{"cpu=100", 1, 0.9, ""},
+	} {
+		t.Run(fmt.Sprint(tc.annotation, " at ", tc.cpu, " and ", tc.memory), func(t *testing.T) {
+			b := build(t, "", loads{"n": both(tc.cpu, tc.memory)})
+			if got := b.reasonOf(t, nothing(), infoOf(node("n", tc.annotation))); got != tc.want {
+				t.Errorf("reason %q, want %q", got, tc.want)
+			}
+			if len(b.handle.Events.Events) > 0 {
+				t.Errorf("an Event complains: %s", <-b.handle.Events.Events)
+			}
+		})
+	}
+}
+
+func TestAMalformedAnnotationGetsOneEventAndTheProfilesThresholds(t *testing.T) {
+	for annotation, complaint := range map[string]string{
+		"":                   `"" is not a threshold such as cpu=70, in percent from 1 to 100`,
+		"cpu":                `"cpu" is not a threshold`,
+		"cpu=":               `"cpu=" is not a threshold`,
+		"cpu=70%":            `"cpu=70%" is not a threshold`,
+		"cpu=0.7":            `"cpu=0.7" is not a threshold`,
+		"cpu=0":              `"cpu=0" is not a threshold`,
+		"cpu=101":            `"cpu=101" is not a threshold`,
+		"memory=-1":          `"memory=-1" is not a threshold`,
+		"cpu=50,":            `"" is not a threshold`,
+		"cpu=50,disk=70":     `"disk=70" names neither cpu nor memory`,
+		"CPU=70":             `"CPU=70" names neither cpu nor memory`,
+		"cpu=50;memory=70":   `"cpu=50;memory=70" is not a threshold`,
+		"cpu=50,memory=many": `"memory=many" is not a threshold`,
+	} {
+		t.Run(annotation, func(t *testing.T) {
+			b := build(t, "", loads{"n": both(0.79, 0), "m": both(0.79, 0)})
+			for range 3 {
+				if got := b.reasonOf(t, nothing(), infoOf(node("n", annotation))); got != "" {
+					t.Errorf("ruled out: %s; want the profile's 80%%", got)
+				}
+			}
+			want := fmt.Sprintf("Warning InvalidThresholds Annotation plimsoll.io/thresholds=%q is not used: %s", annotation, complaint)
+			select {
+			case got := <-b.handle.Events.Events:
+				if len(got) < len(want) || got[:len(want)] != want {
+					t.Errorf("Event %q\nwant  %q", got, want)
+				}
+			default:
+				t.Fatal("no Event")
+			}
+			if n := len(b.handle.Events.Events); n > 0 {
+				t.Errorf("%d Events more", n)
+			}
+			b.reasonOf(t, nothing(), infoOf(node("m", annotation)))
+			b.reasonOf(t, nothing(), infoOf(node("n", annotation+"x")))
+			if n := len(b.handle.Events.Events); n != 2 {
+				t.Errorf("%d Events for another node and another value, want one each", n)
+			}
+		})
+	}
+}
+
+func TestNodesWithoutKnownLoad(t *testing.T) {
+	// 7 of 8 cores requested are 87.5 %, 15 of 16 GiB are 93.75 %.
+	full := infoOf(node("unknown"), st.MakePod().Name("a").Req(plugintest.CPUAndMemory("7", "15Gi")).Obj())
+	memoryFull := infoOf(node("unknown"), st.MakePod().Name("a").Req(plugintest.CPUAndMemory("1", "15Gi")).Obj())
+	idle := infoOf(node("unknown"))
+	old := both(0.1, 0.1)
+	old.CPU.End = old.CPU.End.Add(-time.Hour)
+	other := both(0.1, 0.1)
+
+	for _, tc := range []struct {
+		name  string
+		args  string
+		known loads
+		node  fwk.NodeInfo
+		want  string
+	}{
+		{"a node is judged by requests", "", loads{"other": other}, full, "node(s) above their cpu load line (80 percent)"},
+		{"and passes by requests", "", loads{"other": other}, idle, ""},
+		{"a node whose load is too old is judged by requests", "", loads{"other": other, "unknown": old}, full, "node(s) above their cpu load line (80 percent)"},
+		{"one resource of a node is judged by requests", "", loads{"other": other, "unknown": cpuOnly(0.1)}, memoryFull, "node(s) above their memory load line (90 percent)"},
+		{"a node passes, if Pass", "missingLoad: Pass", loads{"other": other}, full, ""},
+		{"but not with a resource that is known, if Pass", "missingLoad: Pass", loads{"other": other, "unknown": cpuOnly(0.9)}, full, "node(s) above their cpu load line (80 percent)"},
+		{"a node is ruled out, if Reject", "missingLoad: Reject", loads{"other": other}, idle, "node(s) without known cpu load"},
+		{"a node is ruled out for one resource, if Reject", "missingLoad: Reject", loads{"other": other, "unknown": cpuOnly(0.1)}, idle, "node(s) without known memory load"},
+		{"the plugin steps aside when no load is known", "", nil, full, "skipped"},
+		{"the plugin steps aside when no load is known, if Pass", "missingLoad: Pass", nil, full, "skipped"},
+		{"the plugin steps aside when all load is too old", "", loads{"unknown": {CPU: old.CPU}}, full, "skipped"},
+		{"all nodes are ruled out when no load is known, if Reject", "missingLoad: Reject", nil, idle, "node(s) without known cpu load"},
+		// A source that knows cpu alone is no reason to hold requests, which are often near 100 %, against a memory threshold.
+		{"a resource is not looked at when it is known of no node", "", loads{"unknown": cpuOnly(0.1)}, memoryFull, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := build(t, tc.args, tc.known).reasonOf(t, nothing(), tc.node); got != tc.want {
+				t.Errorf("reason %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestExemptPods(t *testing.T) {
+	daemon := nothing()
+	daemon.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Controller: new(true)}}
+	owned := daemon.DeepCopy()
+	owned.OwnerReferences[0].Controller = nil
+	critical := nothing()
+	critical.Spec.PriorityClassName = "critical"
+	labelled := nothing()
+	labelled.Labels = map[string]string{"tier": "front", "app": "a"}
+	exempt := "exempt: {priorityClassNames: [other, critical], podSelector: {matchLabels: {tier: front}}}"
+
+	for _, tc := range []struct {
+		name   string
+		args   string
+		pod    *corev1.Pod
+		exempt bool
+	}{
+		{"a pod of a DaemonSet", "", daemon, true},
+		{"a pod of a DaemonSet, if they are not ignored", "ignoreDaemonSets: false", daemon, false},
+		{"a pod that a DaemonSet owns but does not control", "", owned, false},
+		{"a pod of an exempt priority class", exempt, critical, true},
+		{"a pod of a priority class", "", critical, false},
+		{"a pod with exempt labels", exempt, labelled, true},
+		{"a pod with labels", "", labelled, false},
+		{"an empty selector exempts all", "exempt: {podSelector: {}}", nothing(), true},
+		{"any other pod", exempt, nothing(), false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			want := "node(s) above their cpu load line (80 percent)"
+			if tc.exempt {
+				want = "skipped"
+			}
+			b := build(t, tc.args, loads{"n": both(1, 0)})
+			if got := b.reasonOf(t, tc.pod, infoOf(node("n"))); got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+			if tc.exempt && !b.Filter(t.Context(), framework.NewCycleState(), tc.pod, infoOf(node("n"))).IsSuccess() {
+				t.Error("ruled out where PreFilter is not enabled")
+			}
+		})
+	}
+}
+
+// waivedState is a decision that the thresholds are waived for.
+func (b *testee) waivedState(t *testing.T, pod *corev1.Pod, nodes ...fwk.NodeInfo) fwk.CycleState {
+	t.Helper()
+	state, statuses := framework.NewCycleState(), framework.NewDefaultNodeToStatus()
+	b.PreFilter(t.Context(), state, pod, nil)
+	for _, node := range nodes {
+		status := b.Filter(t.Context(), state, pod, node)
+		if status.IsSuccess() {
+			t.Fatalf("%s has room", node.Node().Name)
+		}
+		statuses.Set(node.Node().Name, status.WithPlugin(Name))
+	}
+	if _, status := b.PostFilter(t.Context(), state, pod, statuses); !status.IsSuccess() {
+		t.Fatalf("PostFilter: %v", status)
+	}
+	if _, status := b.SignPod(t.Context(), pod); status.Code() != fwk.Unschedulable {
+		t.Errorf("SignPod of a pod with a waiver: %v, want Unschedulable", status)
+	}
+	state = framework.NewCycleState()
+	if _, status := b.PreFilter(t.Context(), state, pod, nil); !status.IsSkip() {
+		t.Errorf("PreFilter with a waiver: %v, want Skip", status)
+	}
+	return state
+}
+
+func TestAWaivedPodGoesToTheLeastLoadedNode(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		args  string
+		known loads
+		pod   *corev1.Pod
+		want  map[string]int64
+	}{
+		// 81, 85 and 91 %: (91 − 85) / (91 − 81) = 0.6.
+		{"by cpu", "thresholds: {cpu: 80}", loads{"a": cpuOnly(0.81), "b": cpuOnly(0.85), "c": cpuOnly(0.91)}, nothing(), map[string]int64{"a": 100, "b": 60, "c": 0}},
+		// The scarcer resource is 85, 95 and 90 %: (95 − 90) / (95 − 85) = 0.5.
+		{"by the scarcer resource", "", loads{"a": both(0.85, 0.2), "b": both(0.81, 0.95), "c": both(0.9, 0.9)}, nothing(), map[string]int64{"a": 100, "b": 0, "c": 50}},
+		// A pod of 4 of 8 cores: 131, 135 and 141 %.
+		{"beyond what the nodes have", "thresholds: {cpu: 80}", loads{"a": cpuOnly(0.81), "b": cpuOnly(0.85), "c": cpuOnly(0.91)}, podOf("4", "0"), map[string]int64{"a": 100, "b": 60, "c": 0}},
+		{"all alike", "", loads{"a": both(0.9, 0), "b": both(0.9, 0), "c": both(0.9, 0)}, nothing(), map[string]int64{"a": 0, "b": 0, "c": 0}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := build(t, tc.args, tc.known, node("a"), node("b"), node("c"))
+			nodes := []fwk.NodeInfo{infoOf(node("a")), infoOf(node("b")), infoOf(node("c"))}
+			state := b.waivedState(t, tc.pod, nodes...)
+			if status := b.PreScore(t.Context(), state, tc.pod, nodes); !status.IsSuccess() {
+				t.Errorf("PreScore: %v", status)
+			}
+			var scores fwk.NodeScoreList
+			for _, n := range nodes {
+				if status := b.Filter(t.Context(), state, tc.pod, n); !status.IsSuccess() {
+					t.Errorf("ruled out all the same: %v", status)
+				}
+				score, status := b.Score(t.Context(), state, tc.pod, n)
+				if !status.IsSuccess() {
+					t.Fatal(status)
+				}
+				scores = append(scores, fwk.NodeScore{Name: n.Node().Name, Score: score})
+			}
+			if status := b.NormalizeScore(t.Context(), state, tc.pod, scores); !status.IsSuccess() {
+				t.Fatal(status)
+			}
+			got := map[string]int64{}
+			for _, s := range scores {
+				got[s.Name] = s.Score
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("scores (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOtherPodsAreNotScored(t *testing.T) {
+	b, n := build(t, "", loads{"a": both(0.1, 0.1)}, node("a")), infoOf(node("a"))
+	state := framework.NewCycleState()
+	b.PreFilter(t.Context(), state, nothing(), nil)
+	if status := b.PreScore(t.Context(), state, nothing(), nil); !status.IsSkip() {
+		t.Errorf("PreScore: %v, want Skip", status)
+	}
+	if got := plugintest.Scores(t, b, nothing(), n); got["a"] != 0 {
+		t.Errorf("score %d where PreScore is not enabled, want 0", got["a"])
+	}
+}
+
+func TestPodsAreSignedByWhatTheyAskForAndWhetherTheyAreExempt(t *testing.T) {
+	b := build(t, "exempt: {podSelector: {matchLabels: {tier: front}}}", nil)
+	sign := func(pod *corev1.Pod) []fwk.SignFragment {
+		t.Helper()
+		fragments, status := b.SignPod(t.Context(), pod)
+		if !status.IsSuccess() || len(fragments) == 0 {
+			t.Fatalf("SignPod: %v, %v", fragments, status)
+		}
+		return fragments
+	}
+	with := func(labels map[string]string, pod *corev1.Pod) *corev1.Pod { pod.Labels = labels; return pod }
+	base := sign(podOf("1", "1Gi"))
+	for _, tc := range []struct {
+		name string
+		pod  *corev1.Pod
+		same bool
+	}{
+		{"the same requests", st.MakePod().Name("other").UID("other").Req(plugintest.CPUAndMemory("1000m", "1024Mi")).Obj(), true},
+		{"other labels", with(map[string]string{"app": "b"}, podOf("1", "1Gi")), true},
+		{"another cpu request", podOf("2", "1Gi"), false},
+		{"another memory request", podOf("1", "2Gi"), false},
+		{"exempt", with(map[string]string{"tier": "front"}, podOf("1", "1Gi")), false},
+	} {
+		if got := reflect.DeepEqual(sign(tc.pod), base); got != tc.same {
+			t.Errorf("%s: the same signature: %v, want %v", tc.name, got, tc.same)
+		}
+	}
+}
+
+func TestFilterAllocatesNothingForANodeThatPasses(t *testing.T) {
+	b := build(t, "", loads{"n": both(0.1, 0.1)})
+	pod, n, state := podOf("1", "1Gi"), infoOf(node("n", "cpu=70,memory=85")), framework.NewCycleState()
+	b.PreFilter(t.Context(), state, pod, nil)
+	ctx := t.Context()
+	for name, s := range map[string]fwk.CycleState{"the decision's state": state, "a clone": state.Clone()} {
+		if allocs := testing.AllocsPerRun(100, func() { b.Filter(ctx, s, pod, n) }); allocs != 0 {
+			t.Errorf("%s: %v allocations per call of Filter, want 0", name, allocs)
+		}
+	}
+}
+
+func TestADecisionSeesOneSnapshotAlsoInClonesOfItsState(t *testing.T) {
+	b, n := build(t, "", loads{"n": both(0.1, 0.1)}), infoOf(node("n"))
+	state := framework.NewCycleState()
+	b.PreFilter(t.Context(), state, nothing(), nil)
+	clone := state.Clone()
+	plugintest.Publish(b.publisher, loads{"n": both(0.9, 0.1)})
+	for name, s := range map[string]fwk.CycleState{"state": state, "clone": clone} {
+		if status := b.Filter(t.Context(), s, nothing(), n); !status.IsSuccess() {
+			t.Errorf("%s: %v by a snapshot of after the decision", name, status)
+		}
+	}
+	if got := b.reasonOf(t, nothing(), n); got == "" {
+		t.Error("the next decision sees the old snapshot")
+	}
+}
+
+func TestWhetherAWaitingPodMayFit(t *testing.T) {
+	old := both(0.9, 0.1)
+	old.CPU.End = old.CPU.End.Add(-time.Hour)
+	for _, tc := range []struct {
+		name  string
+		args  string
+		known loads
+		nodes []*corev1.Node
+		pod   *corev1.Pod
+		want  bool
+	}{
+		{"no node is below its line", "", loads{"a": both(0.9, 0), "b": both(0, 0.95)}, []*corev1.Node{node("a"), node("b")}, nothing(), false},
+		{"a node is below its line", "", loads{"a": both(0.9, 0), "b": both(0.8, 0.9)}, []*corev1.Node{node("a"), node("b")}, nothing(), true},
+		{"a node is below its line, but not with the pod", "", loads{"a": both(0.7, 0)}, []*corev1.Node{node("a")}, podOf("1", "0"), false},
+		{"a node is below the profile's line, but not below its own", "", loads{"a": both(0.75, 0)}, []*corev1.Node{node("a", "cpu=70")}, nothing(), false},
+		{"a node is below its own line", "", loads{"a": both(0.85, 0)}, []*corev1.Node{node("a", "cpu=90")}, nothing(), true},
+		{"a node's load has become too old", "", loads{"a": old}, []*corev1.Node{node("a")}, nothing(), true},
+		{"a node's load has become too old, if Reject", "missingLoad: Reject", loads{"a": old}, []*corev1.Node{node("a")}, nothing(), false},
+		{"a resource is known of no node", "", loads{"a": cpuOnly(0.1)}, []*corev1.Node{node("a")}, nothing(), true},
+		{"a resource is known of no node, and the other is above", "", loads{"a": cpuOnly(0.9)}, []*corev1.Node{node("a")}, nothing(), false},
+		{"there are no nodes", "", loads{"a": both(0.1, 0.1)}, nil, nothing(), false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := slices.ContainsFunc(tc.nodes, build(t, tc.args, tc.known, tc.nodes...).mayTake(tc.pod)); got != tc.want {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestAWaitingPodIsTriedAsSoonAsANodeIsMeasuredBelowItsLine(t *testing.T) {
+	b := build(t, "whenNoneFits: Reject", loads{"a": both(0.9, 0)}, node("a"))
+	pod, n, state := nothing(), infoOf(node("a")), framework.NewCycleState()
+	b.handle.Has(t, pod)
+	b.PreFilter(t.Context(), state, pod, nil)
+	statuses := framework.NewDefaultNodeToStatus()
+	statuses.Set("a", b.Filter(t.Context(), state, pod, n).WithPlugin(Name))
+	if _, status := b.PostFilter(t.Context(), state, pod, statuses); status.Code() != fwk.Unschedulable {
+		t.Fatalf("PostFilter: %v", status)
+	}
+	plugintest.Publish(b.publisher, loads{"a": both(0.85, 0)})
+	plugintest.Publish(b.publisher, loads{"a": both(0.75, 0)})
+	if pods := <-b.handle.Activated; pods["ns/p"] == nil {
+		t.Errorf("activated %v", pods)
+	}
+	if len(b.handle.Activated) > 0 {
+		t.Error("activated twice")
+	}
+}
+
+func TestArgsThatCannotBeMeantAreRefused(t *testing.T) {
+	args := plugintest.Args(t, "LoadThresholdArgs", "thresholds: {cpu: 101}")
+	if _, err := New(t.Context(), args, plugintest.Deps(plugintest.NewHandle(), load.NewPublisher())); err == nil {
+		t.Error("not refused")
+	}
+}

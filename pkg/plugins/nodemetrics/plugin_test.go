@@ -1,0 +1,335 @@
+package nodemetrics
+
+import (
+	"math"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"sigs.k8s.io/yaml"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const prometheus = "metricProvider: {type: Prometheus, address: http://prometheus:9090}\n"
+
+// values are by node; aged says how old they are.
+type values = map[string]float64
+
+func table(v values, age time.Duration) load.MetricTable {
+	t := load.MetricTable{}
+	for node, value := range v {
+		t[node] = load.MetricReading{Value: value, End: plugintest.Now().Add(-age)}
+	}
+	return t
+}
+
+func publish(p *load.Publisher, metrics map[string]values) {
+	tables := map[string]load.MetricTable{}
+	for name, v := range metrics {
+		tables[name] = table(v, 0)
+	}
+	p.Publish(load.NewSnapshot(nil).WithMetrics(tables))
+}
+
+type testee struct {
+	*NodeMetrics
+	handle    *plugintest.Handle
+	publisher *load.Publisher
+}
+
+// build makes the plugin with metrics in YAML, one a line; what is called x in it is asked by the query x.
+func build(t testing.TB, metrics string, nodes ...string) *testee {
+	t.Helper()
+	ctx := t.Context()
+	var objects []*corev1.Node
+	for _, name := range nodes {
+		objects = append(objects, st.MakeNode().Name(name).Obj())
+	}
+	b := &testee{handle: plugintest.NewHandle(objects...), publisher: load.NewPublisher()}
+	plugin, err := New(ctx, plugintest.Args(t, "NodeMetricsArgs", prometheus+metrics), plugintest.Deps(b.handle, b.publisher))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.NodeMetrics = plugin.(*NodeMetrics)
+	b.handle.Passes = func(state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) bool {
+		return b.Filter(ctx, state, pod, node).IsSuccess()
+	}
+	return b
+}
+
+func nodesNamed(names ...string) []fwk.NodeInfo {
+	var nodes []fwk.NodeInfo
+	for _, name := range names {
+		nodes = append(nodes, plugintest.Node(name, nil))
+	}
+	return nodes
+}
+
+func pod() *corev1.Pod { return st.MakePod().Namespace("ns").Name("p").UID("p").Obj() }
+
+func TestScores(t *testing.T) {
+	const lower, higher = "- {name: x, query: x, prefer: Lower}", "- {name: x, query: x, prefer: Higher}"
+	for _, tc := range []struct {
+		name    string
+		metrics string
+		known   map[string]values
+		want    map[string]int64
+	}{
+		// (3 − 2) / (3 − 1) = 0.5
+		{"lower is better", lower, map[string]values{"x": {"a": 1, "b": 2, "c": 3}}, map[string]int64{"a": 100, "b": 50, "c": 0}},
+		{"higher is better", higher, map[string]values{"x": {"a": 1, "b": 2, "c": 3}}, map[string]int64{"a": 0, "b": 50, "c": 100}},
+		{"a node that is no candidate has no say in the scale", lower, map[string]values{"x": {"a": 1, "b": 2, "c": 3, "elsewhere": 100}}, map[string]int64{"a": 100, "b": 50, "c": 0}},
+		{"negative values", higher, map[string]values{"x": {"a": -4, "b": -3, "c": 0}}, map[string]int64{"a": 0, "b": 25, "c": 100}},
+		// (2 − 0.5) / (2 − 0.05) = 0.769; what is better than best is best, and what is worse than worst is worst.
+		{
+			"bounds fix the scale", "- {name: x, query: x, prefer: Lower, bounds: {best: 0.05, worst: 2}}",
+			map[string]values{"x": {"a": 0.01, "b": 0.5, "c": 7}}, map[string]int64{"a": 100, "b": 77, "c": 0},
+		},
+		// (15 − 10) / (30 − 10) = 0.25
+		{
+			"bounds of what is better the higher", "- {name: x, query: x, prefer: Higher, bounds: {best: 30, worst: 10}}",
+			map[string]values{"x": {"a": 10, "b": 15, "c": 31}}, map[string]int64{"a": 0, "b": 25, "c": 100},
+		},
+		// x: 1, 0.5, 0 and w: 0, 1, 0.25; (3·1 + 0)/4 = 0.75, (3·0.5 + 1)/4 = 0.625, (0 + 0.25)/4 = 0.0625.
+		{
+			"several metrics by weight", "- {name: x, query: x, prefer: Lower, weight: 3}\n- {name: w, query: w, prefer: Higher}",
+			map[string]values{"x": {"a": 1, "b": 2, "c": 3}, "w": {"a": 0, "b": 4, "c": 1}}, map[string]int64{"a": 75, "b": 63, "c": 6},
+		},
+		{
+			"a metric without weight is left out", lower + "\n- {name: w, query: w, prefer: Lower, weight: 0}",
+			map[string]values{"x": {"a": 1, "b": 2, "c": 3}, "w": {"a": 9, "b": 1, "c": 1}}, map[string]int64{"a": 100, "b": 50, "c": 0},
+		},
+		// The mean of 1 and 5 is 3, which is half of the way; of x alone, 1 is best.
+		{"a candidate without a value has the candidates' mean", lower, map[string]values{"x": {"a": 1, "c": 5, "elsewhere": 99}}, map[string]int64{"a": 100, "b": 50, "c": 0}},
+		// The mean of 2 and 4 is 3: (11 − 3) / (11 − 1) = 0.8; 0.9 and 0.7 are those of 2 and 4.
+		{
+			"also within bounds", "- {name: x, query: x, prefer: Lower, bounds: {best: 1, worst: 11}}",
+			map[string]values{"x": {"a": 2, "c": 4}}, map[string]int64{"a": 90, "b": 80, "c": 70},
+		},
+		{
+			"a metric without any value drops out", lower + "\n- {name: w, query: w, prefer: Lower, weight: 9}",
+			map[string]values{"x": {"a": 1, "b": 2, "c": 3}}, map[string]int64{"a": 100, "b": 50, "c": 0},
+		},
+		{"all equal", lower, map[string]values{"x": {"a": 2, "b": 2, "c": 2}}, map[string]int64{"a": 100, "b": 100, "c": 100}},
+		{"one value alone", lower, map[string]values{"x": {"b": 2}}, map[string]int64{"a": 100, "b": 100, "c": 100}},
+		{"no metric is known", lower, nil, map[string]int64{"a": 0, "b": 0, "c": 0}},
+		// Neither the sum nor the difference of the greatest values is finite.
+		{"values as great as there are", lower, map[string]values{"x": {"a": -math.MaxFloat64, "b": 0, "c": math.MaxFloat64}}, map[string]int64{"a": 100, "b": 50, "c": 0}},
+		{"a mean of values whose sum is not finite", lower, map[string]values{"x": {"a": math.MaxFloat64, "c": math.MaxFloat64}}, map[string]int64{"a": 100, "b": 100, "c": 100}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := build(t, "metrics:\n"+tc.metrics)
+			publish(b.publisher, tc.known)
+			if diff := cmp.Diff(tc.want, plugintest.Scores(t, b, pod(), nodesNamed("a", "b", "c")...)); diff != "" {
+				t.Errorf("scores (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAMetricWithoutAnyValueIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
+	b := build(t, "metrics: [{name: x, query: x, prefer: Lower}, {name: w, query: w, prefer: Lower}]")
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2), ktesting.BufferLogs(true)))
+	ctx := klog.NewContext(t.Context(), logger)
+	buffer := logger.GetSink().(ktesting.Underlier).GetBuffer()
+	logged := ""
+	for i, step := range []struct {
+		known map[string]values
+		want  string
+	}{
+		{map[string]values{"x": {"a": 1}, "w": {"a": 1}}, ""},
+		{map[string]values{"x": {"a": 1}}, "No node has a value of the metric"},
+		{map[string]values{"x": {"a": 1}}, ""},
+		{map[string]values{"x": {"a": 1}, "w": {"elsewhere": 1}}, "has values again"},
+		{map[string]values{"x": {"a": 1}, "w": {"elsewhere": 1}}, ""}, // some node has one, though no candidate
+		{map[string]values{"x": {"a": 1}, "w": {"a": 1}}, ""},
+	} {
+		publish(b.publisher, step.known)
+		for range 3 {
+			scores := fwk.NodeScoreList{{Name: "a"}, {Name: "b"}}
+			b.NormalizeScore(ctx, framework.NewCycleState(), pod(), scores)
+		}
+		added := strings.TrimPrefix(buffer.String(), logged)
+		logged = buffer.String()
+		if step.want == "" && added != "" || strings.Count(added, "\n") > 1 || !strings.Contains(added, step.want) {
+			t.Errorf("step %d: logged %q, want %q once", i, added, step.want)
+		}
+		if step.want != "" && !strings.Contains(added, `metric="w"`) {
+			t.Errorf("step %d: the metric is not named: %q", i, added)
+		}
+	}
+}
+
+func TestARuleRulesOut(t *testing.T) {
+	const rules = `metrics: [{name: x, query: x, prefer: Lower, reject: "> 5"}, {name: w, query: w, prefer: Higher, weight: 0, reject: "<=0.1"}, {name: z, query: z, prefer: Lower}]`
+	for _, tc := range []struct {
+		name  string
+		known map[string]values
+		want  string
+	}{
+		{"a value beyond the bound", map[string]values{"x": {"a": 5.1}}, "node(s) with x > 5"},
+		{"a value beyond the bound of a metric without weight", map[string]values{"x": {"a": 1}, "w": {"a": 0.1}}, "node(s) with w <= 0.1"},
+		{"the first of two", map[string]values{"x": {"a": 6}, "w": {"a": 0}}, "node(s) with x > 5"},
+		{"no value within the bounds", map[string]values{"x": {"a": 5}, "w": {"a": 0.2}, "z": {"a": 1000}}, ""},
+		{"no node without a value", map[string]values{"x": {"b": 9}}, ""},
+		{"nothing when nothing is known", nil, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b, state := build(t, rules), framework.NewCycleState()
+			publish(b.publisher, tc.known)
+			if _, status := b.PreFilter(t.Context(), state, pod(), nil); !status.IsSuccess() {
+				t.Fatalf("PreFilter: %v", status)
+			}
+			status := b.Filter(t.Context(), state, pod(), nodesNamed("a")[0])
+			if got := status.Message(); got != tc.want || status.IsSuccess() != (tc.want == "") {
+				t.Errorf("%v %q, want %q", status.Code(), got, tc.want)
+			}
+			if !status.IsSuccess() && status.Code() != fwk.Unschedulable {
+				t.Errorf("code %v, want Unschedulable", status.Code())
+			}
+		})
+	}
+}
+
+func TestValuesOlderThanMaxAgeAreNotUsed(t *testing.T) {
+	for _, tc := range []struct {
+		age  time.Duration
+		used bool
+	}{{2 * time.Minute, true}, {2*time.Minute + 1, false}} {
+		b := build(t, "maxAge: 2m\nmetrics: [{name: x, query: x, prefer: Lower, reject: '> 5'}]", "a")
+		b.publisher.Publish(load.NewSnapshot(nil).WithMetrics(map[string]load.MetricTable{"x": table(values{"a": 6, "b": 1}, tc.age)}))
+		if got := !b.Filter(t.Context(), framework.NewCycleState(), pod(), nodesNamed("a")[0]).IsSuccess(); got != tc.used {
+			t.Errorf("%v old: ruled out: %v, want %v", tc.age, got, tc.used)
+		}
+		if got := b.mayTake(pod())(nodesNamed("a")[0].Node()); got == tc.used {
+			t.Errorf("%v old: a waiting pod may fit: %v, want %v", tc.age, got, !tc.used)
+		}
+		want := map[string]int64{"a": 0, "b": 0}
+		if tc.used {
+			want["b"] = 100
+		}
+		if diff := cmp.Diff(want, plugintest.Scores(t, b, pod(), nodesNamed("a", "b")...)); diff != "" {
+			t.Errorf("%v old: scores (-want +got):\n%s", tc.age, diff)
+		}
+	}
+}
+
+func TestPreFilterStepsAsideWithoutRules(t *testing.T) {
+	for metrics, want := range map[string]fwk.Code{
+		"metrics: [{name: x, query: x, prefer: Lower}]":                fwk.Skip,
+		"metrics: [{name: x, query: x, prefer: Lower, reject: '> 5'}]": fwk.Success,
+	} {
+		if _, status := build(t, metrics).PreFilter(t.Context(), framework.NewCycleState(), pod(), nil); status.Code() != want {
+			t.Errorf("%s: %v, want %v", metrics, status.Code(), want)
+		}
+	}
+}
+
+func TestRulesAreWaivedForOneAttemptAndThePodIsNotSignedMeanwhile(t *testing.T) {
+	b := build(t, "metrics: [{name: x, query: x, prefer: Lower, reject: '> 5'}]", "a")
+	publish(b.publisher, map[string]values{"x": {"a": 6}})
+	signable := func() bool {
+		_, status := b.SignPod(t.Context(), pod())
+		return status.IsSuccess()
+	}
+	node, state := nodesNamed("a")[0], framework.NewCycleState()
+	b.PreFilter(t.Context(), state, pod(), nil)
+	statuses := framework.NewDefaultNodeToStatus()
+	statuses.Set("a", b.Filter(t.Context(), state, pod(), node).WithPlugin(Name))
+	if !signable() {
+		t.Error("not signed before")
+	}
+	if _, status := b.PostFilter(t.Context(), state, pod(), statuses); !status.IsSuccess() {
+		t.Fatalf("PostFilter: %v", status)
+	}
+	if signable() {
+		t.Error("signed with a waiver")
+	}
+	for attempt, want := range []fwk.Code{fwk.Skip, fwk.Success} {
+		state := framework.NewCycleState()
+		if _, status := b.PreFilter(t.Context(), state, pod(), nil); status.Code() != want {
+			t.Errorf("attempt %d: PreFilter: %v, want %v", attempt, status.Code(), want)
+		}
+		if got := b.Filter(t.Context(), state, pod(), node).IsSuccess(); got != (want == fwk.Skip) {
+			t.Errorf("attempt %d: passes: %v", attempt, got)
+		}
+	}
+}
+
+func TestFilterAllocatesNothingForANodeThatPasses(t *testing.T) {
+	b, state := build(t, "metrics: [{name: x, query: x, prefer: Lower, reject: '> 5'}]"), framework.NewCycleState()
+	publish(b.publisher, map[string]values{"x": {"a": 1}})
+	b.PreFilter(t.Context(), state, pod(), nil)
+	ctx, p, n := t.Context(), pod(), nodesNamed("a")[0]
+	for name, s := range map[string]fwk.CycleState{"the decision's state": state, "a clone": state.Clone()} {
+		if allocs := testing.AllocsPerRun(100, func() { b.Filter(ctx, s, p, n) }); allocs != 0 {
+			t.Errorf("%s: %v allocations per call of Filter, want 0", name, allocs)
+		}
+	}
+}
+
+// PromQL included.
+func TestEveryConfigurationOfTheREADMEIsValid(t *testing.T) {
+	const atLeast = 4
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	queries := 0
+	for i, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		var document struct {
+			Metrics  []any `json:"metrics"`
+			Profiles []struct {
+				PluginConfig []struct {
+					Name string         `json:"name"`
+					Args map[string]any `json:"args"`
+				} `json:"pluginConfig"`
+			} `json:"profiles"`
+		}
+		if err := yaml.Unmarshal([]byte(block[1]), &document); err != nil {
+			t.Fatalf("YAML %d: %v", i, err)
+		}
+		var all []map[string]any
+		if document.Metrics != nil {
+			provider := map[string]any{"type": "Prometheus", "address": "http://prometheus:9090"}
+			all = append(all, map[string]any{"metrics": document.Metrics, "metricProvider": provider})
+		}
+		for _, profile := range document.Profiles {
+			for _, pluginConfig := range profile.PluginConfig {
+				if pluginConfig.Name == Name {
+					all = append(all, pluginConfig.Args)
+				}
+			}
+		}
+		for _, args := range all {
+			fields, err := yaml.Marshal(args)
+			if err != nil {
+				t.Fatal(err)
+			}
+			decoded := plugintest.Args(t, "NodeMetricsArgs", string(fields)).(*config.NodeMetricsArgs)
+			queries += len(decoded.Metrics)
+			if err := validation.ValidateNodeMetricsArgs(nil, decoded); err != nil {
+				t.Errorf("YAML %d: %v", i, err)
+			}
+		}
+	}
+	if queries < atLeast {
+		t.Errorf("%d queries in the README, want at least %d", queries, atLeast)
+	}
+}

@@ -1,0 +1,54 @@
+package nodemetrics
+
+import (
+	"math"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+)
+
+// scale turns values of a metric into marks in [0, 1], of which 1 is the best.
+type scale struct{ best, worst float64 }
+
+// mark is where value stands between worst and best: clamp((value − worst) / (best − worst)). Where all candidates have the
+// same value, so that best is worst, there is nothing to tell them apart by and all are best.
+func (s scale) mark(value float64) float64 {
+	if s.best == s.worst {
+		return 1
+	}
+	// Of halves, for the difference of two finite values may be infinite.
+	return min(max((value/2-s.worst/2)/(s.best/2-s.worst/2), 0), 1)
+}
+
+// span is the values that the candidates of a decision have of one metric.
+type span struct {
+	low, high, sum float64
+	known          int
+}
+
+func (s *span) add(value float64) {
+	if s.known == 0 {
+		s.low, s.high = value, value
+	}
+	s.low, s.high = min(s.low, value), max(s.high, value)
+	s.sum += value
+	s.known++
+}
+
+// mean is what a candidate without a value is taken to have. It is finite, also where the sum is not.
+func (s *span) mean() float64 { return min(max(s.sum/float64(s.known), s.low), s.high) }
+
+// scale is that of the bounds, or else of the candidates themselves.
+func (s *span) scale(prefer config.Preference, bounds *config.MetricBounds) scale {
+	switch {
+	case bounds != nil:
+		return scale{best: bounds.Best, worst: bounds.Worst}
+	case prefer == config.PreferHigher:
+		return scale{best: s.high, worst: s.low}
+	}
+	return scale{best: s.low, worst: s.high}
+}
+
+// scoreOf is the node score in [0, 100] of the weighted sum of marks.
+func scoreOf(weightedMarks, weights float64) int64 {
+	return int64(math.Round(100 * weightedMarks / weights))
+}
