@@ -98,6 +98,29 @@ func (c *Cluster) WaitCPUUtilization(ctx context.Context, e Expectation) (map[st
 	return got, err
 }
 
+// LatencyQuery is the PromQL of the nodes' HTTP latencies, in seconds.
+const LatencyQuery = "node_http_latency_seconds"
+
+// WaitLatency waits until Prometheus has measured HTTP latencies of nodes for so long that whoever asks it at shorter
+// intervals knows them too.
+func (c *Cluster) WaitLatency(ctx context.Context, latency map[string]time.Duration, lasting time.Duration) error {
+	return c.poll(ctx, "Prometheus to measure the latency of the nodes", func(ctx context.Context) (string, error) {
+		now := time.Now()
+		for _, end := range []time.Time{now.Add(-lasting), now} {
+			got, err := c.queryAt(ctx, end, LatencyQuery)
+			if err != nil {
+				return "", err
+			}
+			for _, node := range slices.Sorted(maps.Keys(latency)) {
+				if value, ok := got[node]; !ok || value != latency[node].Seconds() {
+					return fmt.Sprintf("%s has %v s and should have %v s", node, value, latency[node].Seconds()), nil
+				}
+			}
+		}
+		return "", nil
+	})
+}
+
 // WaitMetricsServer waits until metrics-server measures what is expected, over its own window.
 func (c *Cluster) WaitMetricsServer(ctx context.Context, e Expectation) error {
 	client, err := metricsclient.NewForConfig(c.admin)

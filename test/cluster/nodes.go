@@ -22,6 +22,8 @@ const (
 	usageMemoryAnnotation = "kwok.x-k8s.io/usage-memory"
 	cpuSwingAnnotation    = "plimsoll.test/cpu-swing"
 	swingPeriodAnnotation = "plimsoll.test/swing-period-seconds"
+	// latencyAnnotation says what latency the HTTP servers of a node have, in seconds.
+	latencyAnnotation = "plimsoll.io/latency"
 	// loadNamespace is where the pods live that are nothing but the load of their node.
 	loadNamespace = metav1.NamespaceSystem
 	loadPodPrefix = "load-of-"
@@ -156,6 +158,23 @@ func (c *Cluster) SetLoad(ctx context.Context, node string, load Load) error {
 	}
 	if err != nil {
 		return fmt.Errorf("giving node %s a load: %w", node, err)
+	}
+	return nil
+}
+
+// SetLatency gives a node an HTTP latency, in the place of the one that it may have.
+func (c *Cluster) SetLatency(ctx context.Context, node string, latency time.Duration) error {
+	return c.AnnotateNode(ctx, node, latencyAnnotation, strconv.FormatFloat(latency.Seconds(), 'f', -1, 64))
+}
+
+// AnnotateNode gives a node an annotation, in the place of the one of that name that it may have.
+func (c *Cluster) AnnotateNode(ctx context.Context, node, name, value string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{name: value}}})
+	if err != nil {
+		return err
+	}
+	if _, err := c.Client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("annotating node %s: %w", node, err)
 	}
 	return nil
 }

@@ -5,8 +5,11 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // Pod is a pod to be scheduled, in the default namespace.
@@ -20,15 +23,22 @@ type Pod struct {
 	Usage Usage
 	// NodeSelector keeps it to nodes with these labels.
 	NodeSelector map[string]string
+	// PriorityClass is the name of one; empty means none.
+	PriorityClass string
+	// DaemonSet is the name of the one that the pod belongs to; empty means none.
+	DaemonSet string
 }
 
 // CreatePods creates pods.
 func (c *Cluster) CreatePods(ctx context.Context, pods ...Pod) error {
 	for _, p := range pods {
 		_, err := c.Client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: p.Name, Labels: p.Labels, Annotations: p.Usage.Annotations()},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: p.Name, Labels: p.Labels, Annotations: p.Usage.Annotations(), OwnerReferences: p.owners(),
+			},
 			Spec: corev1.PodSpec{
 				SchedulerName:                 p.Scheduler,
+				PriorityClassName:             p.PriorityClass,
 				NodeSelector:                  p.NodeSelector,
 				TerminationGracePeriodSeconds: new(int64),
 				Containers:                    []corev1.Container{{Name: "app", Image: podImage, Resources: p.Resources}},
@@ -37,6 +47,27 @@ func (c *Cluster) CreatePods(ctx context.Context, pods ...Pod) error {
 		if err != nil {
 			return fmt.Errorf("creating pod %s: %w", p.Name, err)
 		}
+	}
+	return nil
+}
+
+// owners are references that nobody follows: there is no controller that collects garbage.
+func (p Pod) owners() []metav1.OwnerReference {
+	if p.DaemonSet == "" {
+		return nil
+	}
+	return []metav1.OwnerReference{{
+		APIVersion: "apps/v1", Kind: "DaemonSet", Name: p.DaemonSet, UID: types.UID("of-" + p.DaemonSet), Controller: ptr.To(true),
+	}}
+}
+
+// CreatePriorityClass creates a priority class.
+func (c *Cluster) CreatePriorityClass(ctx context.Context, name string, priority int32) error {
+	_, err := c.Client.SchedulingV1().PriorityClasses().Create(ctx, &schedulingv1.PriorityClass{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Value: priority,
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("creating priority class %s: %w", name, err)
 	}
 	return nil
 }
@@ -56,7 +87,10 @@ func (c *Cluster) WaitBound(ctx context.Context, with map[string]string, n int) 
 			if p.Spec.NodeName != "" {
 				nodes[p.Name] = p.Spec.NodeName
 			} else {
-				waiting = ", not bound is " + p.Name + unschedulable(p)
+				waiting = ", not bound is " + p.Name
+				if message := unschedulable(p); message != "" {
+					waiting += " (" + message + ")"
+				}
 			}
 		}
 		if len(nodes) < n {
@@ -67,11 +101,29 @@ func (c *Cluster) WaitBound(ctx context.Context, with map[string]string, n int) 
 	return nodes, err
 }
 
+// WaitRefused waits until the scheduler says of a pod why it cannot place it, and returns what it says.
+func (c *Cluster) WaitRefused(ctx context.Context, pod string) (message string, err error) {
+	err = c.poll(ctx, pod+" to be refused", func(ctx context.Context) (string, error) {
+		p, err := c.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(ctx, pod, metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		if p.Spec.NodeName != "" {
+			return "it is on " + p.Spec.NodeName, nil
+		}
+		if message = unschedulable(*p); message == "" {
+			return "nothing is said of it", nil
+		}
+		return "", nil
+	})
+	return message, err
+}
+
 // unschedulable returns what the scheduler says of a pod that it could not place.
 func unschedulable(p corev1.Pod) string {
 	for _, condition := range p.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-			return " (" + condition.Message + ")"
+			return condition.Message
 		}
 	}
 	return ""

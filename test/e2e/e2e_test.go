@@ -181,5 +181,5 @@ func buildParts(ctx context.Context) error {
 		return err
 	}
 	parts := cluster.Options{MetricsServer: true, Scheduler: "any"}.Parts()
-	return builder.Build(ctx, append(parts, build.KubeSchedulerRace())...)
+	return builder.Build(ctx, append(parts, build.KubeSchedulerRace(), build.Kubectl())...)
 }

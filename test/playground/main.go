@@ -30,6 +30,9 @@ const (
 	plimsollProfile = "plimsoll"
 	stockProfile    = "default-scheduler"
 	burstProfile    = "plimsoll-1m"
+	latencyProfile  = "latency"
+	relaxProfile    = "relax"
+	rejectProfile   = "reject"
 	target          = 0.40
 	window          = 10 * time.Second
 	refreshInterval = time.Second

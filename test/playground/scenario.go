@@ -29,6 +29,8 @@ func scenarios() []scenario {
 		{name: "requests lie", run: runRequestsLie},
 		{name: "burst", run: runBurst},
 		{name: "outage", run: runOutage},
+		{name: "latency", run: runLatency},
+		{name: "overload", run: runOverload},
 	}
 }
 

@@ -269,10 +269,100 @@ func TestOutageFindsWhatIsWrong(t *testing.T) {
 	}
 }
 
+// theLatency is the fifth scenario as it has to come out.
+func theLatency() latencies {
+	steps := latencySteps()
+	steps[0].landed = map[string]string{"a": "web-2", "b": "web-2", "c": "web-2"}
+	steps[1].landed = map[string]string{"d": "web-1", "e": "web-1"}
+	return steps
+}
+
+func TestLatency(t *testing.T) {
+	want := `Three nodes, alike but for their HTTP latency; two latencies are turned round before more come.
+         first 3 replicas     then 2 replicas
+web-1      2.00 s               0.05 s  +2
+web-2      0.05 s  +3           2.00 s
+web-3      0.40 s               0.40 s
+`
+	if diff := cmp.Diff(want, written(theLatency())); diff != "" {
+		t.Errorf("written (-want +got):\n%s", diff)
+	}
+	if err := theLatency().check(); err != nil {
+		t.Errorf("check() = %v", err)
+	}
+
+	unturned := theLatency()
+	unturned[1].landed["e"] = "web-2"
+	wantError(t, unturned.check(), "1 of 2 replicas are on web-1, which has the best latency, must be all")
+	lost := theLatency()
+	delete(lost[0].landed, "b")
+	wantError(t, lost.check(), "2 of 3 replicas are on web-2, which has the best latency, must be all")
+}
+
+// theOverload is the sixth scenario as it comes out.
+func theOverload() overload {
+	return overload{
+		measured: overloaded(), relaxed: "full-3", rejected: "full-1",
+		why:          "0/3 nodes are available: 3 node(s) above their cpu load line. preemption: 0/3 nodes are available.",
+		afterRefusal: 13 * time.Millisecond, afterFall: 2300 * time.Millisecond,
+	}
+}
+
+func TestOverload(t *testing.T) {
+	// The mark of a line at 80 % is the cell after the 24th of 30. 95 % is 28.5 cells, rounded up, 90 % 27 and 85 % 25.5.
+	want := `All nodes are above their load line | at 80 %: a pod for which it is soft, and one that waits.
+full-1    95.0 %  ████████████████████████|████·
+full-2    90.0 %  ████████████████████████|██···
+full-3    85.0 %  ████████████████████████|█····  <- Relax
+Relax:  on full-3 0.013 s after it was refused
+Reject: waits, 0/3 nodes are available: 3 node(s) above their cpu load line
+        on full-1 2.3 s after its load fell from 95 to 20 %
+`
+	if diff := cmp.Diff(want, written(theOverload())); diff != "" {
+		t.Errorf("written (-want +got):\n%s", diff)
+	}
+	if err := theOverload().check(); err != nil {
+		t.Errorf("check() = %v", err)
+	}
+}
+
+func TestOverloadFindsWhatIsWrong(t *testing.T) {
+	tests := []struct {
+		name  string
+		spoil func(*overload)
+		want  string
+	}{
+		{"a relaxed pod elsewhere", func(r *overload) { r.relaxed = "full-1" }, "with Relax the pod is on full-1, must be on full-3, the least loaded"},
+		{"a pod on a node that is full", func(r *overload) { r.rejected = "full-3" }, "with Reject the pod is on full-3, must be on full-1, whose load fell"},
+		{"a pod that did not wait", func(r *overload) { r.afterFall = -time.Second }, "a pod was bound before load fell"},
+		{"a pod that waits for the flush", func(r *overload) { r.afterRefusal = 5 * time.Minute }, "a pod was bound only 5m0s after it was refused"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := theOverload()
+			tt.spoil(&r)
+			wantError(t, r.check(), tt.want)
+		})
+	}
+}
+
+func TestALongReasonIsCutToALine(t *testing.T) {
+	if got := firstSentence("0/1 nodes are available: why. More."); got != "0/1 nodes are available: why" {
+		t.Errorf("got %q", got)
+	}
+	if got := firstSentence(strings.Repeat("x", 200)); len(got) != 80 {
+		t.Errorf("got %d letters, want 80", len(got))
+	}
+	if got := firstSentence("no stop"); got != "no stop" {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestEachScenarioFitsOnAScreen(t *testing.T) {
 	var all []finding
 	for _, f := range []finding{
 		{"the worked example", theExample()}, {"requests lie", theLie()}, {"burst", theBurst()}, {"outage", theOutage()},
+		{"latency", theLatency()}, {"overload", theOverload()},
 	} {
 		all = append(all, f)
 		lines := strings.Split(strings.TrimRight(written(f.result), "\n"), "\n")

@@ -29,5 +29,5 @@ func run(ctx context.Context) error {
 	}
 	return builder.Build(ctx,
 		build.Etcd(), build.KubeAPIServer(), build.KubeScheduler(), build.KubeSchedulerRace(), build.KWOK(), build.Prometheus(),
-		build.MetricsServer())
+		build.MetricsServer(), build.Kubectl())
 }

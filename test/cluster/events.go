@@ -1,0 +1,61 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Event is an Event as Kubernetes keeps it.
+type Event struct {
+	Type, Reason, Note string
+	// Time is when it happened first.
+	Time time.Time
+}
+
+// WaitEvent waits until there is an Event with a reason about a pod of the default namespace, or about a node, and returns
+// the first one.
+func (c *Cluster) WaitEvent(ctx context.Context, object, reason string) (Event, error) {
+	var first Event
+	err := c.poll(ctx, fmt.Sprintf("the event %s of %s", reason, object), func(ctx context.Context) (string, error) {
+		events, err := c.events(ctx, object, reason)
+		if err != nil {
+			return "", err
+		}
+		if len(events) == 0 {
+			return "it is not there", nil
+		}
+		first = events[0]
+		for _, e := range events[1:] {
+			if e.Time.Before(first.Time) {
+				first = e
+			}
+		}
+		return "", nil
+	})
+	return first, err
+}
+
+func (c *Cluster) events(ctx context.Context, object, reason string) ([]Event, error) {
+	list, err := c.Client.EventsV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason})
+	if err != nil {
+		return nil, err
+	}
+	var events []Event
+	for _, e := range list.Items {
+		if e.Regarding.Name == object {
+			events = append(events, Event{Type: e.Type, Reason: e.Reason, Note: e.Note, Time: happened(&e)})
+		}
+	}
+	return events, nil
+}
+
+func happened(e *eventsv1.Event) time.Time {
+	if e.EventTime.IsZero() {
+		return e.DeprecatedFirstTimestamp.Time
+	}
+	return e.EventTime.Time
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
+)
+
+// latencyStep is one half of the scenario: what the nodes answer HTTP requests in, and where replicas go then.
+type latencyStep struct {
+	// replicas is how many there are to place.
+	replicas int
+	// latency is that of each node, by name.
+	latency map[string]time.Duration
+	// best is the node with the best latency, where all replicas belong.
+	best string
+	// landed is the node of each replica.
+	landed map[string]string
+}
+
+// latencySteps are alike but for two nodes, whose latencies are turned round.
+func latencySteps() []latencyStep {
+	const good, fair, bad = 50 * time.Millisecond, 400 * time.Millisecond, 2 * time.Second
+	return []latencyStep{
+		{replicas: 3, latency: map[string]time.Duration{"web-1": bad, "web-2": good, "web-3": fair}, best: "web-2"},
+		{replicas: 2, latency: map[string]time.Duration{"web-1": good, "web-2": bad, "web-3": fair}, best: "web-1"},
+	}
+}
+
+// latencies is what became of both halves.
+type latencies []latencyStep
+
+func runLatency(ctx context.Context, p *playground) (result, error) {
+	p.progress.say("latency: three nodes that are alike but for how fast they answer HTTP requests")
+	steps := latencySteps()
+	for _, node := range steps[0].nodes() {
+		if err := p.createLoaded(ctx, node, cluster.Usage{CPU: "2", Memory: "4Gi"}); err != nil {
+			return nil, err
+		}
+	}
+	for i := range steps {
+		step := &steps[i]
+		for node, latency := range step.latency {
+			if err := p.SetLatency(ctx, node, latency); err != nil {
+				return nil, err
+			}
+		}
+		if err := p.WaitLatency(ctx, step.latency, 3*refreshInterval); err != nil {
+			return nil, err
+		}
+		labels := map[string]string{"scenario": "latency", "step": fmt.Sprint(i + 1)}
+		for n := range step.replicas {
+			if err := p.CreatePods(ctx, cluster.Pod{
+				Name: fmt.Sprintf("latency-%d-%d", i+1, n+1), Scheduler: latencyProfile, Labels: labels, Resources: resources("100m", "100m"),
+			}); err != nil {
+				return nil, err
+			}
+		}
+		var err error
+		if step.landed, err = p.WaitBound(ctx, labels, step.replicas); err != nil {
+			return nil, err
+		}
+		p.progress.say("%d replicas are on %s", step.replicas, strings.Join(step.where(), ", "))
+	}
+	return latencies(steps), nil
+}
+
+func (s latencyStep) nodes() []string { return slices.Sorted(maps.Keys(s.latency)) }
+
+// where returns the nodes that replicas are on.
+func (s latencyStep) where() []string {
+	nodes := slices.Sorted(maps.Values(s.landed))
+	return slices.Compact(nodes)
+}
+
+// on returns how many replicas are on a node.
+func (s latencyStep) on(node string) int {
+	n := 0
+	for _, landed := range s.landed {
+		if landed == node {
+			n++
+		}
+	}
+	return n
+}
+
+func (r latencies) write(page page) {
+	page.line("Three nodes, alike but for their HTTP latency; two latencies are turned round before more come.")
+	heading, rows := fmt.Sprintf("%-6s", ""), map[string]string{}
+	for i, step := range r {
+		heading += fmt.Sprintf("   %-18s", fmt.Sprintf("%s %d replicas", []string{"first", "then"}[min(i, 1)], step.replicas))
+		for _, node := range step.nodes() {
+			rows[node] += fmt.Sprintf("   %-18s", fmt.Sprintf("%6.2f s  %s", step.latency[node].Seconds(), plus(step.on(node))))
+		}
+	}
+	page.line("%s", heading)
+	for _, node := range slices.Sorted(maps.Keys(rows)) {
+		page.line("%-6s%s", node, rows[node])
+	}
+}
+
+func (r latencies) check() error {
+	var errs []error
+	for _, step := range r {
+		if n := step.on(step.best); n != step.replicas {
+			errs = append(errs, fmt.Errorf("%d of %d replicas are on %s, which has the best latency, must be all", n, step.replicas, step.best))
+		}
+	}
+	return errors.Join(errs...)
+}
