@@ -180,7 +180,8 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// Refresh reads the source once and publishes the result. An error means that nothing changed.
+// Refresh reads the source once and publishes the result. After an error what was known stays as it was, unless the clock
+// went back.
 func (w *Watcher) Refresh(ctx context.Context) error {
 	logger := klog.FromContext(ctx).WithValues("source", w.label)
 	d, began := w.demand(), w.clock.Now()
