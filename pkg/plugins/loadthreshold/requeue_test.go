@@ -1,0 +1,135 @@
+package loadthreshold
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+)
+
+// refusedIn is the scheduler's own queue in which the pod waits that the plugin refused.
+func (b *testee) refusedIn(t *testing.T, pod *corev1.Pod) *queue.PriorityQueue {
+	t.Helper()
+	metrics.Register()
+	events, err := b.EventsToRegister(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	hints := queue.QueueingHintMap{}
+	for _, event := range events {
+		fn := event.QueueingHintFn
+		if fn == nil {
+			fn = func(klog.Logger, *corev1.Pod, any, any) (fwk.QueueingHint, error) { return fwk.Queue, nil } // as the scheduler does
+		}
+		hints[event.Event] = append(hints[event.Event], &queue.QueueingHintFunction{PluginName: Name, QueueingHintFn: fn})
+	}
+	first := func(a, b fwk.QueuedPodInfo) bool { return a.GetTimestamp().Before(b.GetTimestamp()) }
+	q := queue.NewTestQueue(t.Context(), first, queue.WithQueueingHintMapPerProfile(queue.QueueingHintMapPerProfile{pod.Spec.SchedulerName: hints}))
+	t.Cleanup(q.Close)
+	logger := klog.FromContext(t.Context())
+	q.Add(t.Context(), pod)
+	info, err := q.Pop(logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info.UnschedulablePlugins = sets.New(Name)
+	if err := q.AddUnschedulableIfNotPresent(logger, info, q.SchedulingCycle()); err != nil {
+		t.Fatal(err)
+	}
+	q.Done(pod.UID)
+	if n := len(q.UnschedulablePods()); n != 1 {
+		t.Fatalf("%d pods wait, want the one that was refused", n)
+	}
+	return q
+}
+
+func TestARefusedPodIsRetriedOnlyByWhatCanLetItIn(t *testing.T) {
+	pod := nothing()
+	other := podOf("1", "0")
+	other.UID, other.Name, other.Spec.NodeName = "other", "other", "n"
+	labelled := func(pod *corev1.Pod, value string) *corev1.Pod {
+		changed := pod.DeepCopy()
+		changed.Labels = map[string]string{"tier": value}
+		return changed
+	}
+	annotated := func(key, value string) *corev1.Node {
+		n := node("n")
+		n.Annotations = map[string]string{key: value}
+		return n
+	}
+	bigger := node("n")
+	bigger.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: bigger.Status.Capacity[corev1.ResourceMemory]}
+	smaller := other.DeepCopy()
+	smaller.Spec.Containers[0].Resources.Requests = nil
+	nodeEvent := func(before, now *corev1.Node) func(*testing.T, *queue.PriorityQueue) {
+		return func(t *testing.T, q *queue.PriorityQueue) {
+			for _, event := range framework.NodeSchedulingPropertiesChange(now, before) {
+				q.MoveAllToActiveOrBackoffQueue(klog.FromContext(t.Context()), event, before, now, nil)
+			}
+		}
+	}
+	podEvent := func(now *corev1.Pod) func(*testing.T, *queue.PriorityQueue) {
+		return func(t *testing.T, q *queue.PriorityQueue) {
+			for _, event := range framework.PodSchedulingPropertiesChange(now, other) {
+				q.MoveAllToActiveOrBackoffQueue(klog.FromContext(t.Context()), event, other, now, nil)
+			}
+		}
+	}
+	updated := func(now *corev1.Pod) func(*testing.T, *queue.PriorityQueue) {
+		return func(t *testing.T, q *queue.PriorityQueue) { q.Update(t.Context(), pod, now) }
+	}
+	for _, tc := range []struct {
+		name    string
+		happens func(*testing.T, *queue.PriorityQueue)
+		want    bool
+	}{
+		{"a node is added", func(t *testing.T, q *queue.PriorityQueue) {
+			event := fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}
+			q.MoveAllToActiveOrBackoffQueue(klog.FromContext(t.Context()), event, nil, node("n"), nil)
+		}, true},
+		{"a node's allocatable changes", nodeEvent(node("n"), bigger), true},
+		{"a node gets a line of its own", nodeEvent(node("n"), node("n", "cpu=90")), true},
+		{"a node's line changes", nodeEvent(node("n", "cpu=70"), node("n", "cpu=90")), true},
+		{"a node loses its line", nodeEvent(node("n", ""), node("n")), true},
+		{"another annotation of a node changes", nodeEvent(annotated("heartbeat", "1"), annotated("heartbeat", "2")), false},
+		{"a pod ends", func(t *testing.T, q *queue.PriorityQueue) {
+			q.MoveAllToActiveOrBackoffQueue(klog.FromContext(t.Context()), framework.EventAssignedPodDelete, other, nil, nil)
+		}, true},
+		{"a pod asks for less", podEvent(smaller), true},
+		{"the labels of another pod change", podEvent(labelled(other, "front")), false},
+		{"the pod's own labels come to exempt it", updated(labelled(pod, "front")), true},
+		{"the pod's own labels change, and do not exempt it", updated(labelled(pod, "back")), false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			q := build(t, "exempt: {podSelector: {matchLabels: {tier: front}}}", nil).refusedIn(t, pod)
+			tc.happens(t, q)
+			if got := len(q.UnschedulablePods()) == 0; got != tc.want {
+				t.Errorf("retried: %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestAnEventThatCannotBeReadRetriesThePod(t *testing.T) {
+	b := build(t, "", nil)
+	for name, tc := range map[string]struct {
+		hint        fwk.QueueingHintFn
+		before, now any
+		wantErr     bool
+	}{
+		"a node's annotations, of which the old are not known": {b.afterNodeAnnotation, nil, node("n"), false},
+		"an old node that is none":                             {b.afterNodeAnnotation, nothing(), node("n"), true},
+		"a new node that is none":                              {b.afterNodeAnnotation, node("n"), nothing(), true},
+		"an old pod that is none":                              {b.afterPodLabel, node("n"), nothing(), true},
+		"a new pod that is none":                               {b.afterPodLabel, nothing(), node("n"), true},
+	} {
+		if hint, err := tc.hint(klog.FromContext(t.Context()), nothing(), tc.before, tc.now); hint != fwk.Queue || (err != nil) != tc.wantErr {
+			t.Errorf("%s: %v, %v; want Queue, an error: %v", name, hint, err, tc.wantErr)
+		}
+	}
+}
