@@ -5,6 +5,10 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+	fwk "k8s.io/kube-scheduler/framework"
+
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
@@ -52,15 +56,55 @@ func (l line) overriddenBy(annotation string) (line, error) {
 	}
 }
 
-// passes tells whether the resource, with a pod on it that uses extra more (in milliCPU or bytes), passes percent of what
-// its utilization is a fraction of. deviations is how many standard deviations count.
-func passes(r *load.ResourceEstimate, extra, deviations float64, percent int64) bool {
-	if percent == 0 {
-		return false
-	}
+// utilization is what is held against a threshold: the fraction in use once a pod that uses extra more (in milliCPU or
+// bytes) has come, and on top of it that many standard deviations. One that is not known does not count.
+func utilization(r *load.ResourceEstimate, extra, deviations float64) float64 {
 	utilization := r.Utilization(extra)
-	if r.Base > 0 {
+	if r.Base > 0 && r.StdDev > 0 {
 		utilization += deviations * r.StdDev / r.Base
 	}
-	return utilization > float64(percent)/100
+	return utilization
+}
+
+// passes tells whether the utilization passes percent.
+func passes(utilization float64, percent int64) bool {
+	return percent > 0 && utilization > float64(percent)/100
+}
+
+// complainOfAnnotations has each malformed annotation told by an Event on its node, once when it is first seen.
+func complainOfAnnotations(handle fwk.Handle) error {
+	check := func(node *corev1.Node) {
+		annotation, ok := node.Annotations[Annotation]
+		if !ok {
+			return
+		}
+		if _, err := (line{}).overriddenBy(annotation); err != nil {
+			handle.EventRecorder().Eventf(node, nil, corev1.EventTypeWarning, "InvalidThresholds", "Scheduling",
+				"Annotation %s=%q is not used: %v", Annotation, annotation, err)
+		}
+	}
+	_, err := handle.SharedInformerFactory().Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) {
+			if node, ok := obj.(*corev1.Node); ok {
+				check(node)
+			}
+		},
+		UpdateFunc: func(oldObj, newObj any) {
+			before, _ := oldObj.(*corev1.Node)
+			if now, ok := newObj.(*corev1.Node); ok && annotationChanged(before, now) {
+				check(now)
+			}
+		},
+	})
+	return err
+}
+
+// annotationChanged tells whether the node's annotation is another one now. Either may be nil.
+func annotationChanged(before, now *corev1.Node) bool {
+	if before == nil || now == nil {
+		return true
+	}
+	was, had := before.Annotations[Annotation]
+	is, has := now.Annotations[Annotation]
+	return was != is || had != has
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,18 +27,19 @@ import (
 const Name = "LoadThreshold"
 
 // LoadThreshold is a plugin that rules out nodes above their load line. It is safe for concurrent use; its only state
-// beside the gate's is the present decision and the annotations that were complained of.
+// beside the gate's is the present decision.
 type LoadThreshold struct {
-	handle fwk.Handle
 	// cpu and memory are models of the load over the resources' windows; they are the same where the windows are.
-	cpu, memory  *load.Model
-	line         line
-	deviations   float64
-	missingLoad  config.MissingLoad
-	exemptions   exemptions
-	gate         *softlimit.Gate
-	decisions    *softlimit.Decisions[decision]
-	complainedOf sync.Map // node name to annotation
+	cpu, memory *load.Model
+	line        line
+	deviations  float64
+	missingLoad config.MissingLoad
+
+	cpuReasons, memoryReasons reasons
+
+	exemptions exemptions
+	gate       *softlimit.Gate
+	decisions  *softlimit.Decisions[decision]
 }
 
 var (
@@ -82,19 +82,24 @@ func New(ctx context.Context, object runtime.Object, given deps.Deps) (fwk.Plugi
 		return nil, err
 	}
 	pl := &LoadThreshold{
-		handle:      given.Handle,
 		cpu:         cpu,
 		memory:      memory,
 		line:        lineOf(args.Thresholds),
 		missingLoad: args.MissingLoad,
 		exemptions:  exemptions,
 		decisions:   softlimit.NewDecisions[decision](Name),
+
+		cpuReasons:    reasonsOf("cpu"),
+		memoryReasons: reasonsOf("memory"),
 	}
 	if args.Statistic == config.StatisticMeanPlusStdDev {
 		pl.deviations = args.StdDevFactor
 	}
 	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, MayTake: pl.mayTake}
 	pl.gate = softlimit.NewGate(ctx, limit, given.Handle, cpu.Updates(), clock.RealClock{})
+	if err := complainOfAnnotations(given.Handle); err != nil {
+		return nil, err
+	}
 	return pl, nil
 }
 
@@ -168,17 +173,31 @@ func (pl *LoadThreshold) estimate(d *decision, node fwk.NodeInfo) load.Estimate 
 func (pl *LoadThreshold) reason(d *decision, node fwk.NodeInfo) string {
 	estimate, line := pl.estimate(d, node), pl.lineOf(node.Node())
 	if d.looksAtCPU {
-		if reason := pl.resourceReason("cpu", &estimate.CPU, d.demand.CPUMillis, line.cpu); reason != "" {
+		if reason := pl.resourceReason(&pl.cpuReasons, &estimate.CPU, d.demand.CPUMillis, line.cpu); reason != "" {
 			return reason
 		}
 	}
 	if d.looksAtMemory {
-		return pl.resourceReason("memory", &estimate.Memory, d.demand.MemoryBytes, line.memory)
+		return pl.resourceReason(&pl.memoryReasons, &estimate.Memory, d.demand.MemoryBytes, line.memory)
 	}
 	return ""
 }
 
-func (pl *LoadThreshold) resourceReason(resource string, r *load.ResourceEstimate, extra float64, percent int64) string {
+// reasons are why one resource keeps a node out: by the percentage that would be passed, and at 0 because nothing is known.
+// They are made beforehand, for many nodes of a decision may be ruled out.
+type reasons [101]string
+
+func reasonsOf(resource string) reasons {
+	r := reasons{fmt.Sprintf("node(s) without known %s load", resource)}
+	for percent := 1; percent < len(r); percent++ {
+		// In words: the scheduler hands the reasons to its Events as a format string, without arguments, in which "80%)" would
+		// read "80%!)(MISSING)".
+		r[percent] = fmt.Sprintf("node(s) above their %s load line (%d percent)", resource, percent)
+	}
+	return r
+}
+
+func (pl *LoadThreshold) resourceReason(reasons *reasons, r *load.ResourceEstimate, extra float64, percent int64) string {
 	if percent == 0 {
 		return ""
 	}
@@ -187,16 +206,16 @@ func (pl *LoadThreshold) resourceReason(resource string, r *load.ResourceEstimat
 		case config.MissingLoadPass:
 			return ""
 		case config.MissingLoadReject:
-			return fmt.Sprintf("node(s) without known %s load", resource)
+			return reasons[0]
 		}
 	}
-	if passes(r, extra, pl.deviations, percent) {
-		return fmt.Sprintf("node(s) above their %s load line (%d percent)", resource, percent)
+	if passes(utilization(r, extra, pl.deviations), percent) {
+		return reasons[percent]
 	}
 	return ""
 }
 
-// lineOf returns the node's load line. Each malformed annotation gets one Event.
+// lineOf returns the node's load line: the profile's where the annotation is malformed, which an Event tells.
 func (pl *LoadThreshold) lineOf(node *corev1.Node) line {
 	annotation, ok := node.Annotations[Annotation]
 	if !ok {
@@ -204,10 +223,7 @@ func (pl *LoadThreshold) lineOf(node *corev1.Node) line {
 	}
 	line, err := pl.line.overriddenBy(annotation)
 	if err != nil {
-		if before, complained := pl.complainedOf.Swap(node.Name, annotation); !complained || before != annotation {
-			pl.handle.EventRecorder().Eventf(node, nil, corev1.EventTypeWarning, "InvalidThresholds", "Scheduling",
-				"Annotation %s=%q is not used: %v", Annotation, annotation, err)
-		}
+		return pl.line
 	}
 	return line
 }
@@ -234,7 +250,7 @@ func (pl *LoadThreshold) mayBear(r *load.ResourceEstimate, extra float64, percen
 	case r.State != load.Fresh:
 		return pl.missingLoad != config.MissingLoadReject
 	}
-	return !passes(r, extra, pl.deviations, percent)
+	return !passes(utilization(r, extra, pl.deviations), percent)
 }
 
 // EventsToRegister names the events that can let a pod in that the thresholds kept out. Load is not among them: the gate
@@ -254,15 +270,10 @@ func (pl *LoadThreshold) afterNodeAnnotation(_ klog.Logger, _ *corev1.Pod, oldOb
 	if err != nil {
 		return fwk.Queue, err
 	}
-	if before == nil || now == nil {
+	if annotationChanged(before, now) {
 		return fwk.Queue, nil
 	}
-	was, had := before.Annotations[Annotation]
-	is, has := now.Annotations[Annotation]
-	if was == is && had == has {
-		return fwk.QueueSkip, nil
-	}
-	return fwk.Queue, nil
+	return fwk.QueueSkip, nil
 }
 
 // afterPodLabel retries the pod if it is the one whose labels changed, and is exempt by them. The queue asks also when it is
@@ -292,19 +303,19 @@ const (
 	usedUp    = 1000.0
 )
 
-// Score is, for a pod that the thresholds were waived for, the utilization of the scarcer resource that has a threshold,
-// with the pod on the node. It may be beyond 1. NormalizeScore turns it round.
+// Score is, for a pod that the thresholds were waived for, the utilization of the scarcer resource that has a threshold on
+// the node, as it is held against it. It may be beyond 1. NormalizeScore turns it round.
 func (pl *LoadThreshold) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	if !pl.gate.Waived(state) {
 		return fwk.MinScore, nil
 	}
 	d := pl.decide(state, pod)
-	estimate, used := pl.estimate(d, node), 0.0
-	if d.looksAtCPU && pl.line.cpu > 0 {
-		used = estimate.CPU.Utilization(d.demand.CPUMillis)
+	estimate, line, used := pl.estimate(d, node), pl.lineOf(node.Node()), 0.0
+	if d.looksAtCPU && line.cpu > 0 {
+		used = utilization(&estimate.CPU, d.demand.CPUMillis, pl.deviations)
 	}
-	if d.looksAtMemory && pl.line.memory > 0 {
-		used = max(used, estimate.Memory.Utilization(d.demand.MemoryBytes))
+	if d.looksAtMemory && line.memory > 0 {
+		used = max(used, utilization(&estimate.Memory, d.demand.MemoryBytes, pl.deviations))
 	}
 	return int64(math.Round(min(used, usedUp) / scoreUnit)), nil
 }
@@ -329,12 +340,8 @@ func (pl *LoadThreshold) NormalizeScore(_ context.Context, state fwk.CycleState,
 	return nil
 }
 
-// SignPod signs what the pod requests and whether it is exempt. A pod that the thresholds are waived for is not signed: it is
-// like no other.
+// SignPod signs what the pod requests and whether it is exempt.
 func (pl *LoadThreshold) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	if pl.gate.HasWaiver(pod) {
-		return nil, fwk.NewStatus(fwk.Unschedulable, "the thresholds are waived for this pod")
-	}
 	return []fwk.SignFragment{{
 		Key: "v1.Pod." + Name + "()",
 		Value: struct {

@@ -2,8 +2,10 @@ package loadthreshold
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -135,6 +137,10 @@ func TestANodeAboveItsLineIsRuledOut(t *testing.T) {
 			name: "a mean and deviations above the line", args: "{statistic: MeanPlusStdDev, stdDevFactor: 2}",
 			known: load.NodeLoad{CPU: plugintest.Reading(0.7, 0.06)}, pod: nothing(), want: cpu80,
 		},
+		{
+			name: "where no deviation is known, the mean decides", args: "statistic: MeanPlusStdDev",
+			known: load.NodeLoad{CPU: plugintest.Reading(0.81, math.NaN())}, pod: nothing(), want: cpu80,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := build(t, flow(tc.args), loads{"n": tc.known})
@@ -213,15 +219,16 @@ func TestANodesAnnotationOverridesTheThresholds(t *testing.T) {
 			if got := b.reasonOf(t, nothing(), infoOf(node("n", tc.annotation))); got != tc.want {
 				t.Errorf("reason %q, want %q", got, tc.want)
 			}
-			if len(b.handle.Events.Events) > 0 {
-				t.Errorf("an Event complains: %s", <-b.handle.Events.Events)
-			}
+			watched := b.handle.WatchNodes(t)
+			watched.Add(node("n", tc.annotation))
+			watched.Add(node("other", "wrong"))
+			b.wantEvent(t, "wrong", "") // and no other
 		})
 	}
 }
 
 func TestAMalformedAnnotationGetsOneEventAndTheProfilesThresholds(t *testing.T) {
-	for annotation, complaint := range map[string]string{
+	complaints := map[string]string{
 		"":                   `"" is not a threshold such as cpu=70, in percent from 1 to 100`,
 		"cpu":                `"cpu" is not a threshold`,
 		"cpu=":               `"cpu=" is not a threshold`,
@@ -235,33 +242,51 @@ func TestAMalformedAnnotationGetsOneEventAndTheProfilesThresholds(t *testing.T) 
 		"CPU=70":             `"CPU=70" names neither cpu nor memory`,
 		"cpu=50;memory=70":   `"cpu=50;memory=70" is not a threshold`,
 		"cpu=50,memory=many": `"memory=many" is not a threshold`,
-	} {
+	}
+	for annotation, complaint := range complaints {
 		t.Run(annotation, func(t *testing.T) {
-			b := build(t, "", loads{"n": both(0.79, 0), "m": both(0.79, 0)})
-			for range 3 {
-				if got := b.reasonOf(t, nothing(), infoOf(node("n", annotation))); got != "" {
-					t.Errorf("ruled out: %s; want the profile's 80%%", got)
-				}
+			b := build(t, "", loads{"n": both(0.79, 0)})
+			if got := b.reasonOf(t, nothing(), infoOf(node("n", annotation))); got != "" {
+				t.Errorf("ruled out: %s; want the profile's 80%%", got)
 			}
-			want := fmt.Sprintf("Warning InvalidThresholds Annotation plimsoll.io/thresholds=%q is not used: %s", annotation, complaint)
-			select {
-			case got := <-b.handle.Events.Events:
-				if len(got) < len(want) || got[:len(want)] != want {
-					t.Errorf("Event %q\nwant  %q", got, want)
-				}
-			default:
-				t.Fatal("no Event")
-			}
-			if n := len(b.handle.Events.Events); n > 0 {
-				t.Errorf("%d Events more", n)
-			}
-			b.reasonOf(t, nothing(), infoOf(node("m", annotation)))
-			b.reasonOf(t, nothing(), infoOf(node("n", annotation+"x")))
-			if n := len(b.handle.Events.Events); n != 2 {
-				t.Errorf("%d Events for another node and another value, want one each", n)
-			}
+			b.handle.WatchNodes(t).Add(node("n", annotation))
+			b.wantEvent(t, annotation, complaint)
 		})
 	}
+}
+
+// wantEvent wants the next Event to complain of the annotation.
+func (b *testee) wantEvent(t *testing.T, annotation, complaint string) {
+	t.Helper()
+	want := fmt.Sprintf("Warning InvalidThresholds Annotation plimsoll.io/thresholds=%q is not used: %s", annotation, complaint)
+	select {
+	case got := <-b.handle.Events.Events:
+		if !strings.HasPrefix(got, want) {
+			t.Errorf("Event %q\nwant  %q", got, want)
+		}
+	case <-time.After(10 * time.Second): // never reached where all is well
+		t.Fatalf("no Event, want %q", want)
+	}
+}
+
+func TestAnAnnotationIsComplainedOfOnlyWhenItIsNew(t *testing.T) {
+	b := build(t, "", nil)
+	heartbeat := func(n *corev1.Node) *corev1.Node { n.Labels = map[string]string{"beat": "1"}; return n }
+	watched := b.handle.WatchNodes(t)
+	watched.Add(node("n", "first"))
+	b.wantEvent(t, "first", "")
+	watched.Modify(heartbeat(node("n", "first")))
+	watched.Modify(node("n", "second"))
+	b.wantEvent(t, "second", "") // and none before it
+	watched.Modify(node("n", "cpu=70"))
+	watched.Modify(node("n"))
+	watched.Modify(node("n", "second"))
+	b.wantEvent(t, "second", "") // which was mended meanwhile
+	watched.Delete(node("n", "second"))
+	watched.Add(node("n", "second"))
+	b.wantEvent(t, "second", "") // of another node of that name
+	watched.Add(node("last", "last"))
+	b.wantEvent(t, "last", "")
 }
 
 func TestNodesWithoutKnownLoad(t *testing.T) {
@@ -361,9 +386,6 @@ func (b *testee) waivedState(t *testing.T, pod *corev1.Pod, nodes ...fwk.NodeInf
 	if _, status := b.PostFilter(t.Context(), state, pod, statuses); !status.IsSuccess() {
 		t.Fatalf("PostFilter: %v", status)
 	}
-	if _, status := b.SignPod(t.Context(), pod); status.Code() != fwk.Unschedulable {
-		t.Errorf("SignPod of a pod with a waiver: %v, want Unschedulable", status)
-	}
 	state = framework.NewCycleState()
 	if _, status := b.PreFilter(t.Context(), state, pod, nil); !status.IsSkip() {
 		t.Errorf("PreFilter with a waiver: %v, want Skip", status)
@@ -373,23 +395,42 @@ func (b *testee) waivedState(t *testing.T, pod *corev1.Pod, nodes ...fwk.NodeInf
 
 func TestAWaivedPodGoesToTheLeastLoadedNode(t *testing.T) {
 	for _, tc := range []struct {
-		name  string
-		args  string
-		known loads
-		pod   *corev1.Pod
-		want  map[string]int64
+		name       string
+		args       string
+		known      loads
+		pod        *corev1.Pod
+		want       map[string]int64
+		annotation []string // of c
 	}{
 		// 81, 85 and 91 %: (91 − 85) / (91 − 81) = 0.6.
-		{"by cpu", "thresholds: {cpu: 80}", loads{"a": cpuOnly(0.81), "b": cpuOnly(0.85), "c": cpuOnly(0.91)}, nothing(), map[string]int64{"a": 100, "b": 60, "c": 0}},
+		{"by cpu", "thresholds: {cpu: 80}", loads{"a": cpuOnly(0.81), "b": cpuOnly(0.85), "c": cpuOnly(0.91)}, nothing(), map[string]int64{"a": 100, "b": 60, "c": 0}, nil},
 		// The scarcer resource is 85, 95 and 90 %: (95 − 90) / (95 − 85) = 0.5.
-		{"by the scarcer resource", "", loads{"a": both(0.85, 0.2), "b": both(0.81, 0.95), "c": both(0.9, 0.9)}, nothing(), map[string]int64{"a": 100, "b": 0, "c": 50}},
+		{"by the scarcer resource", "", loads{"a": both(0.85, 0.2), "b": both(0.81, 0.95), "c": both(0.9, 0.9)}, nothing(), map[string]int64{"a": 100, "b": 0, "c": 50}, nil},
 		// A pod of 4 of 8 cores: 131, 135 and 141 %.
-		{"beyond what the nodes have", "thresholds: {cpu: 80}", loads{"a": cpuOnly(0.81), "b": cpuOnly(0.85), "c": cpuOnly(0.91)}, podOf("4", "0"), map[string]int64{"a": 100, "b": 60, "c": 0}},
-		{"all alike", "", loads{"a": both(0.9, 0), "b": both(0.9, 0), "c": both(0.9, 0)}, nothing(), map[string]int64{"a": 0, "b": 0, "c": 0}},
+		{"beyond what the nodes have", "thresholds: {cpu: 80}", loads{"a": cpuOnly(0.81), "b": cpuOnly(0.85), "c": cpuOnly(0.91)}, podOf("4", "0"), map[string]int64{"a": 100, "b": 60, "c": 0}, nil},
+		{"all alike", "", loads{"a": both(0.9, 0), "b": both(0.9, 0), "c": both(0.9, 0)}, nothing(), map[string]int64{"a": 0, "b": 0, "c": 0}, nil},
+		// The memory of c counts by its annotation, cpu as everywhere: 85, 90 and 95 %.
+		{
+			"by a resource that only a node's annotation limits", "thresholds: {cpu: 80}",
+			loads{"a": both(0.85, 0.99), "b": both(0.9, 0.99), "c": both(0.1, 0.95)}, nothing(), map[string]int64{"a": 100, "b": 50, "c": 0},
+			[]string{"memory=90"},
+		},
+		// 82 + 2·5 = 92, 86 and 81 + 2·0.5 = 82 %: (92 − 86) / (92 − 82) = 0.6.
+		{
+			"by the mean and deviations", "{thresholds: {cpu: 80}, statistic: MeanPlusStdDev, stdDevFactor: 2}",
+			loads{"a": {CPU: plugintest.Reading(0.82, 0.05)}, "b": cpuOnly(0.86), "c": {CPU: plugintest.Reading(0.81, 0.005)}}, nothing(),
+			map[string]int64{"a": 0, "b": 60, "c": 100}, nil,
+		},
+		{
+			"by the mean where no deviation is known", "{thresholds: {cpu: 80}, statistic: MeanPlusStdDev}",
+			loads{"a": {CPU: plugintest.Reading(0.91, math.NaN())}, "b": cpuOnly(0.85), "c": cpuOnly(0.81)}, nothing(),
+			map[string]int64{"a": 0, "b": 60, "c": 100}, nil,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b := build(t, tc.args, tc.known, node("a"), node("b"), node("c"))
-			nodes := []fwk.NodeInfo{infoOf(node("a")), infoOf(node("b")), infoOf(node("c"))}
+			c := node("c", tc.annotation...)
+			b := build(t, flow(tc.args), tc.known, node("a"), node("b"), c)
+			nodes := []fwk.NodeInfo{infoOf(node("a")), infoOf(node("b")), infoOf(c)}
 			state := b.waivedState(t, tc.pod, nodes...)
 			if status := b.PreScore(t.Context(), state, tc.pod, nodes); !status.IsSuccess() {
 				t.Errorf("PreScore: %v", status)

@@ -3,10 +3,14 @@ package plugintest
 import (
 	"context"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	clientcache "k8s.io/client-go/tools/cache"
+	cachetesting "k8s.io/client-go/tools/cache/testing"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -29,7 +33,13 @@ type Handle struct {
 	Events *events.FakeRecorder
 
 	informers informers.SharedInformerFactory
+	nodes     nodeSource
 	snapshot  fwk.SharedLister
+}
+
+// nodeSource is what the informer of nodes reads once it is started.
+type nodeSource struct {
+	*cachetesting.FakeControllerSource
 }
 
 // NewHandle returns a handle on a cluster of the given nodes.
@@ -40,12 +50,24 @@ func NewHandle(nodes ...*corev1.Node) *Handle {
 		informers: informers.NewSharedInformerFactory(fake.NewClientset(), 0),
 		snapshot:  cache.NewSnapshot(nil, nodes),
 	}
+	h.informers.InformerFor(&corev1.Node{}, func(kubernetes.Interface, time.Duration) clientcache.SharedIndexInformer {
+		return clientcache.NewSharedIndexInformer(&h.nodes, &corev1.Node{}, 0, clientcache.Indexers{})
+	})
 	for _, node := range nodes {
 		if err := h.informers.Core().V1().Nodes().Informer().GetIndexer().Add(node); err != nil {
 			panic(err)
 		}
 	}
 	return h
+}
+
+// WatchNodes starts the informer of nodes, until the test ends, and returns what it reads.
+func (h *Handle) WatchNodes(t testing.TB) *cachetesting.FakeControllerSource {
+	t.Helper()
+	h.nodes.FakeControllerSource = cachetesting.NewFakeControllerSource()
+	t.Cleanup(h.nodes.Shutdown)
+	go h.informers.Core().V1().Nodes().Informer().RunWithContext(t.Context())
+	return h.nodes.FakeControllerSource
 }
 
 // Has makes the pod known to the informers.
