@@ -21,12 +21,12 @@ func NewMetrics(publisher *Publisher, maxAge time.Duration, c clock.PassiveClock
 
 // View returns the metrics as the decision sees them: those of the same snapshot as all load during the decision.
 func (m *Metrics) View(state fwk.CycleState) MetricsView {
-	return MetricsView{snapshot: m.publisher.Pinned(state), oldest: m.clock.Now().Add(-m.maxAge)}
+	return MetricsView{columns: m.publisher.Pinned(state).columns, oldest: m.clock.Now().Add(-m.maxAge)}
 }
 
 // Latest returns the metrics as they are known now, outside of any decision.
 func (m *Metrics) Latest() MetricsView {
-	return MetricsView{snapshot: m.publisher.Latest(), oldest: m.clock.Now().Add(-m.maxAge)}
+	return MetricsView{columns: m.publisher.Latest().columns, oldest: m.clock.Now().Add(-m.maxAge)}
 }
 
 // Updates tells of new snapshots.
@@ -34,32 +34,40 @@ func (m *Metrics) Updates() *Publisher { return m.publisher }
 
 // MetricsView is the metrics at one moment. It is immutable, and so safe for concurrent use.
 type MetricsView struct {
-	snapshot *Snapshot
-	oldest   time.Time
+	columns *columns
+	oldest  time.Time
+}
+
+// NoRow is the row of nodes that no metric has a value of.
+const NoRow = -1
+
+// Row returns where the named node's values are to be found, by which they cost no look-up each.
+func (v MetricsView) Row(node string) int {
+	if row, ok := v.columns.rows[node]; ok {
+		return row
+	}
+	return NoRow
 }
 
 // Values returns the values of one metric.
 func (v MetricsView) Values(expression string) MetricValues {
-	return MetricValues{table: v.snapshot.Metric(expression), oldest: v.oldest}
+	return MetricValues{column: v.columns.byMetric[expression], oldest: v.oldest}
 }
 
 // MetricValues are the values of one metric at one moment.
 type MetricValues struct {
-	table  MetricTable
+	column *column
 	oldest time.Time
 }
 
 // Any tells whether some node has a value that is known and not too old.
-func (v MetricValues) Any() bool {
-	for node := range v.table {
-		if _, known := v.table.Value(node, v.oldest); known {
-			return true
-		}
-	}
-	return false
-}
+func (v MetricValues) Any() bool { return v.column != nil && !v.column.newest.Before(v.oldest) }
 
-// Of returns the named node's value, and whether it is known and not too old.
-func (v MetricValues) Of(node string) (value float64, known bool) {
-	return v.table.Value(node, v.oldest)
+// At returns the value in a row of the same view, and whether it is known and not too old.
+func (v MetricValues) At(row int) (value float64, known bool) {
+	if row == NoRow || v.column == nil {
+		return 0, false
+	}
+	r := &v.column.readings[row]
+	return r.Value, !r.End.Before(v.oldest)
 }

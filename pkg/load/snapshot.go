@@ -60,10 +60,40 @@ type MetricReading struct {
 // MetricTable holds the values of one metric, by name of the Node object. It must not be changed.
 type MetricTable map[string]MetricReading
 
-// Value returns the node's value, if there is one that ends no earlier than oldest.
-func (t MetricTable) Value(node string, oldest time.Time) (value float64, known bool) {
-	r, ok := t[node]
-	return r.Value, ok && !r.End.Before(oldest)
+// columns are the values of several metrics with one index, so that the values of a node take one look-up.
+type columns struct {
+	// rows holds the row of each node that some metric has a value of.
+	rows map[string]int
+	// byMetric holds the readings of each metric by row; that of a node without one is zero.
+	byMetric map[string]*column
+}
+
+type column struct {
+	readings []MetricReading
+	// newest is the latest End of all readings.
+	newest time.Time
+}
+
+func newColumns(metrics map[string]MetricTable) *columns {
+	c := &columns{rows: map[string]int{}, byMetric: make(map[string]*column, len(metrics))}
+	for _, table := range metrics {
+		for node := range table {
+			if _, ok := c.rows[node]; !ok {
+				c.rows[node] = len(c.rows)
+			}
+		}
+	}
+	for metric, table := range metrics {
+		values := &column{readings: make([]MetricReading, len(c.rows))}
+		for node, reading := range table {
+			values.readings[c.rows[node]] = reading
+			if reading.End.After(values.newest) {
+				values.newest = reading.End
+			}
+		}
+		c.byMetric[metric] = values
+	}
+	return c
 }
 
 // Snapshot is all that is known of the nodes at one moment: their load over each window that somebody asked for, and the
@@ -71,19 +101,20 @@ func (t MetricTable) Value(node string, oldest time.Time) (value float64, known 
 type Snapshot struct {
 	tables  map[time.Duration]*Table
 	metrics map[string]MetricTable
+	columns *columns
 	empty   *Table
 }
 
 // NewSnapshot returns a snapshot of one table per window. It keeps the map, which must not change any more.
 func NewSnapshot(tables map[time.Duration]*Table) *Snapshot {
-	return &Snapshot{tables: tables, empty: NewTable(nil)}
+	return &Snapshot{tables: tables, columns: newColumns(nil), empty: NewTable(nil)}
 }
 
 // WithMetrics returns a snapshot of the same load and of one table per metric, by its PromQL expression. It keeps the map,
 // which must not change any more.
 func (s *Snapshot) WithMetrics(metrics map[string]MetricTable) *Snapshot {
 	with := *s
-	with.metrics = metrics
+	with.metrics, with.columns = metrics, newColumns(metrics)
 	return &with
 }
 

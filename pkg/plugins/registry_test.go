@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -231,20 +232,41 @@ func BenchmarkScore(b *testing.B) {
 	}
 }
 
-func TestFilterLogsNothingAtDefaultVerbosity(t *testing.T) {
-	for _, name := range []string{loadthreshold.Name, nodemetrics.Name} {
-		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2), ktesting.BufferLogs(true)))
-		ctx := klog.NewContext(t.Context(), logger)
-		for _, p := range []*load.Publisher{load.NewPublisher(), loaded(100, 1)} {
+func TestFilterLogsNothingPerNodeAtDefaultVerbosity(t *testing.T) {
+	for name, want := range map[string]int{
+		loadthreshold.Name: 0,
+		nodemetrics.Name:   3, // each of the metrics once: none has a value
+	} {
+		for p, want := range map[*load.Publisher]int{load.NewPublisher(): want, loaded(100, 1): 0} {
+			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2), ktesting.BufferLogs(true)))
+			ctx := klog.NewContext(t.Context(), logger)
 			pl, state, pod := build(t, p, name, ""), framework.NewCycleState(), st.MakePod().Obj()
 			pl.(fwk.PreFilterPlugin).PreFilter(ctx, state, pod, nil)
 			for i := range 100 {
 				pl.(fwk.FilterPlugin).Filter(ctx, state, pod, plugintest.Node(fmt.Sprint("node-", i), plugintest.CPUAndMemory("8", "16Gi")))
 			}
+			if logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); strings.Count(logged, "\n") != want {
+				t.Errorf("%s logs in a decision over 100 nodes, want %d lines:\n%s", name, want, logged)
+			}
 		}
-		if logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); logged != "" {
-			t.Errorf("%s logs in a decision:\n%s", name, logged)
-		}
+	}
+}
+
+func TestScoringByMetricsAllocatesNothingPerNode(t *testing.T) {
+	pl, pod := build(t, loaded(1000, 0), nodemetrics.Name, ""), st.MakePod().Obj()
+	allocsOver := func(nodes int) float64 {
+		_, infos := cluster(nodes, 0)
+		scores := make(fwk.NodeScoreList, nodes)
+		return testing.AllocsPerRun(10, func() {
+			state := framework.NewCycleState()
+			for i := range infos {
+				scores[i].Score, _ = pl.Score(t.Context(), state, pod, infos[i])
+			}
+			pl.ScoreExtensions().NormalizeScore(t.Context(), state, pod, scores)
+		})
+	}
+	if one, thousand := allocsOver(1), allocsOver(1000); thousand > one {
+		t.Errorf("%v allocations over 1,000 nodes, %v over one", thousand, one)
 	}
 }
 
@@ -291,16 +313,19 @@ func BenchmarkFilter(b *testing.B) {
 	}
 }
 
-// BenchmarkNormalizeScore is the cost of one decision of NodeMetrics with three metrics over 5,000 candidates.
-func BenchmarkNormalizeScore(b *testing.B) {
+// BenchmarkScoreAndNormalize is the cost of one decision of NodeMetrics with three metrics over 5,000 candidates.
+func BenchmarkScoreAndNormalize(b *testing.B) {
 	const count = 5000
+	_, nodes := cluster(count, 0)
 	pl, pod := build(b, loaded(count, 0), nodemetrics.Name, ""), st.MakePod().Obj()
 	scores := make(fwk.NodeScoreList, count)
-	for i := range scores {
-		scores[i].Name = fmt.Sprint("node-", i)
-	}
 	b.ReportAllocs()
 	for b.Loop() {
-		pl.ScoreExtensions().NormalizeScore(b.Context(), framework.NewCycleState(), pod, scores)
+		state := framework.NewCycleState()
+		for i := range nodes {
+			scores[i].Score, _ = pl.Score(b.Context(), state, pod, nodes[i])
+		}
+		pl.ScoreExtensions().NormalizeScore(b.Context(), state, pod, scores)
 	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*count), "ns/node")
 }

@@ -28,7 +28,7 @@ type NodeMetrics struct {
 	metrics   []*metric
 	rejects   bool
 	gate      *softlimit.Gate
-	decisions *softlimit.Decisions[load.MetricsView]
+	decisions *softlimit.Decisions[decision]
 }
 
 // metric is one of the plugin's metrics.
@@ -59,7 +59,7 @@ func New(ctx context.Context, object runtime.Object, given deps.Deps) (fwk.Plugi
 	if err := validation.ValidateNodeMetricsArgs(nil, args); err != nil {
 		return nil, err
 	}
-	pl := &NodeMetrics{decisions: softlimit.NewDecisions[load.MetricsView](Name)}
+	pl := &NodeMetrics{decisions: softlimit.NewDecisions[decision](Name)}
 	var expressions []string
 	for _, m := range args.Metrics {
 		rule, err := config.ParseRejectRule(m.Reject)
@@ -82,20 +82,39 @@ func New(ctx context.Context, object runtime.Object, given deps.Deps) (fwk.Plugi
 // Name returns the name of the plugin.
 func (pl *NodeMetrics) Name() string { return Name }
 
-// decide returns the metrics as the decision sees them.
-func (pl *NodeMetrics) decide(state fwk.CycleState) *load.MetricsView {
-	return pl.decisions.Of(state, func() *load.MetricsView {
-		view := pl.source.View(state)
-		return &view
+// decision is what all nodes of one decision are judged by.
+type decision struct {
+	view load.MetricsView
+	// values runs parallel to the plugin's metrics.
+	values []load.MetricValues
+}
+
+func (pl *NodeMetrics) decisionOn(view load.MetricsView) *decision {
+	d := &decision{view: view, values: make([]load.MetricValues, len(pl.metrics))}
+	for i, m := range pl.metrics {
+		d.values[i] = view.Values(m.Query)
+	}
+	return d
+}
+
+// decide returns the metrics as the decision sees them. Whichever extension points are enabled, its first call notes which
+// metrics have no value.
+func (pl *NodeMetrics) decide(ctx context.Context, state fwk.CycleState) *decision {
+	return pl.decisions.Of(state, func() *decision {
+		d := pl.decisionOn(pl.source.View(state))
+		for i, m := range pl.metrics {
+			m.note(ctx, !d.values[i].Any())
+		}
+		return d
 	})
 }
 
 // PreFilter steps aside where there is nothing to reject by, and for pods that the rules were waived for.
-func (pl *NodeMetrics) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+func (pl *NodeMetrics) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if waived := pl.gate.Begin(state, pod); waived || !pl.rejects {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	pl.decide(state) // before the state is cloned
+	pl.decide(ctx, state) // before the state is cloned
 	return nil, nil
 }
 
@@ -103,20 +122,21 @@ func (pl *NodeMetrics) PreFilter(_ context.Context, state fwk.CycleState, pod *c
 func (pl *NodeMetrics) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 // Filter rules the node out if a value is known that its metric's rule rejects.
-func (pl *NodeMetrics) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
-	if m := pl.rejecting(pl.decide(state), node.Node().Name); m != nil && !pl.gate.Waived(state) {
+func (pl *NodeMetrics) Filter(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
+	if m := pl.rejecting(pl.decide(ctx, state), node.Node().Name); m != nil && !pl.gate.Waived(state) {
 		return pl.gate.Refuse(m.reason)
 	}
 	return nil
 }
 
 // rejecting returns the first metric whose rule rules the node out.
-func (pl *NodeMetrics) rejecting(view *load.MetricsView, node string) *metric {
-	for _, m := range pl.metrics {
+func (pl *NodeMetrics) rejecting(d *decision, node string) *metric {
+	row := d.view.Row(node)
+	for i, m := range pl.metrics {
 		if m.reject.IsZero() {
 			continue
 		}
-		if value, known := view.Values(m.Query).Of(node); known && m.reject.RulesOut(value) {
+		if value, known := d.values[i].At(row); known && m.reject.RulesOut(value) {
 			return m
 		}
 	}
@@ -130,8 +150,8 @@ func (pl *NodeMetrics) PostFilter(ctx context.Context, state fwk.CycleState, pod
 
 // mayTake tells which nodes no rule rules out.
 func (pl *NodeMetrics) mayTake(*corev1.Pod) func(node *corev1.Node) bool {
-	view := pl.source.Latest()
-	return func(node *corev1.Node) bool { return pl.rejecting(&view, node.Name) == nil }
+	d := pl.decisionOn(pl.source.Latest())
+	return func(node *corev1.Node) bool { return pl.rejecting(d, node.Name) == nil }
 }
 
 // EventsToRegister names the events that can let a pod in that a rule kept out. Metrics are not among them: the gate looks
@@ -140,49 +160,43 @@ func (pl *NodeMetrics) EventsToRegister(context.Context) ([]fwk.ClusterEventWith
 	return []fwk.ClusterEventWithHint{{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}}}, nil
 }
 
-// Score is the same for all nodes: only NormalizeScore sees all candidates, on whose values the scores depend.
-func (pl *NodeMetrics) Score(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) (int64, *fwk.Status) {
-	return fwk.MinScore, nil
+// Score is the row of the node's values, which NormalizeScore turns into the score: only that sees all candidates, on whose
+// values the scores depend.
+func (pl *NodeMetrics) Score(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+	return int64(pl.decide(ctx, state).view.Row(node.Node().Name)), nil
 }
 
 // ScoreExtensions returns the plugin itself.
 func (pl *NodeMetrics) ScoreExtensions() fwk.ScoreExtensions { return pl }
 
 // NormalizeScore scores the candidates: the weighted mean of their marks in each metric. A candidate without a value has the
-// candidates' mean of that metric. A metric that no candidate has a value of drops out.
+// candidates' mean of that metric. A metric that no candidate has a value of drops out. When all do, all score alike, and
+// the profile's other plugins decide.
 func (pl *NodeMetrics) NormalizeScore(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
-	view := pl.decide(state)
-	marks, weights := make([]float64, len(scores)), 0.0
-	for _, m := range pl.metrics {
+	d, scales, weights := pl.decide(ctx, state), make([]weightedScale, 0, len(pl.metrics)), 0.0
+	for i, m := range pl.metrics {
 		if m.Weight == 0 {
 			continue
 		}
-		values := view.Values(m.Query)
 		var candidates span
-		for i := range scores {
-			if value, known := values.Of(scores[i].Name); known {
+		for j := range scores {
+			if value, known := d.values[i].At(int(scores[j].Score)); known {
 				candidates.add(value)
 			}
 		}
-		m.note(ctx, candidates.known == 0 && !values.Any())
 		if candidates.known == 0 {
 			continue
 		}
-		scale, mean := candidates.scale(m.Prefer, m.Bounds), candidates.mean()
-		weights += float64(m.Weight)
-		for i := range scores {
-			value, known := values.Of(scores[i].Name)
-			if !known {
-				value = mean
-			}
-			marks[i] += float64(m.Weight) * scale.mark(value)
-		}
-	}
-	if weights == 0 {
-		return nil // nothing is known: all score alike, and the profile's other plugins decide
+		scale, weight := candidates.scale(m.Prefer, m.Bounds), float64(m.Weight)
+		scales = append(scales, weightedScale{values: d.values[i], scale: scale, weight: weight, unknown: scale.mark(candidates.mean())})
+		weights += weight
 	}
 	for i := range scores {
-		scores[i].Score = scoreOf(marks[i], weights)
+		row, marks := int(scores[i].Score), 0.0
+		for j := range scales {
+			marks += scales[j].weight * scales[j].mark(row)
+		}
+		scores[i].Score = scoreOf(marks, weights)
 	}
 	return nil
 }
@@ -194,17 +208,13 @@ func (m *metric) note(ctx context.Context, missing bool) {
 	}
 	logger := klog.FromContext(ctx)
 	if missing {
-		logger.Info("No node has a value of the metric: it drops out of the score", "plugin", Name, "metric", m.Name)
+		logger.Info("No node has a value of the metric: nothing is scored or rejected by it", "plugin", Name, "metric", m.Name)
 		return
 	}
 	logger.Info("The metric has values again", "plugin", Name, "metric", m.Name)
 }
 
-// SignPod signs nothing: the result is the same for all pods. A pod that the rules are waived for is not signed: it is like
-// no other.
-func (pl *NodeMetrics) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	if pl.gate.HasWaiver(pod) {
-		return nil, fwk.NewStatus(fwk.Unschedulable, "the rules are waived for this pod")
-	}
+// SignPod signs nothing: the result is the same for all pods.
+func (pl *NodeMetrics) SignPod(context.Context, *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	return nil, nil
 }

@@ -1,6 +1,7 @@
 package nodemetrics
 
 import (
+	"context"
 	"math"
 	"os"
 	"regexp"
@@ -144,35 +145,61 @@ func TestScores(t *testing.T) {
 }
 
 func TestAMetricWithoutAnyValueIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
-	b := build(t, "metrics: [{name: x, query: x, prefer: Lower}, {name: w, query: w, prefer: Lower}]")
-	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2), ktesting.BufferLogs(true)))
-	ctx := klog.NewContext(t.Context(), logger)
-	buffer := logger.GetSink().(ktesting.Underlier).GetBuffer()
-	logged := ""
-	for i, step := range []struct {
-		known map[string]values
-		want  string
+	for _, tc := range []struct {
+		name   string
+		metric string
+		decide func(ctx context.Context, b *testee)
 	}{
-		{map[string]values{"x": {"a": 1}, "w": {"a": 1}}, ""},
-		{map[string]values{"x": {"a": 1}}, "No node has a value of the metric"},
-		{map[string]values{"x": {"a": 1}}, ""},
-		{map[string]values{"x": {"a": 1}, "w": {"elsewhere": 1}}, "has values again"},
-		{map[string]values{"x": {"a": 1}, "w": {"elsewhere": 1}}, ""}, // some node has one, though no candidate
-		{map[string]values{"x": {"a": 1}, "w": {"a": 1}}, ""},
+		{"scored by", "{name: w, query: w, prefer: Lower}", func(ctx context.Context, b *testee) {
+			state, scores := framework.NewCycleState(), fwk.NodeScoreList{{Name: "a"}, {Name: "b"}}
+			for i, node := range nodesNamed("a", "b") {
+				scores[i].Score, _ = b.Score(ctx, state, pod(), node)
+			}
+			b.NormalizeScore(ctx, state, pod(), scores)
+		}},
+		{"that only rejects", "{name: w, query: w, prefer: Lower, weight: 0, reject: '> 5'}", func(ctx context.Context, b *testee) {
+			state := framework.NewCycleState()
+			b.PreFilter(ctx, state, pod(), nil)
+			b.Filter(ctx, state, pod(), nodesNamed("a")[0])
+		}},
+		{"of which every node is ruled out before it is scored", "{name: w, query: w, prefer: Lower, reject: '> 5'}", func(ctx context.Context, b *testee) {
+			state := framework.NewCycleState()
+			for _, node := range nodesNamed("a", "b") {
+				b.Filter(ctx, state, pod(), node) // as where PreFilter is not enabled
+			}
+		}},
 	} {
-		publish(b.publisher, step.known)
-		for range 3 {
-			scores := fwk.NodeScoreList{{Name: "a"}, {Name: "b"}}
-			b.NormalizeScore(ctx, framework.NewCycleState(), pod(), scores)
-		}
-		added := strings.TrimPrefix(buffer.String(), logged)
-		logged = buffer.String()
-		if step.want == "" && added != "" || strings.Count(added, "\n") > 1 || !strings.Contains(added, step.want) {
-			t.Errorf("step %d: logged %q, want %q once", i, added, step.want)
-		}
-		if step.want != "" && !strings.Contains(added, `metric="w"`) {
-			t.Errorf("step %d: the metric is not named: %q", i, added)
-		}
+		t.Run(tc.name, func(t *testing.T) {
+			b := build(t, "metrics: [{name: x, query: x, prefer: Lower}, "+tc.metric+"]")
+			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2), ktesting.BufferLogs(true)))
+			ctx := klog.NewContext(t.Context(), logger)
+			buffer := logger.GetSink().(ktesting.Underlier).GetBuffer()
+			logged := ""
+			for i, step := range []struct {
+				known map[string]values
+				want  string
+			}{
+				{map[string]values{"x": {"a": 1}, "w": {"a": 1}}, ""},
+				{map[string]values{"x": {"a": 1}}, "No node has a value of the metric: nothing is scored or rejected by it"},
+				{map[string]values{"x": {"a": 1}}, ""},
+				{map[string]values{"x": {"a": 1}, "w": {"elsewhere": 1}}, "has values again"},
+				{map[string]values{"x": {"a": 1}, "w": {"elsewhere": 1}}, ""}, // some node has one, though no candidate
+				{map[string]values{"x": {"a": 1}, "w": {"a": 1}}, ""},
+			} {
+				publish(b.publisher, step.known)
+				for range 3 {
+					tc.decide(ctx, b)
+				}
+				added := strings.TrimPrefix(buffer.String(), logged)
+				logged = buffer.String()
+				if step.want == "" && added != "" || strings.Count(added, "\n") > 1 || !strings.Contains(added, step.want) {
+					t.Errorf("step %d: logged %q, want %q once", i, added, step.want)
+				}
+				if step.want != "" && !strings.Contains(added, `metric="w"`) {
+					t.Errorf("step %d: the metric is not named: %q", i, added)
+				}
+			}
+		})
 	}
 }
 
@@ -241,25 +268,15 @@ func TestPreFilterStepsAsideWithoutRules(t *testing.T) {
 	}
 }
 
-func TestRulesAreWaivedForOneAttemptAndThePodIsNotSignedMeanwhile(t *testing.T) {
+func TestRulesAreWaivedForOneAttempt(t *testing.T) {
 	b := build(t, "metrics: [{name: x, query: x, prefer: Lower, reject: '> 5'}]", "a")
 	publish(b.publisher, map[string]values{"x": {"a": 6}})
-	signable := func() bool {
-		_, status := b.SignPod(t.Context(), pod())
-		return status.IsSuccess()
-	}
 	node, state := nodesNamed("a")[0], framework.NewCycleState()
 	b.PreFilter(t.Context(), state, pod(), nil)
 	statuses := framework.NewDefaultNodeToStatus()
 	statuses.Set("a", b.Filter(t.Context(), state, pod(), node).WithPlugin(Name))
-	if !signable() {
-		t.Error("not signed before")
-	}
 	if _, status := b.PostFilter(t.Context(), state, pod(), statuses); !status.IsSuccess() {
 		t.Fatalf("PostFilter: %v", status)
-	}
-	if signable() {
-		t.Error("signed with a waiver")
 	}
 	for attempt, want := range []fwk.Code{fwk.Skip, fwk.Success} {
 		state := framework.NewCycleState()

@@ -3,7 +3,10 @@ package nodemetrics
 import (
 	"math"
 
+	fwk "k8s.io/kube-scheduler/framework"
+
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
 // scale turns values of a metric into marks in [0, 1], of which 1 is the best.
@@ -17,6 +20,23 @@ func (s scale) mark(value float64) float64 {
 	}
 	// Of halves, for the difference of two finite values may be infinite.
 	return min(max((value/2-s.worst/2)/(s.best/2-s.worst/2), 0), 1)
+}
+
+// weightedScale is the scale of one metric in one decision.
+type weightedScale struct {
+	scale
+	weight float64
+	values load.MetricValues
+	// unknown is the mark of a candidate without a value.
+	unknown float64
+}
+
+// mark is that of the value in the row.
+func (s *weightedScale) mark(row int) float64 {
+	if value, known := s.values.At(row); known {
+		return s.scale.mark(value)
+	}
+	return s.unknown
 }
 
 // span is the values that the candidates of a decision have of one metric.
@@ -48,7 +68,10 @@ func (s *span) scale(prefer config.Preference, bounds *config.MetricBounds) scal
 	return scale{best: s.low, worst: s.high}
 }
 
-// scoreOf is the node score in [0, 100] of the weighted sum of marks.
+// scoreOf is the node score in [0, 100] of the weighted sum of marks; 0 where nothing has weight.
 func scoreOf(weightedMarks, weights float64) int64 {
+	if weights == 0 {
+		return fwk.MinScore
+	}
 	return int64(math.Round(100 * weightedMarks / weights))
 }
