@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
@@ -98,6 +100,11 @@ const relaxingKey fwk.StateKey = "softlimit/relaxing"
 
 // Begin is to be called at PreFilter. It tells whether the limit is waived for this attempt of the pod, and notes it in the
 // state. A waiver holds for one attempt.
+//
+// Pods are signed when they are queued and when they are updated, mostly before there is a waiver, so that the signature of a
+// pod cannot tell one. It need not: of what was found for another pod of the same signature, the scheduler takes no more than
+// a node to try first, and holds it against the filters of the attempt itself. A node that a waiver let in is refused there
+// to a pod that has none, and the other way round the node is one that the limit lets in.
 func (g *Gate) Begin(state fwk.CycleState, pod *corev1.Pod) (waived bool) {
 	g.mu.Lock()
 	_, waived = g.waived[pod.UID]
@@ -114,14 +121,6 @@ func (g *Gate) Begin(state fwk.CycleState, pod *corev1.Pod) (waived bool) {
 func (g *Gate) Waived(state fwk.CycleState) bool {
 	_, err := state.Read(g.key)
 	return err == nil
-}
-
-// HasWaiver tells whether the next attempt of the pod will find the limit waived.
-func (g *Gate) HasWaiver(pod *corev1.Pod) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	_, ok := g.waived[pod.UID]
-	return ok
 }
 
 // Refuse is the status of a node that the limit rules out. Evicting pods makes no room below a limit that is not relaxed:
@@ -251,10 +250,35 @@ func (g *Gate) run(ctx context.Context) {
 	}
 }
 
-// mayFit tells whether the limit may let the pod in somewhere.
-func (g *Gate) mayFit(pod *corev1.Pod) bool {
+// mayFit tells whether the limit may let the pod in on some node that it may go to at all. Of what else keeps a pod from a
+// node, it knows what nodes and pods say themselves; where that is in doubt, trying tells.
+func (g *Gate) mayFit(logger klog.Logger, pod *corev1.Pod) bool {
 	nodes, err := g.nodes.List(labels.Everything())
-	return err != nil || slices.ContainsFunc(nodes, g.limit.MayTake(pod)) // after an error only trying tells
+	if err != nil {
+		return true
+	}
+	mayTake, required := g.limit.MayTake(pod), nodeaffinity.GetRequiredNodeAffinity(pod)
+	return slices.ContainsFunc(nodes, func(node *corev1.Node) bool {
+		if !mayTake(node) || !tolerates(logger, pod, node) {
+			return false
+		}
+		matches, err := required.Match(node)
+		return err != nil || matches
+	})
+}
+
+// tolerates tells whether the pod may be placed on the node as to the node's taints. An unschedulable node has one of its own.
+func tolerates(logger klog.Logger, pod *corev1.Pod, node *corev1.Node) bool {
+	taints := node.Spec.Taints
+	if node.Spec.Unschedulable {
+		taints = append(slices.Clone(taints), corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+	}
+	keepsOut := func(taint *corev1.Taint) bool {
+		return taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute
+	}
+	const comparisonOperators = true // which the cluster may or may not have enabled
+	_, untolerated := schedulingcorev1.FindMatchingUntoleratedTaint(logger, taints, pod.Spec.Tolerations, keepsOut, comparisonOperators)
+	return !untolerated
 }
 
 func (g *Gate) wake(logger klog.Logger) {
@@ -272,7 +296,7 @@ func (g *Gate) wake(logger klog.Logger) {
 		switch {
 		case err != nil || now.UID != pod.UID || now.Spec.NodeName != "":
 			done = append(done, pod.UID) // deleted, or placed meanwhile
-		case g.mayFit(now):
+		case g.mayFit(logger, now):
 			done = append(done, pod.UID)
 			woken[keyOf(now)] = now
 		}

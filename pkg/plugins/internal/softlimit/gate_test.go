@@ -47,6 +47,10 @@ func newCluster(t *testing.T, ruledOut map[string][]string) *cluster {
 	for _, name := range slices.Sorted(maps.Keys(ruledOut)) {
 		nodes = append(nodes, st.MakeNode().Name(name).Obj())
 	}
+	return newClusterOf(ruledOut, nodes...)
+}
+
+func newClusterOf(ruledOut map[string][]string, nodes ...*corev1.Node) *cluster {
 	c := &cluster{
 		Handle:    plugintest.NewHandle(nodes...),
 		gates:     map[string]*softlimit.Gate{},
@@ -190,13 +194,8 @@ func TestALimitIsRelaxedWhereNothingElseKeepsThePodOut(t *testing.T) {
 			if diff := cmp.Diff(wantActivated, c.activated()); diff != "" {
 				t.Errorf("activated (-want +got):\n%s", diff)
 			}
-			for plugin, g := range c.gates {
-				if want := slices.Contains(tc.wantWaived, plugin); g.HasWaiver(pod) != want {
-					t.Errorf("%s has a waiver: %v, want %v", plugin, g.HasWaiver(pod), want)
-				}
-				if g.HasWaiver(podNamed("another")) {
-					t.Errorf("%s waives for a pod that was not asked about", plugin)
-				}
+			if _, waived := c.begin(podNamed("another")); len(waived) > 0 {
+				t.Errorf("waived for a pod that was not asked about: %v", waived)
 			}
 			state, waived = c.begin(pod)
 			if diff := cmp.Diff(tc.wantWaived, slices.Sorted(maps.Keys(waived))); diff != "" {
@@ -230,7 +229,7 @@ func TestALimitThatIsRelaxedDoesNotHoldForPreemption(t *testing.T) {
 			if got := g.Waived(state.Clone()); got != tc.want {
 				t.Errorf("waived for what follows: %v, want %v", got, tc.want)
 			}
-			if g.HasWaiver(pod) {
+			if _, waived := c.begin(pod); len(waived) > 0 {
 				t.Error("waived for the next attempt")
 			}
 		})
@@ -238,28 +237,28 @@ func TestALimitThatIsRelaxedDoesNotHoldForPreemption(t *testing.T) {
 }
 
 func TestWaiversOfPodsThatDoNotComeBackAreForgotten(t *testing.T) {
-	c := newCluster(t, map[string][]string{"a": {"Limit"}})
-	g := c.gate(t, "Limit", config.WhenNoneFitsRelax)
-	relax := func(name string) {
-		t.Helper()
-		state, _ := c.begin(podNamed(name))
-		if _, status := g.PostFilter(t.Context(), state, podNamed(name), c.filter(state)); !status.IsSuccess() {
-			t.Fatal(status)
-		}
-	}
-	for _, step := range []struct {
+	for _, tc := range []struct {
 		after time.Duration
-		name  string
-		kept  bool // whether the first waiver is
-	}{{0, "vanished", true}, {10 * time.Minute, "second", true}, {1, "third", false}} {
-		c.clock.Step(step.after)
-		relax(step.name)
-		if got := g.HasWaiver(podNamed("vanished")); got != step.kept {
-			t.Errorf("at the waiver of %s the first is kept: %v, want %v", step.name, got, step.kept)
+		kept  bool
+	}{{10 * time.Minute, true}, {10*time.Minute + 1, false}} {
+		c := newCluster(t, map[string][]string{"a": {"Limit"}})
+		g := c.gate(t, "Limit", config.WhenNoneFitsRelax)
+		relax := func(name string) {
+			t.Helper()
+			state, _ := c.begin(podNamed(name))
+			if _, status := g.PostFilter(t.Context(), state, podNamed(name), c.filter(state)); !status.IsSuccess() {
+				t.Fatal(status)
+			}
 		}
-	}
-	if !g.HasWaiver(podNamed("second")) {
-		t.Error("a waiver is forgotten before its time")
+		relax("vanished")
+		c.clock.Step(tc.after)
+		relax("next")
+		if _, waived := c.begin(podNamed("vanished")); waived["Limit"] != tc.kept {
+			t.Errorf("%v later the waiver is kept: %v, want %v", tc.after, waived["Limit"], tc.kept)
+		}
+		if _, waived := c.begin(podNamed("next")); !waived["Limit"] {
+			t.Errorf("%v later the new waiver is forgotten", tc.after)
+		}
 	}
 }
 
@@ -320,16 +319,78 @@ func (c *cluster) wantActivated(t *testing.T, want ...string) {
 func newWaiting(t *testing.T, names ...string) *cluster {
 	t.Helper()
 	c := newCluster(t, map[string][]string{"a": {"Limit"}})
+	var pods []*corev1.Pod
+	for _, name := range names {
+		pods = append(pods, podNamed(name))
+	}
+	c.makeWait(t, pods...)
+	return c
+}
+
+// makeWait gives the cluster a limit that makes the pods wait.
+func (c *cluster) makeWait(t *testing.T, pods ...*corev1.Pod) {
+	t.Helper()
 	c.gate(t, "Limit", config.WhenNoneFitsReject)
 	c.untilTheGateWaits(t)
-	for _, name := range names {
-		pod := podNamed(name)
+	for _, pod := range pods {
 		c.Has(t, pod)
 		state, _ := c.begin(pod)
 		c.publisher.Pinned(state) // as the filter does
 		c.refuse(t, state, pod)
 	}
-	return c
+}
+
+func TestAWaitingPodIsNotTriedForANodeThatItCannotHave(t *testing.T) {
+	taint := func(effect corev1.TaintEffect) *corev1.Node {
+		return st.MakeNode().Name("a").Taints([]corev1.Taint{{Key: "pool", Value: "5", Effect: effect}}).Obj()
+	}
+	tolerating := func(tolerations ...corev1.Toleration) *corev1.Pod {
+		pod := podNamed("p")
+		pod.Spec.Tolerations = tolerations
+		return pod
+	}
+	all := podNamed("all")
+	all.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	labelled := st.MakeNode().Name("a").Label("pool", "cool").Obj()
+	pinned := func(to string) *corev1.Pod {
+		return st.MakePod().Namespace("ns").Name("p").UID("p").NodeSelector(map[string]string{"pool": to}).Obj()
+	}
+	unreadable := podNamed("p")
+	unreadable.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "pool", Operator: "Is"}}}},
+	}}}
+	for _, tc := range []struct {
+		name string
+		node *corev1.Node
+		pod  *corev1.Pod
+		want bool
+	}{
+		{"any pod on any node", labelled, podNamed("p"), true},
+		{"a pod that selects the node", labelled, pinned("cool"), true},
+		{"a pod that selects other nodes", labelled, pinned("hot"), false},
+		{"a pod whose affinity is to the node", labelled, st.MakePod().Namespace("ns").Name("p").UID("p").NodeAffinityIn("pool", []string{"cool"}, st.NodeSelectorTypeMatchExpressions).Obj(), true},
+		{"a pod whose affinity is to other nodes", labelled, st.MakePod().Namespace("ns").Name("p").UID("p").NodeAffinityIn("pool", []string{"hot"}, st.NodeSelectorTypeMatchExpressions).Obj(), false},
+		{"a pod whose affinity cannot be read", labelled, unreadable, true},
+		{"an unschedulable node", st.MakeNode().Name("a").Unschedulable(true).Obj(), podNamed("p"), false},
+		{"an unschedulable node, tolerated", st.MakeNode().Name("a").Unschedulable(true).Obj(), tolerating(corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}), true},
+		{"a taint", taint(corev1.TaintEffectNoSchedule), podNamed("p"), false},
+		{"a taint that evicts", taint(corev1.TaintEffectNoExecute), podNamed("p"), false},
+		{"a taint that is no more than a wish", taint(corev1.TaintEffectPreferNoSchedule), podNamed("p"), true},
+		{"a taint that is tolerated", taint(corev1.TaintEffectNoSchedule), tolerating(corev1.Toleration{Key: "pool", Value: "5"}), true},
+		{"a taint that is tolerated by comparison", taint(corev1.TaintEffectNoSchedule), tolerating(corev1.Toleration{Key: "pool", Operator: corev1.TolerationOpGt, Value: "4"}), true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := newClusterOf(map[string][]string{"a": {"Limit"}}, tc.node)
+			c.makeWait(t, tc.pod, all)
+			c.makeRoomFor("p", "all")
+			c.publisher.Publish(load.NewSnapshot(nil))
+			want := []string{"ns/all"} // which may go anywhere
+			if tc.want {
+				want = append(want, "ns/p")
+			}
+			c.wantActivated(t, want...)
+		})
+	}
 }
 
 func TestAWaitingPodIsTriedWhenASnapshotMayLetItIn(t *testing.T) {

@@ -1,0 +1,126 @@
+package plugins_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	compmetrics "k8s.io/component-base/metrics"
+	fwk "k8s.io/kube-scheduler/framework"
+	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	intree "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
+)
+
+// others are the nodes that are left to a batch, the best first.
+type others []string
+
+func (o *others) Len() int { return len(*o) }
+func (o *others) Pop() string {
+	first := (*o)[0]
+	*o = (*o)[1:]
+	return first
+}
+
+// frameworkOf is the scheduler's own framework with the plugin enabled at all of its extension points.
+func frameworkOf(t *testing.T, name string, p *load.Publisher, nodes ...*corev1.Node) framework.Framework {
+	t.Helper()
+	metrics.Register()
+	registry := intree.NewInTreeRegistry()
+	if err := registry.Merge(plugins.NewRegistry(models{p}, func(...compmetrics.Registerable) {})); err != nil {
+		t.Fatal(err)
+	}
+	enabled := func(names ...string) (set schedconfig.PluginSet) {
+		for _, name := range names {
+			set.Enabled = append(set.Enabled, schedconfig.Plugin{Name: name})
+		}
+		return set
+	}
+	profile := &schedconfig.KubeSchedulerProfile{
+		SchedulerName: "default-scheduler",
+		Plugins:       &schedconfig.Plugins{QueueSort: enabled("PrioritySort"), Bind: enabled("DefaultBinder"), MultiPoint: enabled(name)},
+		PluginConfig:  []schedconfig.PluginConfig{{Name: name, Args: plugintest.Args(t, kinds()[name], least(kinds()[name]))}},
+	}
+	client := fake.NewClientset()
+	f, err := frameworkruntime.NewFramework(t.Context(), registry, profile,
+		frameworkruntime.WithSnapshotSharedLister(cache.NewSnapshot(nil, nodes)), frameworkruntime.WithClientSet(client),
+		frameworkruntime.WithInformerFactory(informers.NewSharedInformerFactory(client, 0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := queue.NewTestQueue(t.Context(), f.QueueSortFunc())
+	t.Cleanup(q.Close)
+	f.SetPodNominator(q)
+	f.SetPodActivator(q)
+	return f
+}
+
+func TestWhatIsBatchedUnderAWaiverPlacesNoPodThatHasNone(t *testing.T) {
+	for _, name := range []string{loadthreshold.Name, nodemetrics.Name} {
+		t.Run(name, func(t *testing.T) {
+			p := load.NewPublisher()
+			plugintest.Publish(p, map[string]load.NodeLoad{"a": {CPU: plugintest.Reading(0.9, 0)}, "b": {CPU: plugintest.Reading(0.95, 0)}})
+			beyond := load.MetricReading{Value: 6, End: plugintest.Now()}
+			p.Publish(p.Latest().WithMetrics(map[string]load.MetricTable{"m0": {"a": beyond, "b": beyond}}))
+			var nodes []*corev1.Node
+			for _, name := range []string{"a", "b"} {
+				nodes = append(nodes, st.MakeNode().Name(name).Capacity(plugintest.CPUAndMemory("8", "16Gi")).Obj())
+			}
+			f := frameworkOf(t, name, p, nodes...)
+			podNamed := func(name string) *corev1.Pod {
+				return st.MakePod().Namespace("ns").Name(name).UID(name).SchedulerName("default-scheduler").Obj()
+			}
+			attempt := func(pod *corev1.Pod) (fwk.CycleState, func(node string) *fwk.Status) {
+				state := framework.NewCycleState()
+				if _, status, _ := f.RunPreFilterPlugins(t.Context(), state, pod); !status.IsSuccess() {
+					t.Fatal(status)
+				}
+				return state, func(node string) *fwk.Status {
+					info, err := f.SnapshotSharedLister().NodeInfos().Get(node)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return f.RunFilterPlugins(t.Context(), state, pod, info)
+				}
+			}
+			waived, plain := podNamed("waived"), podNamed("plain")
+			signature := f.SignPod(t.Context(), waived)
+			if signature == nil || string(signature) != string(f.SignPod(t.Context(), plain)) {
+				t.Fatal("the pods are not signed alike, so that nothing is batched")
+			}
+
+			state, filter := attempt(waived)
+			statuses := framework.NewDefaultNodeToStatus()
+			for _, node := range nodes {
+				statuses.Set(node.Name, filter(node.Name))
+			}
+			if _, status := f.RunPostFilterPlugins(t.Context(), state, waived, statuses); !status.IsSuccess() {
+				t.Fatalf("PostFilter: %v", status)
+			}
+			if _, filter = attempt(waived); !filter("a").IsSuccess() || !filter("b").IsSuccess() {
+				t.Fatal("nothing is waived")
+			}
+			f.StoreScheduleResults(t.Context(), signature, "", "a", &others{"b"}, 1)
+
+			state, filter = attempt(plain)
+			if hint := f.GetNodeHint(t.Context(), plain, signature, state, 2); hint != "b" {
+				t.Fatalf("the node to try first is %q, want that of the batch", hint)
+			}
+			if filter("b").IsSuccess() {
+				t.Error("the pod without a waiver gets the node")
+			}
+		})
+	}
+}
