@@ -21,14 +21,14 @@ import (
 // There are two: one decodes and encodes the file, the other defaults and converts the args within it. Where only the
 // first knew a type, loading would fail; where only the second did, args would pass undecoded.
 //
-// Where one of the plugins that may relax a soft limit is enabled, the configuration's own defaults put its PostFilter before
-// DefaultPreemption: enabled by multiPoint it would stand behind it, and pods would be evicted for a soft limit.
+// Where one of the plugins that have a soft limit is enabled, the configuration's own defaults complete what it takes: by
+// multiPoint alone its PostFilter would stand behind DefaultPreemption, and pods would be evicted for a soft limit.
 func init() {
 	utilruntime.Must(AddToScheme(kubeschedulerscheme.Scheme))
 	kubeschedulerscheme.Scheme.AddTypeDefaultingFunc(&kubeschedulerconfigv1.KubeSchedulerConfiguration{}, func(obj any) {
 		configuration := obj.(*kubeschedulerconfigv1.KubeSchedulerConfiguration)
 		kubeschedulerv1.SetObjectDefaults_KubeSchedulerConfiguration(configuration)
-		v1.SetDefaults_PostFilterOrder(configuration)
+		v1.SetDefaults_SoftLimits(configuration)
 	})
 	utilruntime.Must(AddToScheme(kubeschedulerv1.GetPluginArgConversionScheme()))
 }

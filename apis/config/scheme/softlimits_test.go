@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+	stockconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	stockscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	stockv1 "k8s.io/kubernetes/pkg/scheduler/apis/config/v1"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
@@ -30,12 +31,26 @@ import (
 type relaxer struct{ name string }
 
 func (r relaxer) Name() string { return r.name }
+func (r relaxer) PreFilter(context.Context, fwk.CycleState, *corev1.Pod, []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	return nil, nil
+}
+func (r relaxer) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+func (r relaxer) Filter(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) *fwk.Status {
+	return nil
+}
+func (r relaxer) Score(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) (int64, *fwk.Status) {
+	return 0, nil
+}
+func (r relaxer) ScoreExtensions() fwk.ScoreExtensions { return nil }
+func (r relaxer) PreScore(context.Context, fwk.CycleState, *corev1.Pod, []fwk.NodeInfo) *fwk.Status {
+	return nil
+}
 func (r relaxer) PostFilter(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	return nil, nil
 }
 
-// postFilters is the order in which the framework that a profile is run by asks PostFilter plugins.
-func postFilters(t *testing.T, profile string) []string {
+// pluginsOf is what the framework that a profile is run by has enabled, in its order.
+func pluginsOf(t *testing.T, profile string) *stockconfig.Plugins {
 	t.Helper()
 	cfg := mustLoad(t, head+"profiles:\n- "+profile)
 	metrics.Register()
@@ -52,9 +67,14 @@ func postFilters(t *testing.T, profile string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return f.ListPlugins()
+}
+
+// without is the names of what is enabled, in order, without one of them.
+func without(left string, set stockconfig.PluginSet) []string {
 	var names []string
-	for _, plugin := range f.ListPlugins().PostFilter.Enabled {
-		if plugin.Name != "DynamicResources" { // which evicts nobody
+	for _, plugin := range set.Enabled {
+		if plugin.Name != left {
 			names = append(names, plugin.Name)
 		}
 	}
@@ -75,13 +95,75 @@ func TestWhatRelaxesALimitStandsBeforePreemption(t *testing.T) {
 		{"preemption disabled by the operator", "plugins: {multiPoint: {enabled: [{name: LoadThreshold}]}, postFilter: {disabled: [{name: DefaultPreemption}]}}", []string{"LoadThreshold"}},
 		{"disabled by the operator", "plugins: {multiPoint: {enabled: [{name: LoadThreshold}, {name: NodeMetrics}]}, postFilter: {disabled: [{name: LoadThreshold}]}}", []string{"NodeMetrics", "DefaultPreemption"}},
 		{"all disabled by the operator", `plugins: {multiPoint: {enabled: [{name: LoadThreshold}]}, postFilter: {disabled: [{name: "*"}]}}`, nil},
-		// Without multiPoint the order is the framework's, as for any plugin: the READMEs say to enable these by multiPoint.
-		{"enabled at PostFilter alone", "plugins: {postFilter: {enabled: [{name: LoadThreshold}]}}", []string{"DefaultPreemption", "LoadThreshold"}},
+		{"enabled at Filter alone", "plugins: {filter: {enabled: [{name: LoadThreshold}]}}", []string{"LoadThreshold", "DefaultPreemption"}},
+		{"enabled at PreFilter alone", "plugins: {preFilter: {enabled: [{name: NodeMetrics}]}}", []string{"NodeMetrics", "DefaultPreemption"}},
+		{"two at Filter, in the order they are enabled in", "plugins: {filter: {enabled: [{name: NodeMetrics}, {name: LoadThreshold}]}}", []string{"NodeMetrics", "LoadThreshold", "DefaultPreemption"}},
+		{"one by multiPoint and one at Filter", "plugins: {multiPoint: {enabled: [{name: NodeMetrics}]}, filter: {enabled: [{name: LoadThreshold}]}}", []string{"NodeMetrics", "LoadThreshold", "DefaultPreemption"}},
+		{"at Filter, and preemption by name", "plugins: {filter: {enabled: [{name: LoadThreshold}]}, postFilter: {enabled: [{name: DefaultPreemption}]}}", []string{"LoadThreshold", "DefaultPreemption"}},
+		{"at Filter, named by the operator behind preemption", "plugins: {filter: {enabled: [{name: LoadThreshold}]}, postFilter: {enabled: [{name: DefaultPreemption}, {name: LoadThreshold}]}}", []string{"DefaultPreemption", "LoadThreshold"}},
+		{"at Filter, named by the operator before preemption", "plugins: {filter: {enabled: [{name: LoadThreshold}]}, postFilter: {enabled: [{name: LoadThreshold}, {name: DefaultPreemption}]}}", []string{"LoadThreshold", "DefaultPreemption"}},
+		{"at Filter, named by the operator", "plugins: {filter: {enabled: [{name: LoadThreshold}]}, postFilter: {enabled: [{name: LoadThreshold}]}}", []string{"LoadThreshold", "DefaultPreemption"}},
+		{"at Filter, preemption disabled by the operator", "plugins: {filter: {enabled: [{name: LoadThreshold}]}, postFilter: {disabled: [{name: DefaultPreemption}]}}", []string{"LoadThreshold"}},
+		{"at Filter, preemption disabled at all", "plugins: {multiPoint: {disabled: [{name: DefaultPreemption}]}, filter: {enabled: [{name: LoadThreshold}]}}", []string{"LoadThreshold"}},
+		{"at Filter, disabled by the operator", "plugins: {filter: {enabled: [{name: LoadThreshold}]}, postFilter: {disabled: [{name: LoadThreshold}]}}", []string{"DefaultPreemption"}},
+		{"at Filter, all disabled by the operator but preemption", `plugins: {filter: {enabled: [{name: LoadThreshold}]}, postFilter: {disabled: [{name: "*"}], enabled: [{name: DefaultPreemption}]}}`, []string{"DefaultPreemption"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, postFilters(t, tt.profile)); diff != "" {
+			enabled := pluginsOf(t, tt.profile).PostFilter // of which DynamicResources evicts nobody
+			if diff := cmp.Diff(tt.want, without("DynamicResources", enabled)); diff != "" {
 				t.Errorf("order of PostFilter (-want +got):\n%s", diff)
 			}
+		})
+	}
+}
+
+func TestWhatASoftLimitTakesIsEnabledTogether(t *testing.T) {
+	type enabled struct{ PreFilter, Filter, PostFilter, PreScore, Score bool }
+	for _, tt := range []struct {
+		name, plugin, profile string
+		want                  enabled
+	}{
+		{"by multiPoint", "LoadThreshold", "plugins: {multiPoint: {enabled: [{name: LoadThreshold}]}}", enabled{true, true, true, true, true}},
+		{"at Filter", "LoadThreshold", "plugins: {filter: {enabled: [{name: LoadThreshold}]}}", enabled{true, true, true, true, true}},
+		{"at PreFilter", "LoadThreshold", "plugins: {preFilter: {enabled: [{name: LoadThreshold}]}}", enabled{true, true, true, true, true}},
+		{"at Filter, without Score", "LoadThreshold", "plugins: {filter: {enabled: [{name: LoadThreshold}]}, score: {disabled: [{name: LoadThreshold}]}}", enabled{true, true, true, true, false}},
+		{"at Filter", "NodeMetrics", "plugins: {filter: {enabled: [{name: NodeMetrics}]}}", enabled{true, true, true, false, false}},
+		{"at Score", "NodeMetrics", "plugins: {score: {enabled: [{name: NodeMetrics}]}}", enabled{false, false, false, false, true}},
+		{"at Filter and Score", "NodeMetrics", "plugins: {filter: {enabled: [{name: NodeMetrics}]}, score: {enabled: [{name: NodeMetrics}]}}", enabled{true, true, true, false, true}},
+	} {
+		t.Run(tt.plugin+" "+tt.name, func(t *testing.T) {
+			plugins := pluginsOf(t, tt.profile)
+			has := func(set stockconfig.PluginSet) bool { return len(without(tt.plugin, set)) < len(set.Enabled) }
+			got := enabled{has(plugins.PreFilter), has(plugins.Filter), has(plugins.PostFilter), has(plugins.PreScore), has(plugins.Score)}
+			if got != tt.want {
+				t.Errorf("enabled %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestAWaivedPodsScoreOutvotesTheStockPlugins(t *testing.T) {
+	for _, tt := range []struct {
+		name, profile string
+		want          int32
+	}{
+		{"by multiPoint", "plugins: {multiPoint: {enabled: [{name: LoadThreshold}]}}", 100},
+		{"by multiPoint with weight 0", "plugins: {multiPoint: {enabled: [{name: LoadThreshold, weight: 0}]}}", 100},
+		{"by multiPoint with a weight", "plugins: {multiPoint: {enabled: [{name: LoadThreshold, weight: 1}]}}", 1},
+		{"at Score", "plugins: {score: {enabled: [{name: LoadThreshold}]}}", 100},
+		{"at Score with a weight", "plugins: {multiPoint: {enabled: [{name: LoadThreshold}]}, score: {enabled: [{name: LoadThreshold, weight: 7}]}}", 7},
+		{"at Filter", "plugins: {filter: {enabled: [{name: LoadThreshold}]}}", 100},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, plugin := range pluginsOf(t, tt.profile).Score.Enabled {
+				if plugin.Name == "LoadThreshold" {
+					if plugin.Weight != tt.want {
+						t.Errorf("weight %d, want %d", plugin.Weight, tt.want)
+					}
+					return
+				}
+			}
+			t.Error("does not score")
 		})
 	}
 }
