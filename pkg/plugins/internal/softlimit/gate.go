@@ -83,8 +83,8 @@ func NewGate(ctx context.Context, limit Limit, handle fwk.Handle, updates *load.
 	return g
 }
 
-// waiver is the CycleState's note that the limit does not hold for the decision.
-type waiver struct{}
+// waiver is the CycleState's note whether the limit is waived for the decision.
+type waiver struct{ waived bool }
 
 // Clone implements fwk.StateData.
 func (w waiver) Clone() fwk.StateData { return w }
@@ -111,16 +111,14 @@ func (g *Gate) Begin(state fwk.CycleState, pod *corev1.Pod) (waived bool) {
 	delete(g.waived, pod.UID)
 	delete(g.waiting, pod.UID)
 	g.mu.Unlock()
-	if waived {
-		state.Write(g.key, waiver{})
-	}
+	state.Write(g.key, waiver{waived})
 	return waived
 }
 
 // Waived tells whether the limit is waived for the decision.
 func (g *Gate) Waived(state fwk.CycleState) bool {
-	_, err := state.Read(g.key)
-	return err == nil
+	data, err := state.Read(g.key)
+	return err == nil && data.(waiver).waived
 }
 
 // Refuse is the status of a node that the limit rules out. Evicting pods makes no room below a limit that is not relaxed:
@@ -165,24 +163,29 @@ func (g *Gate) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1
 		others = data.(relaxing).gates
 	}
 	without := state.Clone()
-	without.Write(g.key, waiver{})
+	without.Write(g.key, waiver{true})
 	for _, other := range others {
 		without.Delete(other.key)
 	}
-	if g.anyPasses(ctx, without, pod, ruledOutBy(g)) {
+	// Where PreFilter is not enabled no attempt would find a waiver: the pod would be refused and waived for ever.
+	_, err = state.Read(g.key)
+	begun := err == nil
+	if begun && g.anyPasses(ctx, without, pod, ruledOutBy(g)) {
 		return nil, g.waive(ctx, pod, g)
 	}
 	all := append(slices.Clone(others), g)
 	for _, gate := range all {
-		without.Write(gate.key, waiver{})
+		without.Write(gate.key, waiver{true})
 	}
-	if len(others) > 0 && g.anyPasses(ctx, without, pod, ruledOutBy(all...)) {
+	if begun && len(others) > 0 && g.anyPasses(ctx, without, pod, ruledOutBy(all...)) {
 		return nil, g.waive(ctx, pod, all...)
 	}
-	state.Write(relaxingKey, relaxing{all})
+	if begun {
+		state.Write(relaxingKey, relaxing{all})
+	}
 	mayTake := g.limit.MayTake(pod)
 	if !slices.ContainsFunc(nodes, func(node fwk.NodeInfo) bool { return mayTake(node.Node()) }) {
-		state.Write(g.key, waiver{})
+		state.Write(g.key, waiver{true})
 	}
 	return nil, fwk.NewStatus(fwk.Unschedulable)
 }

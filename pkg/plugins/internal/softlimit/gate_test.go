@@ -213,6 +213,17 @@ func TestALimitIsRelaxedWhereNothingElseKeepsThePodOut(t *testing.T) {
 	}
 }
 
+func TestNothingIsWaivedThatNoAttemptWouldFind(t *testing.T) {
+	c, pod := newCluster(t, map[string][]string{"a": {"Limit"}}), podNamed("p")
+	g, state := c.gate(t, "Limit", config.WhenNoneFitsRelax), framework.NewCycleState() // without Begin: PreFilter is not enabled
+	if _, status := g.PostFilter(t.Context(), state, pod, c.filter(state)); status.Code() != fwk.Unschedulable {
+		t.Errorf("PostFilter: %v, want Unschedulable, so that preemption has its turn", status)
+	}
+	if got := c.activated(); got != nil {
+		t.Errorf("activated %v", got)
+	}
+}
+
 func TestALimitThatIsRelaxedDoesNotHoldForPreemption(t *testing.T) {
 	// The node is full and above the limit: what is measured includes the pods that preemption would evict.
 	for _, tc := range []struct {
