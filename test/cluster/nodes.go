@@ -31,6 +31,9 @@ const (
 	podImage = "registry.k8s.io/pause:3.10"
 )
 
+// Unmeasured is what the names of nodes begin with that Prometheus does not measure; config/prometheus.yaml drops them.
+const Unmeasured = "unmeasured-"
+
 // Node is a node to create.
 type Node struct {
 	Name string

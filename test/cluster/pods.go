@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,6 +60,19 @@ func (p Pod) owners() []metav1.OwnerReference {
 	return []metav1.OwnerReference{{
 		APIVersion: "apps/v1", Kind: "DaemonSet", Name: p.DaemonSet, UID: types.UID("of-" + p.DaemonSet), Controller: ptr.To(true),
 	}}
+}
+
+// LabelPod gives a pod of the default namespace a label, in the place of the one of that name that it may have.
+func (c *Cluster) LabelPod(ctx context.Context, pod, name, value string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]string{name: value}}})
+	if err != nil {
+		return err
+	}
+	_, err = c.Client.CoreV1().Pods(metav1.NamespaceDefault).Patch(ctx, pod, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return fmt.Errorf("labelling pod %s: %w", pod, err)
+	}
+	return nil
 }
 
 // CreatePriorityClass creates a priority class.
