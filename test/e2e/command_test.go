@@ -42,6 +42,12 @@ func TestAWrongConfigurationIsRefusedWithOneLineBeforeAnythingListens(t *testing
 		{"a negative margin", "LoadVariationRiskBalancing", "safeVarianceMargin: -1", []string{"safeVarianceMargin", "-1"}},
 		{"an unknown provider", "TargetLoadPacking", "metricProvider: {type: Graphite}", []string{"metricProvider.type", "Graphite"}},
 		{"an address that is no URL", "TargetLoadPacking", "watcherAddress: load-watcher:2020", []string{"watcherAddress", "load-watcher:2020"}},
+		{
+			"a query that does not parse", "NodeMetrics",
+			`metricProvider: {type: Prometheus, address: "http://127.0.0.1:1"}` + "\n      " + `metrics: [{name: broken, query: "sum(", prefer: Lower}]`,
+			// What is missing is missing behind the four characters.
+			[]string{"metrics[0].query", "sum(", "line:column 1:5: "},
+		},
 		{"a refresh that comes too late", "TargetLoadPacking", "maxAge: 2s\n      refreshInterval: 3s", []string{"refreshInterval", "maxAge"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

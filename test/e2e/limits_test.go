@@ -2,11 +2,14 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,60 +23,11 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
-// limitProfiles are profiles of one scheduler. Each limit is enabled by multiPoint alone.
+// limitProfiles are profiles of one scheduler, which all read one source. Each limit is enabled by multiPoint alone, but for
+// that of the profile by-name.
 const limitProfiles = header + `
 profiles:
 - schedulerName: default-scheduler
-- schedulerName: relax
-  plugins:
-    multiPoint:
-      enabled: [{name: LoadThreshold}]
-  pluginConfig:
-  - name: LoadThreshold
-    args:
-      thresholds: {cpu: 80}
-      exempt: {priorityClassNames: [exempt]}
-      window: 10s
-      refreshInterval: 1s
-      metricProvider: {type: Prometheus, address: '{{ .Prometheus }}'}
-- schedulerName: reject
-  plugins:
-    multiPoint:
-      enabled: [{name: LoadThreshold}]
-  pluginConfig:
-  - name: LoadThreshold
-    args:
-      thresholds: {cpu: 80}
-      exempt: {priorityClassNames: [exempt]}
-      whenNoneFits: Reject
-      window: 10s
-      refreshInterval: 1s
-      metricProvider: {type: Prometheus, address: '{{ .Prometheus }}'}
-- schedulerName: latency
-  plugins:
-    multiPoint:
-      enabled: [{name: NodeMetrics, weight: 5}]
-  pluginConfig:
-  - name: NodeMetrics
-    args:
-      metrics:
-      - {name: http-latency, query: node_http_latency_seconds, prefer: Lower, reject: "> 5"}
-      whenNoneFits: Reject
-      window: 10s
-      refreshInterval: 1s
-      metricProvider: {type: Prometheus, address: '{{ .Prometheus }}'}
-- schedulerName: memory
-  plugins:
-    multiPoint:
-      enabled: [{name: NodeMetrics, weight: 5}]
-  pluginConfig:
-  - name: NodeMetrics
-    args:
-      metrics:
-      - {name: used-memory, query: node_memory_working_set_bytes, prefer: Higher}
-      window: 10s
-      refreshInterval: 1s
-      metricProvider: {type: Prometheus, address: '{{ .Prometheus }}'}
 - schedulerName: all
   plugins:
     multiPoint:
@@ -84,32 +38,102 @@ profiles:
       - {name: LoadVariationRiskBalancing, weight: 5}
   pluginConfig:
   - name: LoadThreshold
-    args: &prometheus
+    args: &source
       window: 10s
       refreshInterval: 1s
-      metricProvider: {type: Prometheus, address: '{{ .Prometheus }}'}
+      # Auto would look for a dialect by cpu over the longest of all windows, which Prometheus has not seen that much of.
+      metricProvider: {type: Prometheus, address: '{{ .Prometheus }}', dialect: Kubelet}
+  - name: NodeMetrics
+    args: {<<: *source, metrics: &latency [{name: http-latency, query: node_http_latency_seconds, prefer: Lower, reject: "> 5"}]}
+  - {name: TargetLoadPacking, args: *source}
+  - {name: LoadVariationRiskBalancing, args: *source}
+
+- schedulerName: relax
+  plugins: &threshold {multiPoint: {enabled: [{name: LoadThreshold}]}}
+  pluginConfig:
+  - {name: LoadThreshold, args: {<<: *source, thresholds: {cpu: 80}}}
+- schedulerName: by-name
+  plugins: {filter: {enabled: [{name: LoadThreshold}]}}
+  pluginConfig:
+  - {name: LoadThreshold, args: {<<: *source, thresholds: {cpu: 80}}}
+- schedulerName: reject
+  plugins: *threshold
+  pluginConfig:
+  - name: LoadThreshold
+    args:
+      <<: *source
+      thresholds: {cpu: 80}
+      exempt: {priorityClassNames: [exempt], podSelector: {matchLabels: {exempt: "true"}}}
+      whenNoneFits: Reject
+- schedulerName: wait
+  plugins: *threshold
+  pluginConfig:
+  - {name: LoadThreshold, args: {<<: *source, thresholds: {cpu: 80}, whenNoneFits: Reject}}
+- schedulerName: memory-line
+  plugins: *threshold
+  pluginConfig:
+  - {name: LoadThreshold, args: {<<: *source, thresholds: {memory: 2}, whenNoneFits: Reject}}
+- schedulerName: windows
+  plugins: *threshold
+  pluginConfig:
+  - name: LoadThreshold
+    args: {<<: *source, thresholds: {cpu: 80, memory: 2}, windows: {cpu: 10s, memory: 1h}, whenNoneFits: Reject}
+- schedulerName: deviation
+  plugins: *threshold
+  pluginConfig:
+  - name: LoadThreshold
+    args: {<<: *source, thresholds: {cpu: 80}, statistic: MeanPlusStdDev, stdDevFactor: 5, whenNoneFits: Reject}
+- schedulerName: missing-passes
+  plugins: *threshold
+  pluginConfig:
+  - {name: LoadThreshold, args: {<<: *source, thresholds: {cpu: 80}, missingLoad: Pass, whenNoneFits: Reject}}
+- schedulerName: missing-is-refused
+  plugins: *threshold
+  pluginConfig:
+  - {name: LoadThreshold, args: {<<: *source, thresholds: {cpu: 80}, missingLoad: Reject, whenNoneFits: Reject}}
+
+- schedulerName: latency
+  plugins: &metrics {multiPoint: {enabled: [{name: NodeMetrics, weight: 5}]}}
+  pluginConfig:
+  - {name: NodeMetrics, args: {<<: *source, metrics: *latency, whenNoneFits: Reject}}
+- schedulerName: latency-relax
+  plugins: *metrics
+  pluginConfig:
+  - {name: NodeMetrics, args: {<<: *source, metrics: *latency}}
+- schedulerName: memory
+  plugins: *metrics
+  pluginConfig:
+  - {name: NodeMetrics, args: {<<: *source, metrics: [{name: used-memory, query: node_memory_working_set_bytes, prefer: Higher}]}}
+- schedulerName: weighted
+  plugins: {multiPoint: {enabled: [{name: NodeMetrics, weight: 20}]}}
+  pluginConfig:
   - name: NodeMetrics
     args:
+      <<: *source
       metrics:
-      - {name: http-latency, query: node_http_latency_seconds, prefer: Lower, reject: "> 5"}
-      window: 10s
-      refreshInterval: 1s
-      metricProvider: {type: Prometheus, address: '{{ .Prometheus }}'}
-  - {name: TargetLoadPacking, args: *prometheus}
-  - {name: LoadVariationRiskBalancing, args: *prometheus}
+      - {name: http-latency, query: node_http_latency_seconds, prefer: Lower, weight: 3, bounds: {best: 0, worst: 10}}
+      # The best is 16Gi.
+      - {name: used-memory, query: node_memory_working_set_bytes, prefer: Higher, bounds: {best: 17179869184, worst: 0}}
+      - {name: absent, query: nobody_has_this_metric, prefer: Lower, weight: 100}
+      - {name: absent-without-weight, query: nobody_has_this_either, prefer: Lower, weight: 0, reject: "> 0"}
 `
 
 // limitWindow is what limitProfiles measure over.
 const limitWindow = 10 * time.Second
 
-// limited is a node with 8 cores that stands in a pool of its own kind, so that the parts of the test do not meet.
+// limited is a node with 8 cores and 32Gi that stands in a pool of its own kind, so that the parts of the test do not meet.
 type limited struct {
 	pool, name string
-	// load is its CPU utilization.
+	// load is its CPU utilization. Nobody waits until it is measured if it is 0.
 	load float64
-	// requests is how many cores the pods behind the load request.
-	requests string
-	memory   string
+	// swing is by how many cores the load goes up and down, once a window; none if it is empty.
+	swing string
+	// memory is what it uses; empty means 4Gi.
+	memory string
+	// latency is what it answers HTTP requests in; 0 means that it has none.
+	latency time.Duration
+	// requests and requestedMemory are what the pods behind the load request.
+	requests, requestedMemory string
 }
 
 func TestLimits(t *testing.T) {
@@ -118,38 +142,13 @@ func TestLimits(t *testing.T) {
 	e.must(e.CreatePriorityClass(e.ctx, "middle", 2))
 	e.must(e.CreatePriorityClass(e.ctx, "high", 1000))
 	e.must(e.CreatePriorityClass(e.ctx, "exempt", 3))
-	e.limited(
-		// By requests, pods belong on line-hot.
-		limited{pool: "line", name: "line-hot", load: 0.90}, limited{pool: "line", name: "line-mild", load: 0.50, requests: "6"},
-		limited{pool: "relax", name: "relax-hotter", load: 0.95}, limited{pool: "relax", name: "relax-hot", load: 0.85},
-		limited{pool: "relax", name: "relax-crowded", load: 0.60},
-		limited{pool: "reject", name: "reject-1", load: 0.90}, limited{pool: "reject", name: "reject-2", load: 0.95},
-		limited{pool: "preempt", name: "preempt-hot", load: 0.90}, limited{pool: "preempt", name: "preempt-cool", load: 0.05},
-		limited{pool: "latency", name: "latency-1", load: 0.10}, limited{pool: "latency", name: "latency-2", load: 0.10, memory: "20Gi"},
-		limited{pool: "latency", name: "latency-bad", load: 0.10, memory: "2Gi"},
-	)
+	// Where a pod belongs on one of several nodes, requests draw it to another.
+	e.limited(slices.Concat(thresholdNodes(), metricNodes())...)
 
-	t.Run("a node above its line is ruled out", func(t *testing.T) {
-		if node := e.in(t).placeLimited(cluster.Pod{Name: "below", Scheduler: "reject", NodeSelector: pool("line")}); node != "line-mild" {
-			t.Errorf("the pod is on %s, want line-mild, which is below the line", node)
-		}
-	})
-	t.Run("the reason is on the pod", func(t *testing.T) { e.in(t).wantReasonOnPod() })
-	t.Run("pods of DaemonSets and exempt ones pass", func(t *testing.T) {
-		e := e.in(t)
-		for _, pod := range []cluster.Pod{
-			{Name: "of-daemon-set", Scheduler: "reject", DaemonSet: "agent", NodeSelector: host("line-hot")},
-			{Name: "exempt", Scheduler: "reject", PriorityClass: "exempt", NodeSelector: host("line-hot")},
-		} {
-			e.placeLimited(pod)
-		}
-	})
-	t.Run("a node has the line that it is annotated with", func(t *testing.T) { e.in(t).wantLineOfAnnotation() })
-	t.Run("a malformed annotation is complained of", func(t *testing.T) { e.in(t).wantComplaint() })
-	t.Run("Relax places at once and evicts nobody", func(t *testing.T) { e.in(t).wantRelaxed() })
-	t.Run("Reject places once load has fallen", func(t *testing.T) { e.in(t).wantBoundAfterFall() })
-	t.Run("preemption is left alone where it is needed", func(t *testing.T) { e.in(t).wantPreemption() })
-	t.Run("metrics decide", func(t *testing.T) { e.in(t).wantByMetrics() })
+	// What every part leaves behind is on nodes of its own.
+	t.Run("LoadThreshold", func(t *testing.T) { e.in(t).wantThresholds() })
+	t.Run("NodeMetrics", func(t *testing.T) { e.in(t).wantMetricsToDecide() })
+	t.Run("limits of both that rule out together are waived together", func(t *testing.T) { e.in(t).wantBothRelaxed() })
 	t.Run("batching stays on", func(t *testing.T) { e.in(t).wantBatching() })
 }
 
@@ -157,24 +156,43 @@ func pool(name string) map[string]string { return map[string]string{"pool": name
 
 func host(name string) map[string]string { return map[string]string{corev1.LabelHostname: name} }
 
-// limited creates nodes and waits until their loads are known.
+// limited creates nodes and waits until their loads and latencies are known.
 func (e environment) limited(nodes ...limited) {
 	e.t.Helper()
-	loads := map[string]float64{}
+	loads, swinging, latencies := map[string]float64{}, map[string]float64{}, map[string]time.Duration{}
+	var create []cluster.Node
 	for _, n := range nodes {
-		e.must(e.CreateNodes(e.ctx, cluster.Node{Name: n.name, CPU: "8", Memory: "32Gi", Labels: pool(n.pool)}))
-		load := cluster.Load{Usage: cluster.Usage{CPU: millis(n.load), Memory: "4Gi"}}
-		if n.memory != "" {
-			load.Usage.Memory = n.memory
+		create = append(create, cluster.Node{Name: n.name, CPU: "8", Memory: "32Gi", Labels: pool(n.pool)})
+	}
+	e.must(e.CreateNodes(e.ctx, create...))
+	for _, n := range nodes {
+		load := cluster.Load{
+			Usage:    cluster.Usage{CPU: millis(n.load), Memory: cmp.Or(n.memory, "4Gi"), CPUSwing: n.swing, SwingPeriod: limitWindow},
+			Requests: corev1.ResourceList{},
 		}
-		if n.requests != "" {
-			load.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(n.requests)}
+		for name, quantity := range map[corev1.ResourceName]string{corev1.ResourceCPU: n.requests, corev1.ResourceMemory: n.requestedMemory} {
+			if quantity != "" {
+				load.Requests[name] = resource.MustParse(quantity)
+			}
 		}
 		e.must(e.SetLoad(e.ctx, n.name, load))
-		loads[n.name] = n.load
+		switch {
+		case n.swing != "":
+			swinging[n.name] = n.load
+		case n.load > 0:
+			loads[n.name] = n.load
+		}
+		if n.latency > 0 {
+			latencies[n.name] = n.latency
+			e.must(e.SetLatency(e.ctx, n.name, n.latency))
+		}
 	}
 	_, err := e.WaitCPUUtilization(e.ctx, cluster.Expectation{Window: limitWindow, CPU: loads, Tolerance: tolerance, For: settle})
 	e.must(err)
+	// A swing puts the mean out of balance.
+	_, err = e.WaitCPUUtilization(e.ctx, cluster.Expectation{Window: limitWindow, CPU: swinging, Tolerance: 10 * tolerance, For: settle})
+	e.must(err)
+	e.must(e.WaitLatency(e.ctx, latencies, settle))
 }
 
 // millis returns what a node with 8 cores uses at a utilization.
@@ -183,7 +201,9 @@ func millis(utilization float64) string { return fmt.Sprintf("%.0fm", 8000*utili
 // create creates a pod that can be told by its name; it requests next to nothing if it does not say what.
 func (e environment) create(pod cluster.Pod) {
 	e.t.Helper()
-	pod.Labels = map[string]string{"name": pod.Name}
+	labels := map[string]string{"name": pod.Name}
+	maps.Copy(labels, pod.Labels)
+	pod.Labels = labels
 	if pod.Resources.Requests == nil {
 		pod.Resources = tinyPod(pod.Name, nil).Resources
 	}
@@ -204,10 +224,18 @@ func (e environment) placeLimited(pod cluster.Pod) string {
 	return e.bound(pod.Name)
 }
 
+// reason matches what so many nodes are ruled out for, as it stands among the other reasons of a message.
+func reason(nodes int, why string) *regexp.Regexp {
+	return regexp.MustCompile(fmt.Sprintf(`[:,] %d node\(s\) %s[,.]`, nodes, regexp.QuoteMeta(why)))
+}
+
 // aboveLine matches the reason for which so many nodes are ruled out.
 func aboveLine(nodes, percent int) *regexp.Regexp {
-	return regexp.MustCompile(fmt.Sprintf(`\b%d node\(s\) above their cpu load line \(%d ?(%%|percent)\)`, nodes, percent))
+	return reason(nodes, fmt.Sprintf("above their cpu load line (%d percent)", percent))
 }
+
+// tooSlow matches the reason for which so many nodes are ruled out by their latency.
+func tooSlow(nodes int) *regexp.Regexp { return reason(nodes, "with http-latency > 5") }
 
 // wantReason checks that what says so gives the reason, as a user reads it.
 func (e environment) wantReason(what, text string, reason *regexp.Regexp) {
@@ -281,180 +309,62 @@ func (e environment) outcome(pod string) (node string) {
 	return node
 }
 
-func (e environment) wantReasonOnPod() {
+// attempts are how often a profile has tried to place pods.
+type attempts struct{ unschedulable, scheduled float64 }
+
+func (e environment) attempts(profile string) attempts {
 	e.t.Helper()
-	e.refused(cluster.Pod{Name: "refused", Scheduler: "reject", NodeSelector: host("line-hot")}, aboveLine(1, 80))
-	event, err := e.WaitEvent(e.ctx, "refused", "FailedScheduling")
+	metrics, err := e.SchedulerMetrics(e.ctx)
 	e.must(err)
-	e.wantReason("the event", event.Note, aboveLine(1, 80))
-	e.wantReason("kubectl describe", e.describe("pod", "refused"), aboveLine(1, 80))
+	count := func(result string) float64 {
+		return metrics.Sum("scheduler_schedule_attempts_total", "profile", profile, "result", result)
+	}
+	return attempts{unschedulable: count("unschedulable"), scheduled: count("scheduled")}
 }
 
-func (e environment) wantLineOfAnnotation() {
+// wantAttempts checks what the profile has done since before, when all that is to be scheduled is. The scheduler counts a
+// moment after a pod is bound.
+func (e environment) wantAttempts(profile string, before, want attempts) {
 	e.t.Helper()
-	const annotation = "plimsoll.io/thresholds"
-	e.must(e.AnnotateNode(e.ctx, "line-mild", annotation, "cpu=40"))
-	// The scheduler hears of the annotation when it does: until then it places by the line of the profile.
-	e.eventually("the annotation to count", func() bool {
-		e.must(e.DeletePods(e.ctx, metav1.NamespaceDefault, metav1.ListOptions{LabelSelector: "name=lowered"}))
-		e.create(cluster.Pod{Name: "lowered", Scheduler: "reject", NodeSelector: host("line-mild")})
-		return e.outcome("lowered") == ""
+	var got attempts
+	e.eventually(fmt.Sprintf("profile %s to have counted %v placements", profile, want.scheduled), func() bool {
+		now := e.attempts(profile)
+		got = attempts{unschedulable: now.unschedulable - before.unschedulable, scheduled: now.scheduled - before.scheduled}
+		return got.scheduled >= want.scheduled
 	})
-	message, err := e.WaitRefused(e.ctx, "lowered")
-	e.must(err)
-	e.wantReason("at 50 %", message, aboveLine(1, 40))
-	e.must(e.AnnotateNode(e.ctx, "line-mild", annotation, "cpu=70"))
-	if node := e.bound("lowered"); node != "line-mild" {
-		e.t.Errorf("with a line at 70 %% the pod is on %s", node)
+	if got != want {
+		e.t.Errorf("profile %s has attempted %+v, want %+v", profile, got, want)
 	}
 }
 
-func (e environment) wantComplaint() {
+// relaxed has a profile place a pod in a pool whose nodes are all ruled out for the reason, and returns its node. It is placed
+// by the attempt that follows the first, and not for the scheduler's flush of what cannot be placed: that comes after five
+// minutes, which nobody waits here.
+func (e environment) relaxed(pod cluster.Pod, reason *regexp.Regexp) string {
 	e.t.Helper()
-	e.must(e.AnnotateNode(e.ctx, "line-hot", "plimsoll.io/thresholds", "cpu=lots"))
-	e.eventually("the annotation to be complained of", func() bool {
-		e.must(e.DeletePods(e.ctx, metav1.NamespaceDefault, metav1.ListOptions{LabelSelector: "name=malformed"}))
-		// The line is that of the profile.
-		e.refused(cluster.Pod{Name: "malformed", Scheduler: "reject", NodeSelector: host("line-hot")}, aboveLine(1, 80))
-		return strings.Contains(e.describe("node", "line-hot"), "InvalidThresholds")
-	})
-	event, err := e.WaitEvent(e.ctx, "line-hot", "InvalidThresholds")
-	e.must(err)
-	if event.Type != corev1.EventTypeWarning || !strings.Contains(event.Note, `cpu=lots`) {
-		e.t.Errorf("the event is %+v, want a warning that says what is wrong", event)
-	}
-}
-
-// wantRelaxed gives a node that is below its line a victim that takes it above, for the time that the victim is young by what
-// it requests: without it there would be room.
-func (e environment) wantRelaxed() {
-	e.t.Helper()
-	victim := cluster.Pod{
-		Name: "relax-victim", Scheduler: "default-scheduler", PriorityClass: "low", NodeSelector: host("relax-crowded"),
-		Resources: requests("3"), Usage: cluster.Usage{CPU: "3"},
-	}
-	e.placeLimited(victim)
-	pod := cluster.Pod{Name: "relaxed", Scheduler: "relax", PriorityClass: "high", NodeSelector: pool("relax")}
-	if node := e.placeLimited(pod); node != "relax-hot" {
-		e.t.Errorf("the pod is on %s, want relax-hot, the least loaded", node)
-	}
+	before := e.attempts(pod.Scheduler)
+	node := e.placeLimited(pod)
+	e.wantAttempts(pod.Scheduler, before, attempts{unschedulable: 1, scheduled: 1})
 	failed, err := e.WaitEvent(e.ctx, pod.Name, "FailedScheduling")
 	e.must(err)
 	scheduled, err := e.WaitEvent(e.ctx, pod.Name, "Scheduled")
 	e.must(err)
-	e.wantReason("the event of the refusal", failed.Note, aboveLine(3, 80))
-	took := scheduled.Time.Sub(failed.Time)
-	e.t.Logf("Relax: bound %.3f s after it was refused", took.Seconds())
-	// The flush of what cannot be placed comes after five minutes.
-	if took < 0 || took > time.Minute {
-		e.t.Errorf("bound %s after it was refused", took)
+	e.wantReason("the event of the refusal of "+pod.Name, failed.Note, reason)
+	e.t.Logf("Relax: bound %.3f s after it was refused", scheduled.Time.Sub(failed.Time).Seconds())
+	if scheduled.Time.Before(failed.Time) {
+		e.t.Errorf("%s was bound before it was refused", pod.Name)
 	}
-	e.wantAlive(victim.Name)
+	return node
 }
 
-func (e environment) wantAlive(pod string) {
+// wantBothRelaxed has nodes that either plugin rules out alone: to waive one limit is not enough.
+func (e environment) wantBothRelaxed() {
 	e.t.Helper()
-	p, err := e.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(e.ctx, pod, metav1.GetOptions{})
-	if err != nil {
-		e.t.Errorf("%s was evicted: %v", pod, err)
-	} else if p.DeletionTimestamp != nil {
-		e.t.Errorf("%s is being evicted", pod)
+	e.refused(cluster.Pod{Name: "both-hot", Scheduler: "reject", NodeSelector: pool("both")}, aboveLine(2, 80))
+	e.refused(cluster.Pod{Name: "both-slow", Scheduler: "latency", NodeSelector: pool("both")}, tooSlow(2))
+	if node := e.relaxed(cluster.Pod{Name: "both", Scheduler: "all", NodeSelector: pool("both")}, aboveLine(2, 80)); node != "both-2" {
+		e.t.Errorf("the pod is on %s, want both-2, which is better in both", node)
 	}
-}
-
-func (e environment) wantBoundAfterFall() {
-	e.t.Helper()
-	e.refused(cluster.Pod{Name: "waiting", Scheduler: "reject", NodeSelector: pool("reject")}, aboveLine(2, 80))
-	e.must(e.SetLoad(e.ctx, "reject-1", cluster.Load{Usage: cluster.Usage{CPU: millis(0.20), Memory: "4Gi"}}))
-	fell := time.Now()
-	var seen time.Time
-	e.eventually("the waiting pod to be bound", func() bool {
-		if seen.IsZero() {
-			load, err := e.CPUUtilization(e.ctx, limitWindow)
-			e.must(err)
-			if load["reject-1"] < 0.80 {
-				seen = time.Now()
-			}
-		}
-		return e.nodeOf("waiting") != ""
-	})
-	scheduled, err := e.WaitEvent(e.ctx, "waiting", "Scheduled")
-	e.must(err)
-	e.t.Logf("Reject: bound %.1f s after load fell, %.1f s after Prometheus showed it",
-		scheduled.Time.Sub(fell).Seconds(), scheduled.Time.Sub(seen).Seconds())
-	if node := e.nodeOf("waiting"); node != "reject-1" {
-		e.t.Errorf("the pod is on %s, want reject-1, whose load fell", node)
-	}
-	if scheduled.Time.Before(fell) {
-		e.t.Error("the pod was bound before load fell")
-	}
-	// The flush of what cannot be placed comes after five minutes.
-	if took := scheduled.Time.Sub(fell); took > 2*time.Minute {
-		e.t.Errorf("bound %s after load fell", took)
-	}
-}
-
-// wantPreemption has a pod that fits nowhere by what is requested, not even above the line. By priority alone it would take
-// the place of the pod on the hot node.
-func (e environment) wantPreemption() {
-	e.t.Helper()
-	for node, priority := range map[string]string{"preempt-hot": "low", "preempt-cool": "middle"} {
-		e.placeLimited(cluster.Pod{
-			Name: "pod-on-" + node, Scheduler: "default-scheduler", PriorityClass: priority, NodeSelector: host(node), Resources: requests("5"),
-		})
-	}
-	// 5 + 4 > 8 cores; 5 % + 4/8 = 55 %, below the line.
-	pod := cluster.Pod{
-		Name: "preempting", Scheduler: "relax", PriorityClass: "high", NodeSelector: pool("preempt"), Resources: requests("4"),
-	}
-	if node := e.placeLimited(pod); node != "preempt-cool" {
-		e.t.Errorf("the pod is on %s, want preempt-cool, which is below the line", node)
-	}
-	e.wantAlive("pod-on-preempt-hot")
-	if node := e.nodeOf("pod-on-preempt-cool"); node != "" {
-		e.t.Errorf("the pod that was in its place is still on %s", node)
-	}
-}
-
-func (e environment) wantByMetrics() {
-	e.t.Helper()
-	latencies := map[string]time.Duration{
-		"latency-1": 100 * time.Millisecond, "latency-2": 2 * time.Second, "latency-bad": 8 * time.Second,
-	}
-	e.latencies(latencies)
-	for _, name := range numbered("fast", 3) {
-		if node := e.placeLimited(cluster.Pod{Name: name, Scheduler: "latency", NodeSelector: pool("latency")}); node != "latency-1" {
-			e.t.Errorf("%s is on %s, want latency-1, which has the best latency", name, node)
-		}
-	}
-	pod := cluster.Pod{Name: "by-memory", Scheduler: "memory", NodeSelector: pool("latency")}
-	if node := e.placeLimited(pod); node != "latency-2" {
-		e.t.Errorf("the pod of the other profile is on %s, want latency-2, which uses most memory", node)
-	}
-	tooSlow := regexp.MustCompile(`\b1 node\(s\) with http-latency > 5\b`)
-	e.refused(cluster.Pod{Name: "too-slow", Scheduler: "latency", NodeSelector: host("latency-bad")}, tooSlow)
-	e.wantReason("kubectl describe", e.describe("pod", "too-slow"), tooSlow)
-
-	latencies["latency-1"], latencies["latency-2"] = latencies["latency-2"], latencies["latency-1"]
-	e.latencies(latencies)
-	for _, name := range numbered("turned", 2) {
-		if node := e.placeLimited(cluster.Pod{Name: name, Scheduler: "latency", NodeSelector: pool("latency")}); node != "latency-2" {
-			e.t.Errorf("%s is on %s, want latency-2, which has the best latency now", name, node)
-		}
-	}
-
-	fell := time.Now()
-	e.must(e.SetLatency(e.ctx, "latency-bad", 3*time.Second))
-	e.bound("too-slow")
-	e.t.Logf("bound %.1f s after the latency fell", time.Since(fell).Seconds())
-}
-
-func (e environment) latencies(latencies map[string]time.Duration) {
-	e.t.Helper()
-	for node, latency := range latencies {
-		e.must(e.SetLatency(e.ctx, node, latency))
-	}
-	e.must(e.WaitLatency(e.ctx, latencies, settle))
 }
 
 // wantBatching checks that all plugins sign pods: the scheduler turns batching off for profiles with one that does not, and

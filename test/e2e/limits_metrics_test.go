@@ -1,0 +1,121 @@
+package e2e
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
+)
+
+// metricNodes are the nodes of wantMetricsToDecide.
+func metricNodes() []limited {
+	return []limited{
+		{pool: "latency", name: "latency-1", load: 0.10, latency: 100 * time.Millisecond},
+		{pool: "latency", name: "latency-2", load: 0.10, latency: 2 * time.Second, memory: "20Gi"},
+		{pool: "latency", name: "latency-bad", load: 0.10, latency: 8 * time.Second, memory: "2Gi"},
+		{pool: "slow", name: "slow-1", load: 0.10, latency: 9 * time.Second},
+		{pool: "slow", name: "slow-2", load: 0.10, latency: 7 * time.Second, requests: "6"},
+		{pool: "both", name: "both-1", load: 0.95, latency: 9 * time.Second},
+		{pool: "both", name: "both-2", load: 0.85, latency: 7 * time.Second, requests: "6"},
+		{pool: "weights", name: "weights-fast", load: 0.10, latency: time.Second, memory: "1Mi", requests: "6"},
+		{pool: "weights", name: "weights-used", load: 0.10, latency: 4 * time.Second, memory: "8Gi"},
+		{pool: "bounds", name: "bounds-fast", load: 0.10, latency: time.Second, memory: "1Mi"},
+		{pool: "bounds", name: "bounds-used", load: 0.10, latency: 3 * time.Second, memory: "16Gi", requests: "6"},
+		{pool: "no-worst", name: "no-worst-fast", load: 0.10, latency: 3 * time.Second, memory: "1Mi"},
+		{pool: "no-worst", name: "no-worst-slow", load: 0.10, latency: 5 * time.Second, memory: "1Mi"},
+		{pool: "no-worst", name: "no-worst-unknown", load: 0.10, memory: "16Gi", requests: "6"},
+		{pool: "no-best", name: "no-best-fast", load: 0.10, latency: 3 * time.Second, memory: "1Mi", requests: "6"},
+		{pool: "no-best", name: "no-best-slow", load: 0.10, latency: 5 * time.Second, memory: "1Mi"},
+		{pool: "no-best", name: "no-best-unknown", load: 0.10, memory: "1Mi"},
+	}
+}
+
+func (e environment) wantMetricsToDecide() {
+	for _, part := range []struct {
+		name string
+		run  func(environment)
+	}{
+		{"the best value decides", environment.wantByMetrics},
+		{"several metrics decide by bounds and weights", environment.wantByScore},
+		{"Relax places at once on the best", environment.wantRelaxedByMetrics},
+	} {
+		e.t.Run(part.name, func(t *testing.T) { part.run(e.in(t)) })
+	}
+}
+
+func (e environment) wantByMetrics() {
+	e.t.Helper()
+	before := e.attempts("latency")
+	for _, name := range numbered("fast", 3) {
+		if node := e.placeLimited(cluster.Pod{Name: name, Scheduler: "latency", NodeSelector: pool("latency")}); node != "latency-1" {
+			e.t.Errorf("%s is on %s, want latency-1, which has the best latency", name, node)
+		}
+	}
+	pod := cluster.Pod{Name: "by-memory", Scheduler: "memory", NodeSelector: pool("latency")}
+	if node := e.placeLimited(pod); node != "latency-2" {
+		e.t.Errorf("the pod of the other profile is on %s, want latency-2, which uses most memory", node)
+	}
+	e.refused(cluster.Pod{Name: "too-slow", Scheduler: "latency", NodeSelector: host("latency-bad")}, tooSlow(1))
+	e.wantReason("kubectl describe", e.describe("pod", "too-slow"), tooSlow(1))
+
+	e.latencies(map[string]time.Duration{"latency-1": 2 * time.Second, "latency-2": 100 * time.Millisecond})
+	for _, name := range numbered("turned", 2) {
+		if node := e.placeLimited(cluster.Pod{Name: name, Scheduler: "latency", NodeSelector: pool("latency")}); node != "latency-2" {
+			e.t.Errorf("%s is on %s, want latency-2, which has the best latency now", name, node)
+		}
+	}
+
+	fell := time.Now()
+	e.must(e.SetLatency(e.ctx, "latency-bad", 3*time.Second))
+	e.bound("too-slow")
+	e.t.Logf("Reject: bound %.1f s after the latency fell", time.Since(fell).Seconds())
+	// The pod that had to wait has been tried once before, and not in vain at any of the refreshes.
+	e.wantAttempts("latency", before, attempts{unschedulable: 1, scheduled: 3 + 2 + 1})
+}
+
+// wantByScore checks decisions of the profile weighted, in which a latency of 0 s has mark 1 and one of 10 s has 0, with
+// weight 3, and 16Gi of used memory have mark 1 and none has 0, with weight 1. Its other metrics nobody has: were the weight of
+// 100 in the sum, all scores would be next to 0, and requests would decide.
+func (e environment) wantByScore() {
+	e.t.Helper()
+	for _, tt := range []struct{ pool, node, why string }{
+		// (3 · 0.9 + 0)/4 = 68 % against (3 · 0.6 + 0.5)/4 = 58 %. With equal weights: 45 % against 55 %.
+		{"weights", "weights-fast", "latency weighs more"},
+		// (3 · 0.7 + 1)/4 = 78 % against (3 · 0.9 + 0)/4 = 68 %. Between the candidates' own values: 25 % against 75 %.
+		{"bounds", "bounds-used", "latencies are near to each other within the bounds"},
+		// The mean of 3 s and 5 s has mark 0.6: (3 · 0.6 + 1)/4 = 70 % against (3 · 0.7 + 0)/4 = 53 %. As the worst: 25 %.
+		{"no-worst", "no-worst-unknown", "an unknown latency is not taken for the worst"},
+		// (3 · 0.7 + 0)/4 = 53 % against (3 · 0.6 + 0)/4 = 45 %. As the best: 75 %.
+		{"no-best", "no-best-fast", "an unknown latency is not taken for the best"},
+	} {
+		if node := e.placeLimited(cluster.Pod{Name: "by-" + tt.pool, Scheduler: "weighted", NodeSelector: pool(tt.pool)}); node != tt.node {
+			e.t.Errorf("the pod is on %s, want %s: %s", node, tt.node, tt.why)
+		}
+	}
+	log, err := e.Scheduler.Log()
+	e.must(err)
+	for _, metric := range []string{"absent", "absent-without-weight"} {
+		notes := regexp.MustCompile(`\] "([^"\n]*)".* plugin="NodeMetrics" metric="`+metric+`"`).FindAllStringSubmatch(log, -1)
+		if len(notes) != 1 || !strings.HasPrefix(notes[0][1], "No node has a value of the metric: ") {
+			e.t.Errorf("of metric %s the log says %q, want once that no node has a value", metric, notes)
+		}
+	}
+}
+
+func (e environment) wantRelaxedByMetrics() {
+	e.t.Helper()
+	pod := cluster.Pod{Name: "relaxed-by-metrics", Scheduler: "latency-relax", NodeSelector: pool("slow")}
+	if node := e.relaxed(pod, tooSlow(2)); node != "slow-2" {
+		e.t.Errorf("the pod is on %s, want slow-2, which has the best latency", node)
+	}
+}
+
+func (e environment) latencies(latencies map[string]time.Duration) {
+	e.t.Helper()
+	for node, latency := range latencies {
+		e.must(e.SetLatency(e.ctx, node, latency))
+	}
+	e.must(e.WaitLatency(e.ctx, latencies, settle))
+}

@@ -1,0 +1,295 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
+)
+
+// thresholdNodes are the nodes of wantThresholds.
+func thresholdNodes() []limited {
+	return []limited{
+		{pool: "deviation", name: "deviation-swinging", load: 0.50, swing: "2"},
+		{pool: "deviation", name: "deviation-steady", load: 0.30, requests: "6"},
+		{pool: "line", name: "line-hot", load: 0.90}, {pool: "line", name: "line-mild", load: 0.50, requests: "6"},
+		{pool: "memory", name: "memory-full", load: 0.10, memory: "20Gi"}, {pool: "memory", name: "memory-free", load: 0.10, memory: "1Mi", requests: "6"},
+		{pool: "windows", name: "windows-hot", load: 0.90, memory: "1Mi"}, {pool: "windows", name: "windows-was-full", load: 0.10, memory: "20Gi"},
+		{pool: "windows", name: "windows-free", load: 0.10, memory: "1Mi"},
+		{pool: "unmeasured", name: unmeasuredIdle}, {pool: "unmeasured", name: unmeasuredBusy, requests: "7"},
+		{pool: "relax", name: "relax-hotter", load: 0.87}, {pool: "relax", name: "relax-crowded", load: 0.60},
+		{pool: "relax", name: "relax-hot", load: 0.85, requests: "7500m", requestedMemory: "31Gi"},
+		{pool: "by-name", name: "by-name-1", load: 0.90}, {pool: "by-name", name: "by-name-2", load: 0.95},
+		{pool: "reject", name: "reject-1", load: 0.90}, {pool: "reject", name: "reject-2", load: 0.95},
+		{pool: "preempt", name: "preempt-hot", load: 0.90}, {pool: "preempt", name: "preempt-cool", load: 0.05},
+	}
+}
+
+const (
+	unmeasuredIdle = cluster.Unmeasured + "idle"
+	unmeasuredBusy = cluster.Unmeasured + "busy"
+)
+
+func (e environment) wantThresholds() {
+	for _, part := range []struct {
+		name string
+		run  func(environment)
+	}{
+		{"a node above its line is ruled out", environment.wantBelowLine},
+		{"the reason is on the pod", environment.wantReasonOnPod},
+		{"exempt pods pass", environment.wantExempt},
+		{"a node has the line that it is annotated with", environment.wantLineOfAnnotation},
+		{"a malformed annotation is complained of", environment.wantComplaint},
+		{"memory has a line", environment.wantMemoryLine},
+		{"each resource is judged over its own window", environment.wantWindows},
+		{"deviations count", environment.wantDeviations},
+		{"a node without load is judged as missingLoad says", environment.wantMissingLoad},
+		{"Relax places at once and evicts nobody", environment.wantRelaxed},
+		{"Relax relaxes where the plugin is enabled by name", environment.wantRelaxedByName},
+		{"Reject places once load has fallen", environment.wantBoundAfterFall},
+		{"preemption is left alone where it is needed", environment.wantPreemption},
+	} {
+		e.t.Run(part.name, func(t *testing.T) { part.run(e.in(t)) })
+	}
+}
+
+func (e environment) wantBelowLine() {
+	e.t.Helper()
+	if node := e.placeLimited(cluster.Pod{Name: "below", Scheduler: "reject", NodeSelector: pool("line")}); node != "line-mild" {
+		e.t.Errorf("the pod is on %s, want line-mild, which is below the line", node)
+	}
+}
+
+func (e environment) wantReasonOnPod() {
+	e.t.Helper()
+	e.refused(cluster.Pod{Name: "refused", Scheduler: "reject", NodeSelector: host("line-hot")}, aboveLine(1, 80))
+	nodes, err := e.Client.CoreV1().Nodes().List(e.ctx, metav1.ListOptions{})
+	e.must(err)
+	n := len(nodes.Items)
+	message := fmt.Sprintf("0/%d nodes are available: 1 node(s) above their cpu load line (80 percent), %d node(s) didn't match Pod's node affinity/selector.", n, n-1)
+	event, err := e.WaitEvent(e.ctx, "refused", "FailedScheduling")
+	e.must(err)
+	if !strings.HasPrefix(event.Note, message) {
+		e.t.Errorf("the event begins %q, want %q", event.Note, message)
+	}
+	if description := e.describe("pod", "refused"); !strings.Contains(description, message) {
+		e.t.Errorf("kubectl describe says %q, want %q in it", description, message)
+	}
+}
+
+func (e environment) wantExempt() {
+	e.t.Helper()
+	exempt := map[string]string{"exempt": "true"}
+	for _, pod := range []cluster.Pod{
+		{Name: "of-daemon-set", DaemonSet: "agent"},
+		{Name: "of-exempt-class", PriorityClass: "exempt"},
+		{Name: "labelled-exempt", Labels: exempt},
+	} {
+		pod.Scheduler, pod.NodeSelector = "reject", host("line-hot")
+		e.placeLimited(pod)
+	}
+	// This one is exempt only once it waits.
+	e.refused(cluster.Pod{Name: "not-exempt", Scheduler: "reject", NodeSelector: host("line-hot")}, aboveLine(1, 80))
+	for name, value := range exempt {
+		e.must(e.LabelPod(e.ctx, "not-exempt", name, value))
+	}
+	e.bound("not-exempt")
+}
+
+func (e environment) wantLineOfAnnotation() {
+	e.t.Helper()
+	const annotation = "plimsoll.io/thresholds"
+	e.must(e.AnnotateNode(e.ctx, "line-mild", annotation, "cpu=40"))
+	// The scheduler hears of the annotation when it does: until then it places by the line of the profile.
+	e.eventually("the annotation to count", func() bool {
+		e.must(e.DeletePods(e.ctx, metav1.NamespaceDefault, metav1.ListOptions{LabelSelector: "name=lowered"}))
+		e.create(cluster.Pod{Name: "lowered", Scheduler: "reject", NodeSelector: host("line-mild")})
+		return e.outcome("lowered") == ""
+	})
+	message, err := e.WaitRefused(e.ctx, "lowered")
+	e.must(err)
+	e.wantReason("at 50 %", message, aboveLine(1, 40))
+	e.must(e.AnnotateNode(e.ctx, "line-mild", annotation, "cpu=70"))
+	if node := e.bound("lowered"); node != "line-mild" {
+		e.t.Errorf("with a line at 70 %% the pod is on %s", node)
+	}
+}
+
+func (e environment) wantComplaint() {
+	e.t.Helper()
+	e.must(e.AnnotateNode(e.ctx, "line-hot", "plimsoll.io/thresholds", "cpu=lots"))
+	e.eventually("the annotation to be complained of", func() bool {
+		e.must(e.DeletePods(e.ctx, metav1.NamespaceDefault, metav1.ListOptions{LabelSelector: "name=malformed"}))
+		// The line is that of the profile.
+		e.refused(cluster.Pod{Name: "malformed", Scheduler: "reject", NodeSelector: host("line-hot")}, aboveLine(1, 80))
+		return strings.Contains(e.describe("node", "line-hot"), "InvalidThresholds")
+	})
+	event, err := e.WaitEvent(e.ctx, "line-hot", "InvalidThresholds")
+	e.must(err)
+	const note = `Annotation plimsoll.io/thresholds="cpu=lots" is not used: "cpu=lots" is not a threshold such as cpu=70, in percent from 1 to 100`
+	if event.Type != corev1.EventTypeWarning || event.Note != note {
+		e.t.Errorf("the event is %+v, want a warning: %s", event, note)
+	}
+}
+
+func (e environment) wantMemoryLine() {
+	e.t.Helper()
+	// 20Gi of 32Gi are 62.5 %.
+	if node := e.placeLimited(cluster.Pod{Name: "by-memory-line", Scheduler: "memory-line", NodeSelector: pool("memory")}); node != "memory-free" {
+		e.t.Errorf("the pod is on %s, want memory-free, which is below the line", node)
+	}
+	e.refused(cluster.Pod{Name: "above-memory-line", Scheduler: "memory-line", NodeSelector: host("memory-full")},
+		reason(1, "above their memory load line (2 percent)"))
+}
+
+// wantWindows has a node whose memory was at 62.5 % for limitWindow and longer and falls to nothing. Over 10 s it is below a
+// line at 2 % ten seconds later. Over an hour, of which Prometheus has seen as much as there was, it stays above it for thirty
+// times as long as it was full. CPU over an hour is not known for want of an hour, so that there would be no line for it.
+func (e environment) wantWindows() {
+	e.t.Helper()
+	e.refused(cluster.Pod{Name: "short-window", Scheduler: "memory-line", NodeSelector: host("windows-was-full")},
+		reason(1, "above their memory load line (2 percent)"))
+	e.must(e.SetLoad(e.ctx, "windows-was-full", cluster.Load{Usage: cluster.Usage{CPU: millis(0.10), Memory: "1Mi"}}))
+	e.bound("short-window")
+	e.refused(cluster.Pod{Name: "long-window", Scheduler: "windows", NodeSelector: host("windows-was-full")},
+		reason(1, "above their memory load line (2 percent)"))
+	e.refused(cluster.Pod{Name: "hot-now", Scheduler: "windows", NodeSelector: host("windows-hot")}, aboveLine(1, 80))
+	if node := e.placeLimited(cluster.Pod{Name: "both-windows", Scheduler: "windows", NodeSelector: pool("windows")}); node != "windows-free" {
+		e.t.Errorf("the pod is on %s, want windows-free, which is below both lines", node)
+	}
+}
+
+// wantDeviations has a node whose mean, 50 %, is below the line; its deviation, of 25 points as far as short rates do not
+// smooth it, is above it five times over. The steady node has 30 % and next to no deviation.
+func (e environment) wantDeviations() {
+	e.t.Helper()
+	if node := e.placeLimited(cluster.Pod{Name: "steady", Scheduler: "deviation", NodeSelector: pool("deviation")}); node != "deviation-steady" {
+		e.t.Errorf("the pod is on %s, want deviation-steady", node)
+	}
+	e.refused(cluster.Pod{Name: "swinging", Scheduler: "deviation", NodeSelector: host("deviation-swinging")}, aboveLine(1, 80))
+	// By the mean alone the node is below the line.
+	e.placeLimited(cluster.Pod{Name: "mean", Scheduler: "reject", NodeSelector: host("deviation-swinging")})
+}
+
+// wantMissingLoad has two nodes that no series matches. By requests one is above the line, at 7/8, and one below.
+func (e environment) wantMissingLoad() {
+	e.t.Helper()
+	e.placeLimited(cluster.Pod{Name: "missing-passes", Scheduler: "missing-passes", NodeSelector: host(unmeasuredBusy)})
+	e.refused(cluster.Pod{Name: "missing-many-requests", Scheduler: "reject", NodeSelector: host(unmeasuredBusy)}, aboveLine(1, 80))
+	e.placeLimited(cluster.Pod{Name: "missing-few-requests", Scheduler: "reject", NodeSelector: host(unmeasuredIdle)})
+	e.refused(cluster.Pod{Name: "missing-is-refused", Scheduler: "missing-is-refused", NodeSelector: host(unmeasuredIdle)},
+		reason(1, "without known cpu load"))
+}
+
+// wantRelaxed gives a node that is below its line a victim that takes it above, for the time that the victim is young by what
+// it requests: without it there would be room. The least loaded node is full by requests, so that stock scoring has it last.
+func (e environment) wantRelaxed() {
+	e.t.Helper()
+	victim := cluster.Pod{
+		Name: "relax-victim", Scheduler: "default-scheduler", PriorityClass: "low", NodeSelector: host("relax-crowded"),
+		Resources: requests("3"), Usage: cluster.Usage{CPU: "3"},
+	}
+	e.placeLimited(victim)
+	pod := cluster.Pod{Name: "relaxed", Scheduler: "relax", PriorityClass: "high", NodeSelector: pool("relax")}
+	if node := e.relaxed(pod, aboveLine(3, 80)); node != "relax-hot" {
+		e.t.Errorf("the pod is on %s, want relax-hot, the least loaded", node)
+	}
+	e.wantAlive(victim.Name)
+}
+
+func (e environment) wantRelaxedByName() {
+	e.t.Helper()
+	e.relaxed(cluster.Pod{Name: "relaxed-by-name", Scheduler: "by-name", NodeSelector: pool("by-name")}, aboveLine(2, 80))
+}
+
+func (e environment) wantAlive(pod string) {
+	e.t.Helper()
+	p, err := e.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(e.ctx, pod, metav1.GetOptions{})
+	if err != nil {
+		e.t.Errorf("%s was evicted: %v", pod, err)
+	} else if p.DeletionTimestamp != nil {
+		e.t.Errorf("%s is being evicted", pod)
+	}
+}
+
+// wantBoundAfterFall checks that the refresh that shows a node below its line has the waiting pod tried, and nothing else
+// before.
+func (e environment) wantBoundAfterFall() {
+	e.t.Helper()
+	const profile = "wait"
+	before := e.attempts(profile)
+	e.refused(cluster.Pod{Name: "waiting", Scheduler: profile, NodeSelector: pool("reject")}, aboveLine(2, 80))
+	e.placeLimited(cluster.Pod{Name: "bystander", Scheduler: "default-scheduler", NodeSelector: host("line-mild")})
+	for _, value := range numbered("changed", 3) {
+		e.must(e.LabelPod(e.ctx, "bystander", "unrelated", value))
+	}
+	// What has happened to other pods the scheduler has heard when it has placed one that came later.
+	e.placeLimited(cluster.Pod{Name: "after-bystander", Scheduler: "default-scheduler", NodeSelector: host("line-mild")})
+
+	e.must(e.SetLoad(e.ctx, "reject-1", cluster.Load{Usage: cluster.Usage{CPU: millis(0.20), Memory: "4Gi"}}))
+	fell := time.Now()
+	var shown time.Time
+	var refreshes float64
+	e.eventually("the waiting pod to be bound", func() bool {
+		if shown.IsZero() {
+			load, err := e.CPUUtilization(e.ctx, limitWindow)
+			e.must(err)
+			if load["reject-1"] < 0.80 {
+				shown, refreshes = time.Now(), e.refreshes()
+			}
+		}
+		return e.nodeOf("waiting") != ""
+	})
+	if node := e.nodeOf("waiting"); node != "reject-1" {
+		e.t.Errorf("the pod is on %s, want reject-1, whose load fell", node)
+	}
+	scheduled, err := e.WaitEvent(e.ctx, "waiting", "Scheduled")
+	e.must(err)
+	e.t.Logf("Reject: bound %.1f s after load fell, %.1f s after Prometheus showed it",
+		scheduled.Time.Sub(fell).Seconds(), scheduled.Time.Sub(shown).Seconds())
+	load, err := e.CPUUtilizationAt(e.ctx, scheduled.Time, limitWindow)
+	e.must(err)
+	if load["reject-1"] >= 0.80 {
+		e.t.Errorf("the pod was bound when Prometheus showed %.1f %%, above the line", 100*load["reject-1"])
+	}
+	// Waiting pods are also looked at once a minute, which is sixty refreshes.
+	if n := e.refreshes() - refreshes; !shown.IsZero() && n > 10 {
+		e.t.Errorf("the pod was bound %v refreshes after Prometheus showed that load had fallen", n)
+	}
+	e.wantAttempts(profile, before, attempts{unschedulable: 1, scheduled: 1})
+}
+
+// refreshes returns how often the scheduler has read load.
+func (e environment) refreshes() float64 {
+	e.t.Helper()
+	metrics, err := e.SchedulerMetrics(e.ctx)
+	e.must(err)
+	return metrics.Sum("plimsoll_refresh_total", "result", "Success")
+}
+
+// wantPreemption has a pod that fits nowhere by what is requested, not even above the line. By priority alone it would take
+// the place of the pod on the hot node.
+func (e environment) wantPreemption() {
+	e.t.Helper()
+	for node, priority := range map[string]string{"preempt-hot": "low", "preempt-cool": "middle"} {
+		e.placeLimited(cluster.Pod{
+			Name: "pod-on-" + node, Scheduler: "default-scheduler", PriorityClass: priority, NodeSelector: host(node), Resources: requests("5"),
+		})
+	}
+	// 5 + 4 > 8 cores; 5 % + 4/8 = 55 %, below the line.
+	pod := cluster.Pod{
+		Name: "preempting", Scheduler: "relax", PriorityClass: "high", NodeSelector: pool("preempt"), Resources: requests("4"),
+	}
+	if node := e.placeLimited(pod); node != "preempt-cool" {
+		e.t.Errorf("the pod is on %s, want preempt-cool, which is below the line", node)
+	}
+	e.wantAlive("pod-on-preempt-hot")
+	if node := e.nodeOf("pod-on-preempt-cool"); node != "" {
+		e.t.Errorf("the pod that was in its place is still on %s", node)
+	}
+}
