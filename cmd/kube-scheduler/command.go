@@ -14,6 +14,7 @@ import (
 
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // plugin args decode like the stock plugins' own
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/cmd/kube-scheduler/models"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 )
@@ -25,7 +26,7 @@ var version string
 // arguments is refused before the command listens on any port. The plugins' metrics go to registry.
 func newCommand(c clock.Clock, registry loadwatcher.Registry) *cobra.Command {
 	var additions []app.Option
-	for name, factory := range plugins.NewRegistry(newModels(c, registry), registry.MustRegister) {
+	for name, factory := range plugins.NewRegistry(models.New(c, registry), registry.MustRegister) {
 		additions = append(additions, app.WithPlugin(name, factory))
 	}
 	command := app.NewSchedulerCommand(additions...)

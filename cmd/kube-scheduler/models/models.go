@@ -1,4 +1,6 @@
-package main
+// Package models opens what the scheduler's plugins read their load from. It is apart from the command so that the benchmarks
+// of the scheduler run with the very same wiring.
+package models
 
 import (
 	"context"
@@ -16,20 +18,21 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
-// models builds load models on the sources that plugin arguments name, one watcher per distinct source.
-type models struct {
+// Models builds load models on the sources that plugin arguments name, one watcher per distinct source. Use New.
+type Models struct {
 	clock clock.Clock
 	pool  *loadwatcher.Pool[sourceKey]
 }
 
-var _ plugins.Models = &models{}
+var _ plugins.Models = &Models{}
 
-func newModels(c clock.Clock, registry loadwatcher.Registry) *models {
-	return &models{clock: c, pool: loadwatcher.NewPool[sourceKey](c, loadwatcher.NewMetrics(registry))}
+// New returns models whose watchers report to registry.
+func New(c clock.Clock, registry loadwatcher.Registry) *Models {
+	return &Models{clock: c, pool: loadwatcher.NewPool[sourceKey](c, loadwatcher.NewMetrics(registry))}
 }
 
 // Model implements plugins.Models.
-func (m *models) Model(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, usage load.Usage) (*load.Model, error) {
+func (m *Models) Model(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, usage load.Usage) (*load.Model, error) {
 	settings := loadsource.Settings(spec)
 	publisher, err := m.publisher(ctx, handle, spec, settings)
 	if err != nil {
@@ -39,7 +42,7 @@ func (m *models) Model(ctx context.Context, handle fwk.Handle, spec config.LoadS
 }
 
 // Metrics implements plugins.Models.
-func (m *models) Metrics(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, expressions []string) (*load.Metrics, error) {
+func (m *Models) Metrics(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, expressions []string) (*load.Metrics, error) {
 	settings := loadsource.Settings(spec)
 	settings.Window, settings.Metrics = 0, expressions
 	publisher, err := m.publisher(ctx, handle, spec, settings)
@@ -49,7 +52,7 @@ func (m *models) Metrics(ctx context.Context, handle fwk.Handle, spec config.Loa
 	return load.NewMetrics(publisher, settings.MaxAge, m.clock), nil
 }
 
-func (m *models) publisher(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, wanted load.Settings) (*load.Publisher, error) {
+func (m *Models) publisher(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, wanted load.Settings) (*load.Publisher, error) {
 	nodes := handle.SharedInformerFactory().Core().V1().Nodes()
 	lister := nodes.Lister() // asking for it is what makes the informer run
 	return m.pool.Publisher(ctx, keyOf(spec), wanted, loadsource.Nodes{Informer: nodes}, func() (source.Source, error) {
