@@ -1,0 +1,107 @@
+// Package promstub answers the queries of a scheduler's load plugins as a Prometheus would that scrapes a node-exporter on
+// each of a number of nodes. It evaluates nothing: the answers are prepared, so that benchmarks measure who asks, not who
+// answers.
+package promstub
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"math"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Metric is what the queries of an operator's own metrics begin with.
+const Metric = "perf_metric"
+
+// placeholder stands in prepared answers for the time of the evaluation, which has as many digits.
+const placeholder = "0000000000.000"
+
+// Server is an http.Handler of the path /api/v1/query. Its zero value knows no nodes and answers with empty vectors.
+type Server struct {
+	// Gzip packs answers for clients that accept it, as Prometheus does.
+	Gzip bool
+
+	queries atomic.Int64
+	answers atomic.Pointer[answers]
+}
+
+// answers hold one vector for each of what is asked for.
+type answers struct{ cpu, cpuDeviation, memory, memoryDeviation, metric []byte }
+
+// SetInstances makes the server answer for targets whose label "instance" has the given values. Utilizations are between
+// 5 and 65 %, so that no usual limit is passed, and deviations between 0 and 10 points. Queries that begin with Metric
+// yield values between 0 and 1, queries of any other kind nothing.
+func (s *Server) SetInstances(instances []string) {
+	s.answers.Store(&answers{
+		cpu:             vector(instances, 1, 0.05, 0.65),
+		cpuDeviation:    vector(instances, 2, 0, 0.1),
+		memory:          vector(instances, 3, 0.05, 0.65),
+		memoryDeviation: vector(instances, 4, 0, 0.1),
+		metric:          vector(instances, 5, 0, 1),
+	})
+}
+
+// Queries is the number of queries answered so far.
+func (s *Server) Queries() int64 { return s.queries.Load() }
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/api/v1/query" {
+		http.NotFound(w, r)
+		return
+	}
+	s.queries.Add(1)
+	now := time.Now()
+	evaluated := fmt.Sprintf("%d.%03d", now.Unix(), now.Nanosecond()/int(time.Millisecond))
+	body := bytes.ReplaceAll(s.answer(r.FormValue("query")), []byte(placeholder), []byte(evaluated))
+	w.Header().Set("Content-Type", "application/json")
+	if !s.Gzip || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		_, _ = w.Write(body) // a client that goes away is not the server's concern
+		return
+	}
+	w.Header().Set("Content-Encoding", "gzip")
+	packed := gzip.NewWriter(w)
+	_, _ = packed.Write(body)
+	_ = packed.Close()
+}
+
+func (s *Server) answer(query string) []byte {
+	held := s.answers.Load()
+	if held == nil {
+		return vector(nil, 0, 0, 0)
+	}
+	deviation := strings.HasPrefix(query, "stddev_over_time") || strings.Contains(query, "(stddev_over_time")
+	switch {
+	case strings.Contains(query, "node_cpu_seconds_total") && deviation:
+		return held.cpuDeviation
+	case strings.Contains(query, "node_cpu_seconds_total"):
+		return held.cpu
+	case strings.Contains(query, "node_memory_MemAvailable_bytes") && deviation:
+		return held.memoryDeviation
+	case strings.Contains(query, "node_memory_MemAvailable_bytes"):
+		return held.memory
+	case strings.HasPrefix(query, Metric):
+		return held.metric
+	}
+	return vector(nil, 0, 0, 0)
+}
+
+// vector is an answer with one series per instance. The values spread evenly from low to high, in an order of their own for
+// each seed, and have as many digits as those of a Prometheus.
+func vector(instances []string, seed int, low, high float64) []byte {
+	var b bytes.Buffer
+	b.WriteString(`{"status":"success","data":{"resultType":"vector","result":[`)
+	for i, instance := range instances {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		_, share := math.Modf(float64(i+1) * math.Phi * float64(seed)) // a sequence of low discrepancy
+		fmt.Fprintf(&b, `{"metric":{"instance":%q},"value":[%s,"%.17g"]}`, instance, placeholder, low+share*(high-low))
+	}
+	b.WriteString(`]}}`)
+	return b.Bytes()
+}

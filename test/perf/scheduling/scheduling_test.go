@@ -1,0 +1,273 @@
+// Package scheduling benchmarks whole scheduling cycles: upstream's scheduler_perf, with a real etcd and API server, on the
+// stock profile and on profiles with the load plugins on. The plugins are wired as in bin/kube-scheduler and read a local
+// server that speaks Prometheus' API.
+package scheduling
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/component-base/metrics"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedulerperf "k8s.io/kubernetes/test/integration/scheduler_perf"
+	"k8s.io/kubernetes/test/utils/ktesting"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // plugin args decode like the stock plugins' own
+	"github.com/plimsoll-scheduler/plimsoll/cmd/kube-scheduler/models"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
+	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
+)
+
+//go:embed config/*.yaml
+var configFiles embed.FS
+
+// prometheusPlaceholder is what the scheduler configurations hold in the place of the server's host and port.
+const prometheusPlaceholder = "PROMETHEUS"
+
+// measuredNamespace is where scheduler_perf creates the pods of the operation with the index 2, which are measured.
+const measuredNamespace = "namespace-2"
+
+func TestMain(m *testing.M) {
+	if err := schedulerperf.InitTests(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// BenchmarkScheduling runs one workload of performance.yaml, which -bench has to name in full: of several in one process one
+// would warm the other up. Beside what scheduler_perf reports it reports the pods bound a second and the durations of their
+// attempts, exactly. It fails unless all plugins of the profile decided all pods by fresh load.
+func BenchmarkScheduling(b *testing.B) {
+	r := &run{metrics: metrics.NewKubeRegistry(), stopwatch: newStopwatch(measuredNamespace)}
+	r.server = httptest.NewUnstartedServer(&r.prometheus)
+	registry := plugins.NewRegistry(&recorded{Models: models.New(clock.RealClock{}, r.metrics), run: r}, r.metrics.MustRegister)
+	if err := registry.Register(stopwatchName, r.stopwatch.new); err != nil {
+		b.Fatal(err)
+	}
+	provideEtcd(b)
+	if _, ok := os.LookupEnv("ARTIFACTS"); !ok {
+		b.Setenv("ARTIFACTS", b.TempDir()) // logs go to a file, as a scheduler's do, and not to the benchmark's output
+	}
+	b.Chdir(b.TempDir()) // the paths in performance.yaml are relative to here
+	if err := writeConfig(r.server.Listener.Addr().String()); err != nil {
+		b.Fatal(err)
+	}
+	schedulerperf.RunBenchmarkPerfScheduling(b, "performance.yaml", "load", registry,
+		schedulerperf.WithPreRunFn(r.prepare), schedulerperf.WithNodeUpdateFn(r.measureNodes))
+}
+
+// provideEtcd makes sure that there is an etcd, which scheduler_perf looks for on PATH.
+func provideEtcd(b *testing.B) {
+	b.Helper()
+	builder, err := build.New(b.Context(), os.Stderr)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := builder.Build(b.Context(), build.Etcd()); err != nil {
+		b.Fatal(err)
+	}
+	b.Setenv("PATH", builder.BinDir()+string(os.PathListSeparator)+os.Getenv("PATH"))
+}
+
+// writeConfig writes the configuration files into the current directory, with the server's host and port.
+func writeConfig(prometheus string) error {
+	files, err := configFiles.ReadDir("config")
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		text, err := configFiles.ReadFile(path.Join("config", file.Name()))
+		if err != nil {
+			return err
+		}
+		text = bytes.ReplaceAll(text, []byte(prometheusPlaceholder), []byte(prometheus))
+		if err := os.WriteFile(file.Name(), text, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run is the one workload of a process.
+type run struct {
+	metrics    metrics.KubeRegistry
+	stopwatch  *stopwatch
+	prometheus promstub.Server
+	server     *httptest.Server
+	started    bool
+	// nodes are the nodes of the cluster, once they are created.
+	nodes []corev1.Node
+	// asked are the operator's own metrics that the profile reads.
+	asked []askedMetrics
+}
+
+type askedMetrics struct {
+	metrics     *load.Metrics
+	expressions []string
+}
+
+// recorded remembers the metrics that it gives to plugins, which tell nobody what they know.
+type recorded struct {
+	*models.Models
+	run *run
+}
+
+// Metrics implements plugins.Models.
+func (r *recorded) Metrics(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, expressions []string) (*load.Metrics, error) {
+	m, err := r.Models.Metrics(ctx, handle, spec, expressions)
+	if err == nil {
+		r.run.asked = append(r.run.asked, askedMetrics{m, expressions})
+	}
+	return m, err
+}
+
+// prepare is called before the scheduler starts.
+func (r *run) prepare(ktesting.TContext, *schedulerperf.Workload) (cleanup func(), err error) {
+	if r.started {
+		return nil, errors.New("one workload a process: name it in full by -bench")
+	}
+	r.started = true
+	r.server.Start()
+	return r.server.Close, nil
+}
+
+// measureNodes is called once the nodes are created, whose names nobody knew before. It waits until the load of all of them
+// is fresh.
+func (r *run) measureNodes(tCtx ktesting.TContext, _ *scheduler.Scheduler, _ *schedulerperf.Workload, nodes *corev1.NodeList) error {
+	b, ok := tCtx.TB().(*testing.B)
+	if !ok {
+		return errors.New("not a benchmark")
+	}
+	b.Cleanup(func() { r.report(b) })
+	r.nodes = nodes.Items
+	instances := make([]string, 0, len(r.nodes))
+	for i := range r.nodes {
+		instances = append(instances, r.nodes[i].Name+":9100")
+	}
+	r.prometheus.SetInstances(instances)
+	var stale error
+	fresh := func(context.Context) (bool, error) {
+		stale = r.checkFresh(b)
+		return stale == nil, nil
+	}
+	if err := wait.PollUntilContextTimeout(tCtx, 100*time.Millisecond, time.Minute, true, fresh); err != nil {
+		return fmt.Errorf("waiting for load: %w: %w", err, stale)
+	}
+	return nil
+}
+
+// checkFresh tells whether the profile's plugins know the load of all nodes, and all metrics of theirs, at this moment.
+func (r *run) checkFresh(b *testing.B) error {
+	if len(loadPlugins(b)) == 0 {
+		return nil
+	}
+	states, err := r.values("plimsoll_load_nodes", "resource", "state")
+	if err != nil {
+		return err
+	}
+	for _, state := range []string{"cpu Fresh", "memory Fresh"} {
+		if got := int(states[state]); got != len(r.nodes) {
+			return fmt.Errorf("%d of %d nodes are known: %s", got, len(r.nodes), state)
+		}
+	}
+	for _, asked := range r.asked {
+		view := asked.metrics.Latest()
+		for _, expression := range asked.expressions {
+			for i := range r.nodes {
+				if _, known := view.Values(expression).Of(r.nodes[i].Name); !known {
+					return fmt.Errorf("%s of %s is not known", expression, r.nodes[i].Name)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// loadPlugins are the load plugins of the benchmark's profile.
+func loadPlugins(b *testing.B) []string {
+	switch {
+	case strings.Contains(b.Name(), "/profile=TargetLoadPacking/"):
+		return []string{"TargetLoadPacking"}
+	case strings.Contains(b.Name(), "/profile=all/"):
+		return []string{"TargetLoadPacking", "LoadVariationRiskBalancing", "LoadThreshold", "NodeMetrics"}
+	}
+	return nil
+}
+
+// report reports what the stopwatch measured. It fails the benchmark if a plugin that counts its decisions decided less than
+// all pods, or any without fresh load, if one that filters stepped aside, or if load went stale meanwhile.
+func (r *run) report(b *testing.B) {
+	r.stopwatch.report(b)
+	if err := r.checkFresh(b); err != nil {
+		b.Error(err)
+	}
+	decisions, err := r.values("plimsoll_decisions_total", "plugin")
+	if err != nil {
+		b.Error(err)
+	}
+	fallbacks, err := r.values("plimsoll_fallback_total", "plugin", "reason")
+	if err != nil {
+		b.Error(err)
+	}
+	bound, skipped := r.stopwatch.seen()
+	for _, plugin := range loadPlugins(b) {
+		got, filters := int(decisions[plugin]), plugin == "LoadThreshold" || plugin == "NodeMetrics" // which count none
+		if got < bound && !filters {
+			b.Errorf("%s decided %d times, but %d pods were bound", plugin, got, bound)
+		}
+		if skipped[plugin] > 0 {
+			b.Errorf("%s did not filter in %d of %d attempts", plugin, skipped[plugin], bound)
+		}
+	}
+	for what, n := range fallbacks {
+		if n > 0 {
+			b.Errorf("%v decisions not by fresh load: %s", n, what)
+		}
+	}
+	if len(loadPlugins(b)) > 0 {
+		b.ReportMetric(float64(r.prometheus.Queries()), "queries")
+	}
+}
+
+// values are the values of a counter or gauge of ours, by the values of the given labels, joined by spaces.
+func (r *run) values(name string, labels ...string) (map[string]float64, error) {
+	families, err := r.metrics.Gather()
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	values := map[string]float64{}
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			var key []string
+			for _, label := range labels {
+				for _, pair := range m.GetLabel() {
+					if pair.GetName() == label {
+						key = append(key, pair.GetValue())
+					}
+				}
+			}
+			values[strings.Join(key, " ")] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return values, nil
+}

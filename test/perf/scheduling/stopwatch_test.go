@@ -1,0 +1,182 @@
+package scheduling
+
+import (
+	"context"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+const stopwatchName = "Stopwatch"
+
+// stopwatch is a plugin that every profile has on, and that takes the time of each attempt. The scheduler's own histograms
+// have buckets that double, in which a difference of a few percent cannot be seen.
+type stopwatch struct {
+	namespace string
+
+	mu sync.Mutex
+	// bound and skipped count pods of any namespace; skipped those for which a plugin, by name, had nothing to filter.
+	bound   int
+	skipped map[string]int
+	// What follows is of the namespace alone: durations, the first beginning and the last binding, and what the process had
+	// used of all processors by then.
+	cycles, attempts []time.Duration
+	first, last      moment
+}
+
+// moment is a time, and the processor time that the process has used by then.
+type moment struct {
+	at   time.Time
+	used time.Duration
+}
+
+func now() (moment, error) {
+	var r syscall.Rusage
+	err := syscall.Getrusage(syscall.RUSAGE_SELF, &r)
+	return moment{at: time.Now(), used: time.Duration(r.Utime.Nano() + r.Stime.Nano())}, err
+}
+
+var (
+	_ fwk.PreFilterPlugin = &stopwatch{}
+	_ fwk.ReservePlugin   = &stopwatch{}
+	_ fwk.PostBindPlugin  = &stopwatch{}
+)
+
+// newStopwatch returns a stopwatch for the pods of a namespace.
+func newStopwatch(namespace string) *stopwatch {
+	const room = 1 << 14 // more pods than any workload has, so that nothing is moved while it is measured
+	return &stopwatch{namespace: namespace, skipped: map[string]int{}, cycles: make([]time.Duration, 0, room), attempts: make([]time.Duration, 0, room)}
+}
+
+func (s *stopwatch) new(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+	return s, nil
+}
+
+// Name implements fwk.Plugin.
+func (s *stopwatch) Name() string { return stopwatchName }
+
+// lap is an attempt that has begun.
+type lap struct{ began, reserved time.Time }
+
+// Clone implements fwk.StateData.
+func (l *lap) Clone() fwk.StateData { return l }
+
+// PreFilter implements fwk.PreFilterPlugin: the attempt begins.
+func (s *stopwatch) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if pod.Namespace == s.namespace && s.first.at.IsZero() {
+		first, err := now()
+		if err != nil {
+			return nil, fwk.AsStatus(err)
+		}
+		s.first = first
+	}
+	state.Write(stopwatchName, &lap{began: time.Now()})
+	return nil, nil
+}
+
+// PreFilterExtensions implements fwk.PreFilterPlugin.
+func (s *stopwatch) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+// Reserve implements fwk.ReservePlugin: a node is chosen.
+func (s *stopwatch) Reserve(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ string) *fwk.Status {
+	l, err := state.Read(stopwatchName)
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	l.(*lap).reserved = time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for plugin := range state.GetSkipFilterPlugins() {
+		s.skipped[plugin]++
+	}
+	return nil
+}
+
+// Unreserve implements fwk.ReservePlugin.
+func (s *stopwatch) Unreserve(context.Context, fwk.CycleState, *corev1.Pod, string) {}
+
+// PostBind implements fwk.PostBindPlugin: the pod is bound.
+func (s *stopwatch) PostBind(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ string) {
+	last, err := now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bound++
+	l, missing := state.Read(stopwatchName)
+	if err != nil || missing != nil || pod.Namespace != s.namespace {
+		return
+	}
+	s.last = last
+	began, reserved := l.(*lap).began, l.(*lap).reserved
+	s.cycles, s.attempts = append(s.cycles, reserved.Sub(began)), append(s.attempts, last.at.Sub(began))
+}
+
+// seen returns the number of pods bound so far, in any namespace, and for how many of them each plugin did not filter.
+func (s *stopwatch) seen() (bound int, skipped map[string]int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bound, maps.Clone(s.skipped)
+}
+
+// report reports what was measured: pods bound a second from the first attempt to the last binding, and the processor time
+// of the whole process, API server included, for each of them; the durations of scheduling cycles, in which a node is
+// chosen; and those of whole attempts, binding included.
+func (s *stopwatch) report(b *testing.B) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.attempts) == 0 {
+		b.Error("no pod was bound")
+		return
+	}
+	pods := float64(len(s.attempts))
+	b.ReportMetric(pods/s.last.at.Sub(s.first.at).Seconds(), "pods/s")
+	b.ReportMetric(milliseconds(s.last.used-s.first.used)/pods, "cpu-ms/pod")
+	for name, durations := range map[string][]time.Duration{"cycle": s.cycles, "attempt": s.attempts} {
+		slices.Sort(durations)
+		total := time.Duration(0)
+		for _, d := range durations {
+			total += d
+		}
+		b.ReportMetric(milliseconds(total)/pods, name+"-mean-ms")
+		b.ReportMetric(milliseconds(quantile(durations, 0.5)), name+"-p50-ms")
+		b.ReportMetric(milliseconds(quantile(durations, 0.99)), name+"-p99-ms")
+	}
+}
+
+// quantile is the smallest of the sorted durations that at least the share q of all of them does not exceed.
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	return sorted[max(int(math.Ceil(q*float64(len(sorted))))-1, 0)]
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func TestQuantile(t *testing.T) {
+	for _, tc := range []struct {
+		count int
+		q     float64
+		want  time.Duration
+	}{
+		{100, 0.99, 99}, // 99 of 1 … 100 do not exceed 99
+		{100, 0.5, 50},
+		{3, 0.5, 2},   // 1 is not exceeded by a third, 2 by two thirds
+		{3, 0.99, 3},  // two thirds are not enough
+		{1, 0.001, 1}, // there is but one
+	} {
+		sorted := make([]time.Duration, tc.count)
+		for i := range sorted {
+			sorted[i] = time.Duration(i + 1)
+		}
+		if got := quantile(sorted, tc.q); got != tc.want {
+			t.Errorf("quantile %v of 1 to %d: %d, want %d", tc.q, tc.count, got, tc.want)
+		}
+	}
+}
