@@ -1,0 +1,270 @@
+// Package refresh benchmarks the reading of load: one refresh from the queries to the published snapshot, and what is kept of
+// it. The server answers from a process of its own, so that nothing it takes is counted.
+package refresh
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
+	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
+)
+
+// serveNodes is the environment variable that makes the test binary the server of so many nodes.
+const serveNodes = "PLIMSOLL_PERF_SERVE_NODES"
+
+func TestMain(m *testing.M) {
+	if nodes, err := strconv.Atoi(os.Getenv(serveNodes)); err == nil {
+		if err := serve(nodes); err != nil {
+			fmt.Fprintln(os.Stderr, "serving:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// serve answers for so many nodes until standard input ends. The first line of its output is its address.
+func serve(nodes int) error {
+	stub := promstub.Server{Gzip: true}
+	instances := make([]string, nodes)
+	for i := range instances {
+		instances[i] = address(i) + ":9100"
+	}
+	stub.SetInstances(instances)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", &stub)
+	mux.HandleFunc(queriesPath, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, stub.Queries()) // a client that goes away is not the server's concern
+	})
+	failed := make(chan error, 1)
+	go func() { failed <- http.Serve(listener, mux) }()
+	fmt.Println(listener.Addr())
+	ended := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		close(ended)
+	}()
+	select {
+	case err := <-failed:
+		return err
+	case <-ended:
+		return nil
+	}
+}
+
+// queriesPath tells the number of queries answered so far.
+const queriesPath = "/queries"
+
+// address is the IP address of the node with the given number.
+func address(i int) string { return fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255) }
+
+// startServer starts a server of so many nodes and returns its URL.
+func startServer(b *testing.B, nodes int) string {
+	b.Helper()
+	executable, err := os.Executable()
+	if err != nil {
+		b.Fatal(err)
+	}
+	cmd := exec.Command(executable)
+	cmd.Env = append(os.Environ(), fmt.Sprint(serveNodes, "=", nodes))
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe() // ends with this process, and the server with it
+	if err != nil {
+		b.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	b.Cleanup(func() {
+		if err := stdin.Close(); err != nil {
+			b.Error(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			b.Errorf("the server: %v", err)
+		}
+	})
+	if err != nil {
+		b.Fatalf("the server did not start: %v", err)
+	}
+	return "http://" + strings.TrimSpace(line)
+}
+
+// queries asks the server how many queries it has answered.
+func queries(b *testing.B, url string) int {
+	b.Helper()
+	resp, err := http.Get(url + queriesPath)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var n int
+	if _, err := fmt.Fscan(resp.Body, &n); err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
+// nodes is a cluster as the informers and the scheduler's cache hold it.
+type nodes struct {
+	indexer cache.Indexer
+	infos   []fwk.NodeInfo
+}
+
+// HasSynced implements loadwatcher.Nodes.
+func (n *nodes) HasSynced() bool { return true }
+
+// Names implements loadwatcher.Nodes.
+func (n *nodes) Names() []string { return n.indexer.ListKeys() }
+
+func newNodes(b *testing.B, count int) *nodes {
+	b.Helper()
+	n := &nodes{indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})}
+	for i := range count {
+		name := fmt.Sprintf("worker-%05d.example", i)
+		node := st.MakeNode().Name(name).Label(corev1.LabelHostname, name).
+			Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "8", corev1.ResourceMemory: "32Gi"}).Obj()
+		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address(i)}, {Type: corev1.NodeHostName, Address: name}}
+		if err := n.indexer.Add(node); err != nil {
+			b.Fatal(err)
+		}
+		info := framework.NewNodeInfo()
+		info.SetNode(node)
+		n.infos = append(n.infos, info)
+	}
+	return n
+}
+
+// historyLength is the number of refreshes after which what is kept of a node does not grow any more.
+const historyLength = 6
+
+// BenchmarkRefresh is one refresh over one window, for what a profile reads: the processor time of this process per node, the
+// queries per refresh, and the live heap per node of the whole cache: source, history, snapshot, and for each plugin that
+// reads load the estimates of all nodes.
+func BenchmarkRefresh(b *testing.B) {
+	for _, profile := range []struct {
+		name             string
+		readers, metrics int
+	}{
+		{"TargetLoadPacking", 1, 0},
+		{"all", 3, 3}, // NodeMetrics reads metrics alone
+	} {
+		for _, count := range []int{500, 5000, 15000} {
+			b.Run(fmt.Sprintf("profile=%s/nodes=%d", profile.name, count), func(b *testing.B) {
+				benchmarkRefresh(b, profile.readers, profile.metrics, count)
+			})
+		}
+	}
+}
+
+func benchmarkRefresh(b *testing.B, readers, metricCount, count int) {
+	settings := load.Settings{Window: 5 * time.Minute, RefreshInterval: 30 * time.Second, MaxAge: 5 * time.Minute, DriftTolerance: 10}
+	for i := range metricCount {
+		settings.Metrics = append(settings.Metrics, fmt.Sprint(promstub.Metric, "_", i))
+	}
+	cluster, url := newNodes(b, count), startServer(b, count)
+	before := liveHeap()
+
+	source, err := prometheus.New(prometheus.Config{Address: url}, corelisters.NewNodeLister(cluster.indexer))
+	if err != nil {
+		b.Fatal(err)
+	}
+	watcher := loadwatcher.NewWatcher(source, source.Name(), cluster, clock.RealClock{}, loadwatcher.NewMetrics(metrics.NewKubeRegistry()))
+	watcher.Want(settings)
+	models := make([]*load.Model, readers)
+	for i := range models {
+		models[i] = load.NewModel(watcher.Publisher(), settings, load.Requests, clock.RealClock{})
+	}
+	ctx := klog.NewContext(b.Context(), logr.Discard())
+	refresh := func() {
+		if err := watcher.Refresh(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for range historyLength {
+		refresh()
+	}
+	asked, used := queries(b, url), processorTime(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		refresh()
+	}
+	used, asked = processorTime(b)-used, queries(b, url)-asked
+	b.ReportMetric(float64(used.Nanoseconds())/float64(b.N)/float64(count), "cpu-ns/node")
+	b.ReportMetric(float64(asked)/float64(b.N), "queries/op")
+
+	for _, model := range models {
+		view := model.View(framework.NewCycleState())
+		for _, info := range cluster.infos {
+			if e := view.Estimate(info); e.CPU.State != load.Fresh || e.Memory.State != load.Fresh {
+				b.Fatalf("the load of %s is %s and %s, want Fresh", info.Node().Name, e.CPU.State, e.Memory.State)
+			}
+		}
+	}
+	for _, metric := range settings.Metrics {
+		if got := len(watcher.Publisher().Latest().Metric(metric)); got != count {
+			b.Fatalf("%d nodes have a value of %s, want %d", got, metric, count)
+		}
+	}
+	if err := source.Close(); err != nil { // buffers of connections are no load
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(liveHeap()-before)/float64(count), "heap-B/node")
+	runtime.KeepAlive(cluster)
+	runtime.KeepAlive(source)
+	runtime.KeepAlive(watcher)
+	runtime.KeepAlive(models)
+}
+
+// liveHeap is the size in bytes of all that can be reached.
+func liveHeap() int64 {
+	for range 2 { // what sync.Pools hold lives for one more collection
+		runtime.GC()
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// processorTime is what this process, without its children, has used of all processors.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var r syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
