@@ -13,7 +13,7 @@ LDFLAGS := -X main.version=$(VERSION) \
 unit := ./apis/... ./cmd/... ./pkg/... ./test/cluster/... ./test/playground/...
 
 .DEFAULT_GOAL := help
-.PHONY: help build test verify lint generate playground bench clean
+.PHONY: help build test verify lint generate playground bench bench-quick clean
 
 help: ## show this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,12 +28,16 @@ playground: ## place pods by real load on a real control plane, on this machine 
 test: ## run all tests: units with the race detector, then the built binary on a real control plane
 	@hack/test.sh $(unit)
 
-bench: ## run the micro-benchmarks, with allocations
-	go test -run '^$$' -bench . -benchmem ./apis/... ./pkg/...
+bench: ## run all benchmarks, whole scheduling cycles included, and show what was reached (about 30 minutes)
+	@hack/bench.sh
+
+bench-quick: ## the same with less of everything, in at most five minutes
+	@hack/bench.sh quick
 
 lint: ## run the linters
 	cd hack/tools/golangci-lint && go build -o ../../../bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	bin/golangci-lint run ./...
+	cd test/perf/report && ../../../bin/golangci-lint run ./...
 
 generate: ## regenerate deepcopy, defaults and conversions of the plugin args
 	hack/generate.sh

@@ -13,7 +13,7 @@ done | tar --null -cf - -T - | tar -xf - -C "$before"
 echo "== regenerating"
 hack/generate.sh
 echo "== go mod tidy"
-for module in . test/cluster/parts/* hack/tools/*; do
+for module in . test/cluster/parts/* test/perf/report hack/tools/*; do
 	(cd "$module" && go mod tidy)
 done
 

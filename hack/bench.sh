@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Runs all benchmarks and closes with one table of what was to be reached and what was. The raw output stays in bin/bench,
+# fit for benchstat. With "quick" it takes at most five minutes and measures less, less exactly.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+micro=(-benchtime 500ms -count 6) refresh=(-count 6) workloads=(nodes=5000/pods=5000 nodes=15000/pods=5000) rounds=3
+if [[ ${1:-} == quick ]]; then
+	micro=(-benchtime 100ms -count 1) refresh=(-benchtime 5x -count 1) workloads=(nodes=500/pods=1000)
+fi
+
+out=bin/bench
+rm -rf "$out"
+mkdir -p "$out/log"
+export ARTIFACTS=$PWD/$out/log # where scheduler_perf writes the logs of a run, and leaves them if it fails
+
+echo "== building"
+go test -c -o "$out/scheduling.test" ./test/perf/scheduling
+
+echo "== calls of the plugins, and what they are made of"
+go test -run '^$' -bench . -benchmem "${micro[@]}" ./apis/... ./pkg/... >"$out/micro.txt"
+
+echo "== refreshes"
+go test -run '^$' -bench . "${refresh[@]}" ./test/perf/refresh >"$out/refresh.txt"
+
+# Each run is a process of its own, so that none warms the next one up, and each round has every profile once, so that what the
+# machine does meanwhile meets all of them. Every other round goes backwards, against what drifts within a round.
+profiles=(stock TargetLoadPacking all)
+backwards=(all TargetLoadPacking stock)
+for workload in "${workloads[@]}"; do
+	for ((round = 1; round <= rounds; round++)); do
+		order=("${profiles[@]}")
+		if ((round % 2 == 0)); then order=("${backwards[@]}"); fi
+		for profile in "${order[@]}"; do
+			echo "== scheduler_perf $workload, round $round of $rounds: $profile"
+			"$out/scheduling.test" -test.run '^$' -test.benchtime 1x \
+				-test.bench "^BenchmarkScheduling\$/^profile=$profile\$/^${workload/\//\$/^}\$" >>"$out/scheduling.txt"
+		done
+	done
+done
+
+echo
+(cd test/perf/report && go run . "$OLDPWD/$out"/*.txt) | tee "$out/table.md"

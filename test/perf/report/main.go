@@ -1,0 +1,57 @@
+// report reads the output of the benchmarks and writes the table of what was to be reached and what was. It is a module of its
+// own, because what it parses benchmarks with asks for newer versions of modules than the scheduler is built with.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"golang.org/x/perf/benchfmt"
+)
+
+func main() {
+	if len(os.Args) < 2 {
+		fmt.Fprintln(os.Stderr, "usage: report FILE...: files of benchmark output")
+		os.Exit(2)
+	}
+	if err := run(os.Stdout, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "report:", err)
+		os.Exit(1)
+	}
+}
+
+func run(out io.Writer, paths []string) error {
+	r, err := read(&benchfmt.Files{Paths: paths})
+	if err != nil {
+		return err
+	}
+	return write(out, r)
+}
+
+// write writes the table in Markdown. What was not measured says so.
+func write(out io.Writer, r results) error {
+	lines := [][]string{{"what", "target", "measured (medians)", "reached"}, {"---", "---", "---", "---"}}
+	for _, row := range rows() {
+		measured, reached := row.measure(r)
+		verdict := "no"
+		switch {
+		case measured == "" && row.optional:
+			continue
+		case measured == "":
+			measured, verdict = "not measured", "–"
+		case reached:
+			verdict = "yes"
+		}
+		lines = append(lines, []string{row.what, row.target, measured, verdict})
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 1, ' ', 0)
+	for _, cells := range lines {
+		if _, err := fmt.Fprintf(w, "| %s\t|\n", strings.Join(cells, "\t| ")); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}

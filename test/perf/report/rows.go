@@ -1,0 +1,195 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// row is one figure to reach.
+type row struct {
+	what, target string
+	// measure returns what was measured, or nothing if it was not, and whether it is as good as the target.
+	measure func(results) (measured string, reached bool)
+	// optional rows are left out if they were not measured.
+	optional bool
+}
+
+// The numbers of nodes that are measured.
+const smallest, usual, largest = 500, 5000, 15000
+
+// anyNumber is no limit.
+const anyNumber = -1
+
+func rows() []row {
+	const (
+		idle    = "0_recent_pods_per_node"
+		busy    = "20_recent_pods_per_node"
+		changed = "20_recent_pods_per_node,_node_just_changed"
+	)
+	all := []row{
+		call("Score, one node, TargetLoadPacking, nothing recently placed", 60, 0, "Score", "TargetLoadPacking", idle),
+		call("the same with 20 recently placed pods on every node", 60, 0, "Score", "TargetLoadPacking", busy),
+		call("the same, and the node just changed", 1500, anyNumber, "Score", "TargetLoadPacking", changed),
+		call("Score, one node, LoadVariationRiskBalancing", 100, 0, "Score", "LoadVariationRiskBalancing", busy),
+		call("Filter, one node, LoadThreshold", 100, 0, "Filter", "LoadThreshold"),
+		call("Filter, one node, NodeMetrics", 100, 0, "Filter", "NodeMetrics"),
+		normalize("NormalizeScore, one node's share, NodeMetrics with three metrics", 100),
+	}
+	for _, w := range []struct {
+		nodes, pods int
+		onePlugin   float64
+		allPlugins  float64
+		optional    bool
+	}{
+		{smallest, 1000, 0.98, 0.96, true},
+		{usual, 1000, 0.98, 0.96, true},
+		{usual, 5000, 0.98, 0.96, false},
+		{largest, 5000, 0.98, 0.98, false},
+	} {
+		workload := []string{fmt.Sprint("nodes=", w.nodes), fmt.Sprint("pods=", w.pods)}
+		what := fmt.Sprintf("scheduler_perf, %d nodes, %d pods", w.nodes, w.pods)
+		for _, row := range []row{
+			throughput(what+", TargetLoadPacking: pods/s over stock", w.onePlugin, "profile=TargetLoadPacking", workload),
+			throughput(what+", all plugins: pods/s over stock", w.allPlugins, "profile=all", workload),
+			tail(what+", TargetLoadPacking: added p99 of an attempt", 3, "profile=TargetLoadPacking", workload),
+			tail(what+", all plugins: added p99 of an attempt", 3, "profile=all", workload),
+		} {
+			row.optional = w.optional
+			all = append(all, row)
+		}
+	}
+	const one, every = "profile=TargetLoadPacking", "profile=all"
+	return append(all,
+		refresh("one Prometheus refresh, TargetLoadPacking: queries", "≤ 4", "%.0f", "queries/op", 4, 1, one),
+		refresh("the same: our CPU per node", "≤ 10 µs", "%.1f µs", "cpu-ns/node", 10, 1e3, one),
+		refresh("live heap of the whole load cache per node, TargetLoadPacking", "≤ 2 KiB", "%.2f KiB", "heap-B/node", 2, 1024, one),
+		refresh("the same, all plugins with three metrics", "≤ 2 KiB", "%.2f KiB", "heap-B/node", 2, 1024, every),
+		cost("cost of a refresh per node, 15,000 nodes over 500", "linear", "cpu-ns/node", "Refresh", one),
+		cost("cost of Score per node, 15,000 nodes over 500", "flat", "ns/op", "Score", "TargetLoadPacking", busy),
+	)
+}
+
+// call is the cost of one call for one node of the usual number, in nanoseconds and allocations.
+func call(what string, nanoseconds, allocations float64, name ...string) row {
+	target := fmt.Sprintf("≤ %.0f ns", nanoseconds)
+	if allocations != anyNumber {
+		target += fmt.Sprintf(" · %.0f allocs", allocations)
+	}
+	return row{what: what, target: target, measure: func(r results) (string, bool) {
+		name := atNodes(name, usual)
+		ns, ok := median(r.values("ns/op", name...))
+		bytes, _ := median(r.values("B/op", name...))
+		allocs, _ := median(r.values("allocs/op", name...))
+		if !ok {
+			return "", false
+		}
+		return fmt.Sprintf("%.1f ns · %.0f B · %.0f allocs", ns, bytes, allocs),
+			ns <= nanoseconds && (allocations == anyNumber || allocs <= allocations)
+	}}
+}
+
+// normalize is the share of one node of the usual number in a decision's NormalizeScore.
+func normalize(what string, nanoseconds float64) row {
+	return row{what: what, target: fmt.Sprintf("≤ %.0f ns", nanoseconds), measure: func(r results) (string, bool) {
+		name := atNodes([]string{"NormalizeScore"}, usual)
+		ns, ok := median(r.values("ns/op", name...))
+		allocs, _ := median(r.values("allocs/op", name...))
+		if !ok {
+			return "", false
+		}
+		return fmt.Sprintf("%.1f ns · %.0f allocs a decision", ns/usual, allocs), ns/usual <= nanoseconds
+	}}
+}
+
+// throughput is the ratio of pods/s, run against the run of the stock profile next to it.
+func throughput(what string, least float64, profile string, workload []string) row {
+	return row{what: what, target: fmt.Sprintf("≥ %.2f", least), measure: func(r results) (string, bool) {
+		pairs := compared(r, "pods/s", profile, workload)
+		ratio, ok := median(pairs)
+		if !ok {
+			return "", false
+		}
+		stock, _ := median(r.values("pods/s", named("profile=stock", workload)...))
+		cpu, _ := median(compared(r, "cpu-ms/pod", profile, workload))
+		return fmt.Sprintf("%.3f of %.0f (%s) · processor time × %.3f", ratio, stock, listed("%.2f", pairs), cpu), ratio >= least
+	}}
+}
+
+// tail is by how many percent the p99 is above that of the run of the stock profile next to it: of a whole attempt, and of
+// the part of it in which plugins choose a node.
+func tail(what string, most float64, profile string, workload []string) row {
+	return row{what: what, target: fmt.Sprintf("≤ %.0f %%", most), measure: func(r results) (string, bool) {
+		attempts := percent(compared(r, "attempt-p99-ms", profile, workload))
+		added, ok := median(attempts)
+		if !ok {
+			return "", false
+		}
+		cycles := percent(compared(r, "cycle-p99-ms", profile, workload))
+		middle := percent(compared(r, "cycle-p50-ms", profile, workload))
+		cycle, _ := median(cycles)
+		half, _ := median(middle)
+		return fmt.Sprintf("%+.1f %% (%s) · choosing a node %+.1f %%, p50 %+.1f %%", added, listed("%+.0f", attempts), cycle, half), added <= most
+	}}
+}
+
+// refresh is a figure of one refresh, over the scale, at the usual and the largest number of nodes.
+func refresh(what, target, format, unit string, most, scale float64, profile string) row {
+	return row{what: what, target: target, measure: func(r results) (string, bool) {
+		var cells []string
+		reached := true
+		for _, nodes := range []int{usual, largest} {
+			v, ok := median(r.values(unit, atNodes([]string{"Refresh", profile}, nodes)...))
+			if !ok {
+				return "", false
+			}
+			cells = append(cells, fmt.Sprintf(format+" at %d", v/scale, nodes))
+			reached = reached && v/scale <= most
+		}
+		return strings.Join(cells, " · "), reached
+	}}
+}
+
+// cost is the quotient of a cost per node at the largest and at the smallest number of nodes. One that grows with the nodes
+// as a whole would be thirty-fold; caches of the processor and the depth of maps make some of it.
+func cost(what, target, unit string, name ...string) row {
+	const most = 1.5
+	return row{what: what, target: fmt.Sprintf("%s: × ≤ %.1f", target, most), measure: func(r results) (string, bool) {
+		few, ok := median(r.values(unit, atNodes(name, smallest)...))
+		many, ok2 := median(r.values(unit, atNodes(name, largest)...))
+		if !ok || !ok2 {
+			return "", false
+		}
+		return fmt.Sprintf("× %.2f", many/few), many/few <= most
+	}}
+}
+
+// compared are the ratios of a profile's runs of a workload over those of the stock profile.
+func compared(r results, unit, profile string, workload []string) []float64 {
+	return ratios(r.values(unit, named(profile, workload)...), r.values(unit, named("profile=stock", workload)...))
+}
+
+func named(profile string, workload []string) []string {
+	return append([]string{"Scheduling", profile}, workload...)
+}
+
+func atNodes(name []string, nodes int) []string {
+	return append(slices.Clone(name), fmt.Sprint("nodes=", nodes))
+}
+
+// percent is by how many percent each ratio is above 1.
+func percent(ratios []float64) []float64 {
+	above := make([]float64, len(ratios))
+	for i, ratio := range ratios {
+		above[i] = 100 * (ratio - 1)
+	}
+	return above
+}
+
+func listed(format string, values []float64) string {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = fmt.Sprintf(format, v)
+	}
+	return strings.Join(texts, ", ")
+}
