@@ -4,9 +4,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-micro=(-benchtime 500ms -count 6) refresh=(-count 6) workloads=(nodes=5000/pods=5000 nodes=15000/pods=5000) rounds=3
+micro=(-benchtime 500ms -count 6) refresh=(-count 6) workloads=(nodes=5000/pods=5000 nodes=15000/pods=5000) rounds=5
 if [[ ${1:-} == quick ]]; then
-	micro=(-benchtime 100ms -count 1) refresh=(-benchtime 5x -count 1) workloads=(nodes=500/pods=1000)
+	micro=(-benchtime 100ms -count 1) refresh=(-benchtime 5x -count 1) workloads=(nodes=500/pods=1000) rounds=3
 fi
 
 out=bin/bench
