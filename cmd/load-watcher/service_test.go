@@ -423,7 +423,7 @@ func TestSamplesSurviveTheRoundTrip(t *testing.T) {
 		return load.Reading{Stat: load.Stat{Mean: mean, StdDev: deviation, Known: true}, Window: window, End: now.Add(-7 * time.Second)}
 	}
 	publisher := load.NewPublisher()
-	publisher.Publish(load.NewSnapshot(map[time.Duration]*load.Table{five: load.NewTable(map[string]load.NodeLoad{
+	publisher.Publish(load.NewSnapshot(map[time.Duration]*load.Table{five: load.TableOf(map[string]load.NodeLoad{
 		"both":   {CPU: reading(0.25, 0.125, five), Memory: reading(0.75, 0.5, five)},
 		"cpu":    {CPU: reading(0, 0, five)},
 		"full":   {CPU: reading(1, 0, five), Memory: reading(1, 0, five)},

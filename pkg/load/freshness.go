@@ -15,21 +15,23 @@ type Trail struct {
 	n      int
 }
 
+// trailPoint is a mean and the end of its window, in nanoseconds since 1970: there are many of them.
 type trailPoint struct {
-	end  time.Time
+	end  int64
 	mean float64
 }
 
 // Add takes in the mean of a window that ends at end. One that does not end later than the last is not taken.
 func (t *Trail) Add(end time.Time, mean float64) {
-	if t.n > 0 && !end.After(t.points[t.n-1].end) {
+	at := end.UnixNano()
+	if t.n > 0 && at <= t.points[t.n-1].end {
 		return
 	}
 	if t.n == len(t.points) {
 		copy(t.points[:], t.points[1:])
 		t.n--
 	}
-	t.points[t.n] = trailPoint{end: end, mean: mean}
+	t.points[t.n] = trailPoint{end: at, mean: mean}
 	t.n++
 }
 
@@ -39,7 +41,7 @@ func (t *Trail) Drift() float64 {
 	drift := 0.0
 	for i := 1; i < t.n; i++ {
 		previous, next := t.points[i-1], t.points[i]
-		pace := math.Abs(next.mean-previous.mean) / next.end.Sub(previous.end).Minutes()
+		pace := math.Abs(next.mean-previous.mean) / time.Duration(next.end-previous.end).Minutes()
 		if i == 1 {
 			drift = pace
 		} else {

@@ -41,8 +41,11 @@ type MetricsView struct {
 // NoRow is the row of nodes that no metric has a value of.
 const NoRow = -1
 
-// Row returns where the named node's values are to be found, by which they cost no look-up each.
-func (v MetricsView) Row(node string) int {
+// Row returns where the node's values are to be found, by which they cost no look-up each.
+func (v MetricsView) Row(node fwk.NodeInfo) int { return v.columns.row(node) }
+
+// RowOf returns the row of the named node.
+func (v MetricsView) RowOf(node string) int {
 	if row, ok := v.columns.rows[node]; ok {
 		return row
 	}
@@ -62,6 +65,14 @@ type MetricValues struct {
 
 // Any tells whether some node has a value that is known and not too old.
 func (v MetricValues) Any() bool { return v.column != nil && !v.column.newest.Before(v.oldest) }
+
+// Range returns bounds that all values keep, and whether there are any.
+func (v MetricValues) Range() (least, most float64, known bool) {
+	if v.column == nil || v.column.least > v.column.most {
+		return 0, 0, false
+	}
+	return v.column.least, v.column.most, true
+}
 
 // At returns the value in a row of the same view, and whether it is known and not too old.
 func (v MetricValues) At(row int) (value float64, known bool) {

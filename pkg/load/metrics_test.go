@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	clocktesting "k8s.io/utils/clock/testing"
 )
@@ -20,6 +21,10 @@ func TestTheValuesOfANodeStandInOneRow(t *testing.T) {
 		"old":   {"a": aged(5, maxAge+1)},
 		"empty": {},
 	}))
+	infos := map[string]fwk.NodeInfo{}
+	for _, name := range []string{"a", "b", "c", "d", "elsewhere"} {
+		infos[name] = node(t, name)
+	}
 	type known struct {
 		value float64
 		known bool
@@ -37,14 +42,27 @@ func TestTheValuesOfANodeStandInOneRow(t *testing.T) {
 				t.Errorf("%s: some node has a value of %s: %v, want %v", name, metric, got, wantAny)
 			}
 			for node, want := range want {
-				value, ok := values.At(view.Row(node))
-				if ok != want.known || ok && value != want.value {
-					t.Errorf("%s: %s of %s is %v, %v; want %v", name, metric, node, value, ok, want)
+				// By name, and by the node twice: the second time no name is looked up.
+				for _, row := range []int{view.RowOf(node), view.Row(infos[node]), view.Row(infos[node])} {
+					value, ok := values.At(row)
+					if ok != want.known || ok && value != want.value {
+						t.Errorf("%s: %s of %s is %v, %v; want %v", name, metric, node, value, ok, want)
+					}
 				}
 			}
 		}
 	}
-	if row := m.Latest().Row("elsewhere"); row != NoRow {
+	for metric, want := range map[string][2]float64{"x": {1, 3}, "y": {-4, 0}} {
+		if least, most, known := m.Latest().Values(metric).Range(); !known || least != want[0] || most != want[1] {
+			t.Errorf("values of %s are from %v to %v, %v; want %v", metric, least, most, known, want)
+		}
+	}
+	for _, metric := range []string{"empty", "not asked"} {
+		if least, most, known := m.Latest().Values(metric).Range(); known {
+			t.Errorf("values of %s are from %v to %v, want none", metric, least, most)
+		}
+	}
+	if row := m.Latest().RowOf("elsewhere"); row != NoRow {
 		t.Errorf("a node without any value has row %d, want none", row)
 	}
 }

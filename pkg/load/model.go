@@ -2,7 +2,6 @@ package load
 
 import (
 	"sync/atomic"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -64,7 +63,7 @@ type Estimate struct {
 type Usage func(pod fwk.PodInfo) (cpuMillis, memoryBytes float64)
 
 // Model turns the published snapshots and the scheduler's own view of a node into estimates. It is safe for concurrent
-// use: what it keeps are results that follow from (snapshot, generation of the NodeInfo) alone, so that goroutines that
+// use: what it keeps are results that follow from a snapshot and the content of a NodeInfo alone, so that goroutines that
 // compute the same one at once do no harm.
 type Model struct {
 	publisher *Publisher
@@ -74,30 +73,47 @@ type Model struct {
 	results   atomic.Pointer[results]
 }
 
-// NewModel returns a model of the load that settings ask for, in which pods are expected to use what usage says.
+// NewModel returns a model of the load that settings ask for, in which pods are expected to use what usage says, or what they
+// request if that is nil. It lives as long as the publisher.
 func NewModel(publisher *Publisher, settings Settings, usage Usage, c clock.PassiveClock) *Model {
-	return &Model{publisher: publisher, settings: settings, usage: usage, clock: c}
+	if usage == nil {
+		usage = Requests
+	}
+	m := &Model{publisher: publisher, settings: settings, usage: usage, clock: c}
+	publisher.join(m)
+	return m
 }
 
 // results is what follows from one table.
 type results struct {
 	table *Table
-	// nodes runs parallel to table.nodes.
+	// nodes runs parallel to the table's. At first it holds what followed from the table before.
 	nodes []atomic.Pointer[result]
-	// cpuUntil and memoryUntil are the last moments at which any node's load is fresh.
-	cpuUntil, memoryUntil time.Time
+	// found holds a part of nodes by the generation of their NodeInfo, for which no name has to be looked up.
+	found []atomic.Pointer[result]
+	// cpuUntil and memoryUntil are the last moments at which any node's load is fresh, in nanoseconds since 1970.
+	cpuUntil, memoryUntil int64
 }
 
-// result is what follows from one node's load and one generation of its NodeInfo, while the load is fresh.
+// result is what follows from one node's load and one generation of its NodeInfo, while the load is fresh. What is read for
+// each node comes first.
 type result struct {
-	generation            int64
-	cpuUntil, memoryUntil time.Time
+	generation int64
+	// cpuUntil and memoryUntil are the last moments at which the load is fresh, in nanoseconds since 1970; 0 if there is none.
+	cpuUntil, memoryUntil int64
 	fresh                 Estimate
+	table                 *Table
+	pending               pendingLoad
 }
 
 // View returns the load as the decision sees it: all models of one publisher see the same snapshot during one decision.
 func (m *Model) View(state fwk.CycleState) View {
-	return View{model: m, results: m.resultsFor(m.publisher.Pinned(state).Over(m.settings.Window)), now: m.clock.Now()}
+	return View{
+		model:   m,
+		results: m.resultsFor(m.publisher.Pinned(state).Over(m.settings.Window)),
+		now:     m.clock.Now().UnixNano(),
+		anew:    state.IsPodGroupSchedulingCycle(),
+	}
 }
 
 // Updates tells of new snapshots.
@@ -106,9 +122,9 @@ func (m *Model) Updates() *Publisher { return m.publisher }
 // Measured returns what was measured of the node as it is known now, outside of any decision: without what the measurement
 // has not seen, and with no amounts where State is not Fresh.
 func (m *Model) Measured(node *corev1.Node) Estimate {
-	known, now := m.publisher.Latest().Over(m.settings.Window).Node(node.Name), m.clock.Now()
+	known, now := m.publisher.Latest().Over(m.settings.Window).Node(node.Name), m.clock.Now().UnixNano()
 	resource := func(r *Reading, capacity, allocatable float64) ResourceEstimate {
-		if state := stateAt(now, later(time.Time{}, r, m.settings)); state != Fresh {
+		if state := stateAt(now, r.until(m.settings)); state != Fresh {
 			return ResourceEstimate{State: state}
 		}
 		return measured(r, capacity, allocatable)
@@ -125,54 +141,69 @@ func (m *Model) resultsFor(table *Table) *results {
 	if held != nil && held.table == table {
 		return held
 	}
-	r := &results{table: table, nodes: make([]atomic.Pointer[result], len(table.nodes))}
+	r := &results{
+		table: table,
+		nodes: make([]atomic.Pointer[result], len(table.nodes)),
+		found: make([]atomic.Pointer[result], slots(len(table.nodes))),
+	}
+	carried := held != nil && held.table.index == table.index
 	for i := range table.nodes {
-		r.cpuUntil = later(r.cpuUntil, &table.nodes[i].CPU, m.settings)
-		r.memoryUntil = later(r.memoryUntil, &table.nodes[i].Memory, m.settings)
+		r.cpuUntil = max(r.cpuUntil, table.nodes[i].CPU.until(m.settings))
+		r.memoryUntil = max(r.memoryUntil, table.nodes[i].Memory.until(m.settings))
+		if carried {
+			// Only what was asked for lately: a result keeps its pods alive.
+			if before := held.nodes[i].Load(); before != nil && before.table == held.table {
+				r.nodes[i].Store(before)
+			}
+		}
 	}
 	if m.results.CompareAndSwap(held, r) {
 		return r
 	}
-	if won := m.results.Load(); won.table == table {
+	if won := m.results.Load(); won != nil && won.table == table {
 		return won
 	}
 	return r
 }
 
-func later(t time.Time, r *Reading, s Settings) time.Time {
+// forget drops what no decision has asked for since the load of the given snapshot was published: results keep pods alive.
+func (m *Model) forget(since *Snapshot) {
+	if held := m.results.Load(); held != nil && held.table != since.Over(m.settings.Window) {
+		m.results.CompareAndSwap(held, nil)
+	}
+}
+
+// until is the last moment at which the reading is fresh, in nanoseconds since 1970; 0 if it was never made.
+func (r *Reading) until(s Settings) int64 {
 	if !r.Known {
-		return t
+		return 0
 	}
-	if until := r.FreshUntil(s); until.After(t) {
-		return until
-	}
-	return t
+	return r.FreshUntil(s).UnixNano()
 }
 
 // View is the load as one decision sees it. It is safe for concurrent use.
 type View struct {
 	model   *Model
 	results *results
-	now     time.Time
+	// now is the time of the decision, in nanoseconds since 1970.
+	now int64
+	// anew is whether generations tell nothing: while the scheduler places the pods of a group it assumes one after the other
+	// in its snapshot, where nodes keep their generation.
+	anew bool
 }
 
 // KnowsCPU tells whether the CPU load of at least one node is known.
-func (v View) KnowsCPU() bool { return !v.now.After(v.results.cpuUntil) }
+func (v View) KnowsCPU() bool { return v.now <= v.results.cpuUntil }
 
 // KnowsMemory tells whether the memory load of at least one node is known.
-func (v View) KnowsMemory() bool { return !v.now.After(v.results.memoryUntil) }
+func (v View) KnowsMemory() bool { return v.now <= v.results.memoryUntil }
 
 // Estimate returns what the node carries right now. A resource whose load is not known is judged by the requests of the
 // node's pods, the scheduler's usual non-zero minimum applied, against the allocatable.
 func (v View) Estimate(node fwk.NodeInfo) Estimate {
-	i, measured := v.results.table.index[node.Node().Name]
-	if !measured {
+	r := v.result(node)
+	if r == nil {
 		return Estimate{CPU: cpuByRequests(node, Absent), Memory: memoryByRequests(node, Absent)}
-	}
-	r := v.results.nodes[i].Load()
-	if r == nil || r.generation != node.GetGeneration() {
-		r = v.model.result(&v.results.table.nodes[i], node)
-		v.results.nodes[i].Store(r)
 	}
 	e := r.fresh
 	if state := stateAt(v.now, r.cpuUntil); state != Fresh {
@@ -185,38 +216,59 @@ func (v View) Estimate(node fwk.NodeInfo) Estimate {
 }
 
 // stateAt is the state at now of a reading that is fresh until the given moment; a reading that was never made has none.
-func stateAt(now, until time.Time) State {
+func stateAt(now, until int64) State {
 	switch {
-	case until.IsZero():
+	case until == 0:
 		return Absent
-	case now.After(until):
+	case now > until:
 		return Expired
 	}
 	return Fresh
 }
 
-// result computes what the node carries if its load is fresh.
-func (m *Model) result(known *NodeLoad, node fwk.NodeInfo) *result {
-	capacity, allocatable := node.Node().Status.Capacity, node.GetAllocatable()
+// result returns what follows from the node's load, or nil if it was never measured.
+func (v View) result(node fwk.NodeInfo) *result {
+	held := v.results
+	found := &held.found[slot(node.GetGeneration(), len(held.found))]
+	if r := found.Load(); r != nil && r.generation == node.GetGeneration() && !v.anew {
+		return r
+	}
+	row, measured := held.table.index.rows[node.Node().Name]
+	if !measured {
+		return nil
+	}
+	r := held.nodes[row].Load()
+	switch {
+	case v.anew:
+		return v.model.result(held.table, row, node, r)
+	case r == nil || r.table != held.table || r.generation != node.GetGeneration():
+		r = v.model.result(held.table, row, node, r)
+		held.nodes[row].Store(r)
+	}
+	found.Store(r)
+	return r
+}
+
+// result computes what the node carries if its load is fresh. Before is an earlier result for the node, or nil.
+func (m *Model) result(table *Table, row int, node fwk.NodeInfo, before *result) *result {
+	known, capacity, allocatable := &table.nodes[row], node.Node().Status.Capacity, node.GetAllocatable()
 	cpu, memory := capacity[corev1.ResourceCPU], capacity[corev1.ResourceMemory]
 	r := &result{
 		generation:  node.GetGeneration(),
-		cpuUntil:    later(time.Time{}, &known.CPU, m.settings),
-		memoryUntil: later(time.Time{}, &known.Memory, m.settings),
+		cpuUntil:    known.CPU.until(m.settings),
+		memoryUntil: known.Memory.until(m.settings),
 		fresh: Estimate{
 			CPU:    measured(&known.CPU, float64(cpu.MilliValue()), float64(allocatable.GetMilliCPU())),
 			Memory: measured(&known.Memory, float64(memory.Value()), float64(allocatable.GetMemory())),
 		},
+		table: table,
 	}
-	for _, pod := range node.GetPods() {
-		unseenCPU, unseenMemory := known.CPU.Unseen(pod.GetPod()), known.Memory.Unseen(pod.GetPod())
-		if unseenCPU == 0 && unseenMemory == 0 {
-			continue // most pods have long been seen
-		}
-		cpuMillis, memoryBytes := m.usage(pod)
-		r.fresh.CPU.Pending += unseenCPU * cpuMillis
-		r.fresh.Memory.Pending += unseenMemory * memoryBytes
+	var pods pendingLoad
+	if before != nil {
+		pods = before.pending
 	}
+	r.pending = pods.next(node.GetPods(), known.horizon(), m.usage)
+	r.pending.on(&r.fresh, known)
 	return r
 }
 

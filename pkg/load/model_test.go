@@ -1,6 +1,8 @@
 package load
 
 import (
+	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -47,7 +49,7 @@ func reading(mean, stdDev float64, age time.Duration) Reading {
 }
 
 func publish(p *Publisher, nodes map[string]NodeLoad) {
-	p.Publish(NewSnapshot(map[time.Duration]*Table{window: NewTable(nodes)}))
+	p.Publish(NewSnapshot(map[time.Duration]*Table{window: TableOf(nodes)}))
 }
 
 func modelOf(nodes map[string]NodeLoad) (*Model, *Publisher) {
@@ -138,8 +140,8 @@ func TestLoadIsKnownWhileOneNodeIsFresh(t *testing.T) {
 func TestAWindowNobodyAskedForHasNoLoad(t *testing.T) {
 	p := NewPublisher()
 	publish(p, map[string]NodeLoad{"n": {CPU: reading(0.5, 0, 0)}})
-	if n := p.Latest().Over(time.Minute).Len(); n != 0 {
-		t.Errorf("nodes known over another window: %d, want 0", n)
+	if got := p.Latest().Over(time.Minute).Node("n"); got != (NodeLoad{}) {
+		t.Errorf("known over another window: %+v, want nothing", got)
 	}
 }
 
@@ -211,6 +213,43 @@ func TestAnEstimateAllocatesNothing(t *testing.T) {
 	if allocs := testing.AllocsPerRun(100, func() { model.View(state).Estimate(n) }); allocs != 0 {
 		t.Errorf("%v allocations per estimate, want 0", allocs)
 	}
+}
+
+func TestMemoryOfAModelPerNodeIsBounded(t *testing.T) {
+	const count, bound = 2000, 1536
+	loads, infos := map[string]NodeLoad{}, make([]fwk.NodeInfo, count)
+	for i := range infos {
+		name := fmt.Sprint("n", i)
+		loads[name] = NodeLoad{CPU: reading(0.5, 0.1, 0), Memory: reading(0.5, 0.1, 0)}
+		var pods []*corev1.Pod
+		for range 20 {
+			pods = append(pods, podOf(corev1.PodRunning, nil, ago(time.Minute)))
+		}
+		info := framework.NewNodeInfo(pods...)
+		info.SetNode(node(t, name).Node())
+		infos[i] = info
+	}
+	model, _ := modelOf(loads)
+	before := heap()
+	view := model.View(framework.NewCycleState())
+	for _, info := range infos {
+		view.Estimate(info)
+	}
+	perNode := (heap() - before) / count
+	t.Logf("%d bytes per node with 20 recent pods", perNode)
+	if perNode > bound {
+		t.Errorf("%d bytes per node with 20 recent pods, want at most %d", perNode, bound)
+	}
+	runtime.KeepAlive(infos)
+	runtime.KeepAlive(model)
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 func BenchmarkEstimate(b *testing.B) {

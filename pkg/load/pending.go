@@ -1,64 +1,142 @@
 package load
 
 import (
+	"math"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// Seen is the share, in [0, 1], of a pod's usage that a mean over the window ending at end shows, if the pod has been
+// seen is the share, in [0, 1], of a pod's usage that a mean over the window ending at end shows, if the pod has been
 // running since start: clamp((end − start) / window). A window of no length shows what runs at its end, and all of it.
-func Seen(start, end time.Time, window time.Duration) float64 {
-	ran := end.Sub(start)
+// Moments are in nanoseconds since 1970.
+func seen(start, end int64, window time.Duration) float64 {
 	switch {
-	case ran <= 0:
-		return 0
-	case ran >= window:
+	case start <= end-int64(window):
 		return 1
+	case start >= end:
+		return 0
 	}
-	return float64(ran) / float64(window)
+	return float64(end-start) / float64(window)
 }
 
-// RunningSince returns the moment since when the pod, as it is now, has been using its node, and whether there is one: the
+// What usingSince says of a pod that uses nothing any more, and of one that does not run yet.
+const (
+	ended  int64 = math.MinInt64
+	notYet int64 = math.MaxInt64
+)
+
+// usingSince returns the moment since when the pod, as it is now, has been using its node, in nanoseconds since 1970: the
 // latest start of its running containers, or the pod's own start if it runs but says nothing of its containers. A pod that
 // was assumed or bound a moment ago, or still pulls its images, does not run yet.
-func RunningSince(pod *corev1.Pod) (time.Time, bool) {
-	var latest time.Time
+func usingSince(pod *corev1.Pod) int64 {
+	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return ended
+	}
+	latest := ended
 	for i := range pod.Status.ContainerStatuses {
-		if running := pod.Status.ContainerStatuses[i].State.Running; running != nil && running.StartedAt.After(latest) {
-			latest = running.StartedAt.Time
+		if running := pod.Status.ContainerStatuses[i].State.Running; running != nil && !running.StartedAt.IsZero() {
+			latest = max(latest, running.StartedAt.UnixNano())
 		}
 	}
-	if !latest.IsZero() {
-		return latest, true
+	switch {
+	case latest != ended:
+		return latest
+	case pod.Status.Phase == corev1.PodRunning && pod.Status.StartTime != nil:
+		return pod.Status.StartTime.UnixNano()
 	}
-	if pod.Status.Phase == corev1.PodRunning && pod.Status.StartTime != nil {
-		return pod.Status.StartTime.Time, true
-	}
-	return time.Time{}, false
+	return notYet
 }
 
-// terminal tells whether the pod has ended and uses nothing any more.
-func terminal(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
+// unseen is the share, in [0, 1], of the usage of a pod that the reading does not show yet, though the pod is on the node
+// and has been using it since the given moment: 1 for a pod that does not run yet, falling to 0 while the window moves over
+// its start, and 0 for one that has ended.
+func (r *Reading) unseen(since int64) float64 { return 1 - seen(since, r.End.UnixNano(), r.Window) }
 
-// Unseen is the share, in [0, 1], of the pod's usage that the reading does not show yet, though the pod is on the node:
-// 1 for a pod that does not run yet, falling to 0 while the window moves over its start, and 0 for one that has ended.
-func (r *Reading) Unseen(pod *corev1.Pod) float64 {
-	if terminal(pod) {
-		return 0
+// horizon is the latest moment of which the load's readings have seen wholly what has been running since then.
+func (n *NodeLoad) horizon() int64 {
+	horizon := notYet - 1
+	for _, r := range [...]*Reading{&n.CPU, &n.Memory} {
+		if r.Known {
+			horizon = min(horizon, r.End.UnixNano()-int64(r.Window))
+		}
 	}
-	start, running := RunningSince(pod)
-	if !running {
-		return 1
-	}
-	return 1 - Seen(start, r.End, r.Window)
+	return horizon
 }
 
 // Requests is the Usage that expects of each pod what it requests, as the scheduler's cache has added it up already.
 func Requests(pod fwk.PodInfo) (cpuMillis, memoryBytes float64) {
 	requests := pod.CalculateResource().Resource
 	return float64(requests.GetMilliCPU()), float64(requests.GetMemory())
+}
+
+// recent is a pod that the measurement has not seen wholly.
+type recent struct {
+	// index is the pod's place among the pods of its node.
+	index int
+	since int64
+	// cpuMillis and memoryBytes are what the pod is expected to use.
+	cpuMillis, memoryBytes float64
+}
+
+// pendingLoad is what is known of the pods of one node. What it takes to tell when a pod started and what it will use is
+// looked up once for each pod: they are spread over memory, and a node that changed has mostly the pods it had.
+type pendingLoad struct {
+	pods   []fwk.PodInfo
+	recent []recent
+	// horizon is the moment of which all that has been running since then is left out of recent.
+	horizon int64
+}
+
+// next is what is known of the pods of the node now. Most of them are those of p, which is not changed.
+func (p *pendingLoad) next(pods []fwk.PodInfo, horizon int64, usage Usage) pendingLoad {
+	if horizon < p.horizon {
+		p = &pendingLoad{} // what was left out may count again
+	}
+	same := slices.Equal(p.pods, pods)
+	if same && !slices.ContainsFunc(p.recent, func(r recent) bool { return r.since <= horizon }) {
+		return pendingLoad{pods: p.pods, recent: p.recent, horizon: horizon}
+	}
+	var room [32]recent
+	kept, known := room[:0], p.recent
+	for i, pod := range pods {
+		for len(known) > 0 && known[0].index < i {
+			known = known[1:]
+		}
+		var r recent
+		switch {
+		case i >= len(p.pods) || p.pods[i] != pod:
+			if r = (recent{index: i, since: usingSince(pod.GetPod())}); r.since > horizon {
+				r.cpuMillis, r.memoryBytes = usage(pod)
+			}
+		case len(known) > 0 && known[0].index == i:
+			r = known[0]
+		default:
+			continue
+		}
+		if r.since > horizon {
+			kept = append(kept, r)
+		}
+	}
+	next := pendingLoad{pods: p.pods, recent: slices.Clone(kept), horizon: horizon}
+	if !same {
+		next.pods = slices.Clone(pods) // a NodeInfo may change its own in place
+	}
+	return next
+}
+
+// on adds what the readings have not seen to the node's estimate.
+func (p *pendingLoad) on(e *Estimate, known *NodeLoad) {
+	if known.CPU.Known {
+		for i := range p.recent {
+			e.CPU.Pending += known.CPU.unseen(p.recent[i].since) * p.recent[i].cpuMillis
+		}
+	}
+	if known.Memory.Known {
+		for i := range p.recent {
+			e.Memory.Pending += known.Memory.unseen(p.recent[i].since) * p.recent[i].memoryBytes
+		}
+	}
 }

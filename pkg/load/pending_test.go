@@ -6,8 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -58,7 +61,7 @@ func TestWhatOfAPodTheWindowHasNotSeen(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := reading(0.5, 0, 0)
-			if got := r.Unseen(tc.pod); math.Abs(got-tc.want) > 1e-9 {
+			if got := r.unseen(usingSince(tc.pod)); math.Abs(got-tc.want) > 1e-9 {
 				t.Errorf("unseen share = %v, want %v", got, tc.want)
 			}
 		})
@@ -75,7 +78,7 @@ func TestAReadingOfTheMomentSeesAllThatRunsAndNothingElse(t *testing.T) {
 		"started before": {podOf(corev1.PodRunning, nil, ago(time.Nanosecond)), 0},
 		"started after":  {podOf(corev1.PodRunning, nil, ago(-time.Second)), 1},
 	} {
-		if got := r.Unseen(tc.pod); got != tc.want {
+		if got := r.unseen(usingSince(tc.pod)); got != tc.want {
 			t.Errorf("%s: unseen share = %v, want %v", name, got, tc.want)
 		}
 	}
@@ -118,11 +121,7 @@ func TestPendingLoadFollowsTheNode(t *testing.T) {
 	if got := pending(); got != 0 {
 		t.Fatalf("pending on an empty node: %v", got)
 	}
-	podInfo, err := framework.NewPodInfo(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.AddPodInfo(podInfo)
+	n.AddPodInfo(podInfo(t, pod))
 	if got := pending(); got != 500 {
 		t.Errorf("pending after a pod was assumed: %v, want 500", got)
 	}
@@ -135,10 +134,7 @@ func TestPendingLoadFollowsTheNode(t *testing.T) {
 
 	started := pod.DeepCopy()
 	started.Status = podOf(corev1.PodRunning, nil, ago(0)).Status
-	if podInfo, err = framework.NewPodInfo(started); err != nil {
-		t.Fatal(err)
-	}
-	n.AddPodInfo(podInfo)
+	n.AddPodInfo(podInfo(t, started))
 	for _, step := range []struct {
 		end  time.Duration
 		want float64
@@ -166,12 +162,13 @@ func TestARestartedSchedulerChargesNobodyTwice(t *testing.T) {
 	}
 }
 
-func TestResultsAreKeptPerGenerationAndSnapshot(t *testing.T) {
+func TestEachPodIsLookedAtOnce(t *testing.T) {
 	calls := 0
 	count := func(fwk.PodInfo) (cpuMillis, memoryBytes float64) { calls++; return 1, 1 }
 	model, publisher := modelWith(count, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
 	n := framework.NewNodeInfo(podOf("", nil), podOf("", nil))
 	n.SetNode(node(t, "n").Node())
+	again := func(age time.Duration) { publishAgain(publisher, NodeLoad{CPU: reading(0.25, 0, age)}) }
 	for _, step := range []struct {
 		name   string
 		before func()
@@ -179,14 +176,146 @@ func TestResultsAreKeptPerGenerationAndSnapshot(t *testing.T) {
 	}{
 		{"the first time each pod is looked at", func() {}, 2},
 		{"the next time none is", func() {}, 2},
-		{"a changed node is looked at again", func() { n.SetNode(n.Node()) }, 4},
-		{"so is one with new load", func() { publish(publisher, map[string]NodeLoad{"n": {CPU: reading(0.5, 0, 0)}}) }, 6},
+		{"nor when the node changed", func() { n.SetNode(n.Node()) }, 2},
+		{"a pod that comes is looked at", func() { n.AddPodInfo(podInfo(t, podOf("", nil))) }, 3},
+		{"none is when the same nodes have new load", func() { again(0) }, 3},
+		{"all are when the load is older than before", func() { again(time.Second) }, 6},
+		{"and when other nodes have load", func() { publish(publisher, map[string]NodeLoad{"n": {CPU: reading(0.5, 0, 0)}}) }, 9},
 	} {
 		step.before()
 		model.View(framework.NewCycleState()).Estimate(n)
 		if calls != step.want {
 			t.Errorf("%s: %d looks in all, want %d", step.name, calls, step.want)
 		}
+	}
+}
+
+// publishAgain publishes new load of the nodes that the latest snapshot is of.
+func publishAgain(p *Publisher, load NodeLoad) {
+	of := func(string) NodeLoad { return load }
+	p.Publish(NewSnapshot(map[time.Duration]*Table{window: NewTable(p.Latest().Over(window).index, of)}))
+}
+
+func TestWhatIsKeptOfAModelChangesNoEstimate(t *testing.T) {
+	object := node(t, "n").Node()
+	rapid.Check(t, func(t *rapid.T) {
+		drawLoad := func() NodeLoad {
+			var known NodeLoad
+			for _, r := range []*Reading{&known.CPU, &known.Memory} {
+				if rapid.Bool().Draw(t, "known") {
+					*r = reading(0.25, 0, time.Duration(rapid.Int64Range(0, int64(maxAge)).Draw(t, "age")))
+				}
+			}
+			return known
+		}
+		kept, publisher := modelWith(Requests, map[string]NodeLoad{"n": drawLoad()})
+		n := framework.NewNodeInfo()
+		n.SetNode(object)
+		for i := range rapid.IntRange(1, 30).Draw(t, "steps") {
+			switch pods := n.GetPods(); rapid.SampledFrom([]string{"add", "add", "remove", "change", "publish", "look"}).Draw(t, "step") {
+			case "add":
+				pod := drawPod(t, i)
+				pod.UID = types.UID(pod.Name)
+				info, err := framework.NewPodInfo(pod)
+				if err != nil {
+					t.Fatal(err)
+				}
+				n.AddPodInfo(info)
+			case "remove":
+				if len(pods) > 0 {
+					if err := n.RemovePod(klog.Background(), pods[rapid.IntRange(0, len(pods)-1).Draw(t, "which")].GetPod()); err != nil {
+						t.Fatal(err)
+					}
+				}
+			case "change":
+				n.SetNode(object)
+			case "publish":
+				publishAgain(publisher, drawLoad())
+			}
+			anew := NewModel(publisher, settings, Requests, clocktesting.NewFakePassiveClock(now))
+			want, got := anew.View(framework.NewCycleState()).Estimate(n), kept.View(framework.NewCycleState()).Estimate(n)
+			if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
+				t.Fatalf("estimate (-anew +kept):\n%s", diff)
+			}
+		}
+	})
+}
+
+func TestAModelThatNobodyAsksKeepsNoPods(t *testing.T) {
+	model, publisher := modelWith(Requests, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
+	n := framework.NewNodeInfo(podOf("", nil))
+	n.SetNode(node(t, "n").Node())
+	model.View(framework.NewCycleState()).Estimate(n)
+	publishAgain(publisher, NodeLoad{CPU: reading(0.25, 0, 0)})
+	if model.results.Load() == nil {
+		t.Error("forgotten with the first new load, before anybody could ask")
+	}
+	publishAgain(publisher, NodeLoad{CPU: reading(0.25, 0, 0)})
+	if model.results.Load() != nil {
+		t.Error("kept, though nobody asked for the load before the last")
+	}
+
+	// A node that no decision asks for, because a filter rules it out, keeps its pods no longer either.
+	model.View(framework.NewCycleState()).Estimate(n)
+	for range 2 {
+		publishAgain(publisher, NodeLoad{CPU: reading(0.25, 0, 0)})
+		model.View(framework.NewCycleState())
+	}
+	if model.results.Load().nodes[0].Load() != nil {
+		t.Error("a node's pods are kept, though nobody asked for it since the load before the last")
+	}
+}
+
+func podInfo(t *testing.T, pod *corev1.Pod) fwk.PodInfo {
+	t.Helper()
+	info, err := framework.NewPodInfo(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+func TestPodsOfAGroupCountThoughTheGenerationStays(t *testing.T) {
+	// The scheduler assumes the pods of a group in its snapshot, one after the other, and takes them out again, all under the
+	// generation that the node had.
+	model, _ := modelWith(Requests, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
+	n := framework.NewNodeInfo()
+	n.SetNode(node(t, "n").Node())
+	n.AddPodInfo(podInfo(t, podOf("", nil)))
+	generation := n.Generation
+	model.View(framework.NewCycleState()).Estimate(n)
+	member := func(name, cpu string) *corev1.Pod {
+		return st.MakePod().Name(name).UID(name).Req(map[corev1.ResourceName]string{corev1.ResourceCPU: cpu}).Obj()
+	}
+	a, b, c := member("a", "500m"), member("b", "250m"), member("c", "125m")
+	add := func(pod *corev1.Pod) { n.AddPodInfo(podInfo(t, pod)) }
+	remove := func(pod *corev1.Pod) {
+		if err := n.RemovePod(klog.Background(), pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		name   string
+		change func()
+		want   float64
+	}{
+		{"none", func() {}, 0},
+		{"a", func() { add(a) }, 500},
+		{"a and b", func() { add(b) }, 750},
+		{"b", func() { remove(a) }, 250},
+		{"c in place of b", func() { remove(b); add(c) }, 125},
+		{"none again", func() { remove(c) }, 0},
+	} {
+		step.change()
+		n.Generation = generation
+		state := framework.NewCycleState()
+		state.SetPodGroupSchedulingCycle(framework.NewCycleState())
+		if got := model.View(state).Estimate(n).CPU.Pending; got != step.want {
+			t.Errorf("%s: pending %v, want %v", step.name, got, step.want)
+		}
+	}
+	if got := model.View(framework.NewCycleState()).Estimate(n).CPU.Pending; got != 0 {
+		t.Errorf("once the group is done: pending %v, want 0", got)
 	}
 }
 

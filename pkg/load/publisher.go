@@ -16,6 +16,8 @@ type Publisher struct {
 	mu sync.Mutex
 	// published is closed when the next snapshot is published.
 	published chan struct{}
+	// models are all that turn the snapshots into estimates.
+	models []*Model
 }
 
 // NewPublisher returns a publisher whose snapshot is empty.
@@ -29,9 +31,18 @@ func NewPublisher() *Publisher {
 func (p *Publisher) Publish(s *Snapshot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for _, m := range p.models {
+		m.forget(p.latest.Load())
+	}
 	p.latest.Store(s)
 	close(p.published)
 	p.published = make(chan struct{})
+}
+
+func (p *Publisher) join(m *Model) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.models = append(p.models, m)
 }
 
 // Published returns a channel that is closed when the next snapshot is published. Who takes it before looking at Latest

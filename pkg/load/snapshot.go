@@ -1,6 +1,15 @@
 package load
 
-import "time"
+import (
+	"maps"
+	"math"
+	"math/bits"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	fwk "k8s.io/kube-scheduler/framework"
+)
 
 // Reading is the latest believed statistic of one resource of one node.
 type Reading struct {
@@ -23,29 +32,49 @@ type NodeLoad struct {
 	Memory Reading
 }
 
+// Index gives each of a set of nodes a row. It is immutable, and so safe for concurrent use.
+type Index struct {
+	names []string
+	rows  map[string]int
+}
+
+// NewIndex returns an index of the nodes, by name of the Node object. It keeps the slice, which must not change any more.
+func NewIndex(names []string) *Index {
+	x := &Index{names: names, rows: make(map[string]int, len(names))}
+	for row, name := range names {
+		x.rows[name] = row
+	}
+	return x
+}
+
 // Table holds the load of all nodes over one window. It is immutable, and so safe for concurrent use.
 type Table struct {
-	index map[string]int
+	index *Index
 	nodes []NodeLoad
 }
 
-// NewTable returns a table of the given nodes, by name of the Node object.
-func NewTable(nodes map[string]NodeLoad) *Table {
-	t := &Table{index: make(map[string]int, len(nodes)), nodes: make([]NodeLoad, 0, len(nodes))}
-	for name, n := range nodes {
-		t.index[name] = len(t.nodes)
-		t.nodes = append(t.nodes, n)
+// NewTable returns a table of what of says of each node of the index; the zero NodeLoad says that nothing is known. Tables
+// of the same nodes are best made of the same index, also when they follow one another.
+func NewTable(index *Index, of func(node string) NodeLoad) *Table {
+	t := &Table{index: index, nodes: make([]NodeLoad, len(index.names))}
+	for row, name := range index.names {
+		t.nodes[row] = of(name)
 	}
 	return t
 }
 
-// Len is the number of nodes that have been measured and not been forgotten.
+// TableOf returns a table of the given nodes, by name of the Node object.
+func TableOf(nodes map[string]NodeLoad) *Table {
+	return NewTable(NewIndex(slices.Collect(maps.Keys(nodes))), func(node string) NodeLoad { return nodes[node] })
+}
+
+// Len is the number of nodes that have been measured, over any window, and not been forgotten.
 func (t *Table) Len() int { return len(t.nodes) }
 
 // Node returns what is known of the named node; the zero NodeLoad says that nothing is.
 func (t *Table) Node(name string) NodeLoad {
-	if i, ok := t.index[name]; ok {
-		return t.nodes[i]
+	if row, ok := t.index.rows[name]; ok {
+		return t.nodes[row]
 	}
 	return NodeLoad{}
 }
@@ -64,6 +93,9 @@ type MetricTable map[string]MetricReading
 type columns struct {
 	// rows holds the row of each node that some metric has a value of.
 	rows map[string]int
+	// found holds a part of rows by the generation of the NodeInfo, for which no name has to be looked up: the generation
+	// above rowBits bits with the row. Its length is a power of two.
+	found []atomic.Uint64
 	// byMetric holds the readings of each metric by row; that of a node without one is zero.
 	byMetric map[string]*column
 }
@@ -72,6 +104,8 @@ type column struct {
 	readings []MetricReading
 	// newest is the latest End of all readings.
 	newest time.Time
+	// least and most are the smallest and the largest value.
+	least, most float64
 }
 
 func newColumns(metrics map[string]MetricTable) *columns {
@@ -83,10 +117,12 @@ func newColumns(metrics map[string]MetricTable) *columns {
 			}
 		}
 	}
+	c.found = make([]atomic.Uint64, slots(len(c.rows)))
 	for metric, table := range metrics {
-		values := &column{readings: make([]MetricReading, len(c.rows))}
+		values := &column{readings: make([]MetricReading, len(c.rows)), least: math.Inf(1), most: math.Inf(-1)}
 		for node, reading := range table {
 			values.readings[c.rows[node]] = reading
+			values.least, values.most = min(values.least, reading.Value), max(values.most, reading.Value)
 			if reading.End.After(values.newest) {
 				values.newest = reading.End
 			}
@@ -95,6 +131,32 @@ func newColumns(metrics map[string]MetricTable) *columns {
 	}
 	return c
 }
+
+// rowBits is how many bits a row has where it stands beside a generation.
+const rowBits = 24
+
+// row returns the row of the node, or NoRow. A generation is that of one node alone.
+func (c *columns) row(node fwk.NodeInfo) int {
+	generation := node.GetGeneration()
+	found := &c.found[slot(generation, len(c.found))]
+	if held := found.Load(); held != 0 && held>>rowBits == uint64(generation) {
+		return int(held & (1<<rowBits - 1))
+	}
+	row, ok := c.rows[node.Node().Name]
+	if !ok {
+		return NoRow
+	}
+	if row < 1<<rowBits {
+		found.Store(uint64(generation)<<rowBits | uint64(row))
+	}
+	return row
+}
+
+// slots is how many slots a table of n nodes has by the generation of their NodeInfo: a power of two, and enough for most of
+// them to have one of their own. slot is that of one generation.
+func slots(n int) int { return 1 << bits.Len(uint(2*n)) }
+
+func slot(generation int64, slots int) int { return int(generation) & (slots - 1) }
 
 // Snapshot is all that is known of the nodes at one moment: their load over each window that somebody asked for, and the
 // metrics that somebody asked for. It is immutable, and so safe for concurrent use.
@@ -107,7 +169,7 @@ type Snapshot struct {
 
 // NewSnapshot returns a snapshot of one table per window. It keeps the map, which must not change any more.
 func NewSnapshot(tables map[time.Duration]*Table) *Snapshot {
-	return &Snapshot{tables: tables, columns: newColumns(nil), empty: NewTable(nil)}
+	return &Snapshot{tables: tables, columns: newColumns(nil), empty: TableOf(nil)}
 }
 
 // WithMetrics returns a snapshot of the same load and of one table per metric, by its PromQL expression. It keeps the map,

@@ -13,33 +13,47 @@ const momentsPerWindow = 40
 
 // record is what is kept of one node.
 type record struct {
-	windows map[time.Duration]*windowRecord
+	windows []windowRecord
 	// moments is used with sources that know no window, only the present.
 	moments moments
 }
 
 // windowRecord is what is kept of one node over one window.
-type windowRecord struct{ cpu, memory resourceRecord }
+type windowRecord struct {
+	window      time.Duration
+	cpu, memory resourceRecord
+}
 
 // resourceRecord is what is kept of one resource of one node over one window.
 type resourceRecord struct {
 	reading load.Reading
 	trail   load.Trail
-	// deviationEnd is the end of the window that the reading's deviation is of.
-	deviationEnd time.Time
-	// stated is the end that the source stated, which may be ahead of our clock.
-	stated time.Time
+	// deviationEnd is the end of the window that the reading's deviation is of, in nanoseconds since 1970.
+	deviationEnd int64
+	// stated is the end that the source stated, which may be ahead of our clock, in nanoseconds since 1970.
+	stated int64
 }
 
-func newRecord() *record { return &record{windows: map[time.Duration]*windowRecord{}} }
-
-func (r *record) over(window time.Duration) *windowRecord {
-	w, ok := r.windows[window]
-	if !ok {
-		w = &windowRecord{}
-		r.windows[window] = w
+// find returns what is kept over the window, or nil.
+func (r *record) find(window time.Duration) *windowRecord {
+	for i := range r.windows {
+		if r.windows[i].window == window {
+			return &r.windows[i]
+		}
 	}
-	return w
+	return nil
+}
+
+// over returns what is kept over the window, which is nothing at first. It holds until over is called for another window.
+func (r *record) over(window time.Duration) *windowRecord {
+	if w := r.find(window); w != nil {
+		return w
+	}
+	// No more room than needed, which append would take: there are many records, and windows are seldom added.
+	windows := make([]windowRecord, len(r.windows)+1)
+	windows[copy(windows, r.windows)] = windowRecord{window: window}
+	r.windows = windows
+	return &windows[len(windows)-1]
 }
 
 func (w *windowRecord) load() load.NodeLoad {
@@ -53,13 +67,13 @@ type end struct{ stated, believed time.Time }
 // keep takes in what was measured over span. The same measurement again, or an older one, is not taken. A deviation that was
 // not measured this time is the last one, up to the age of maxAge.
 func (r *resourceRecord) keep(stat load.Stat, span time.Duration, at end, maxAge time.Duration) {
-	if !stat.Known || !at.stated.After(r.stated) {
+	if !stat.Known || at.stated.UnixNano() <= r.stated {
 		return
 	}
 	switch {
 	case !math.IsNaN(stat.StdDev):
-		r.deviationEnd = at.believed
-	case at.believed.Sub(r.deviationEnd) <= maxAge:
+		r.deviationEnd = at.believed.UnixNano()
+	case at.believed.UnixNano()-r.deviationEnd <= int64(maxAge):
 		stat.StdDev = r.reading.StdDev
 	default:
 		stat.StdDev = 0
@@ -67,7 +81,7 @@ func (r *resourceRecord) keep(stat load.Stat, span time.Duration, at end, maxAge
 	if stat.Span > 0 {
 		span, stat.Span = stat.Span, 0
 	}
-	r.stated = at.stated
+	r.stated = at.stated.UnixNano()
 	r.trail.Add(at.believed, stat.Mean)
 	r.reading = load.Reading{Stat: stat, Window: span, End: at.believed, Drift: r.trail.Drift()}
 }
@@ -75,7 +89,8 @@ func (r *resourceRecord) keep(stat load.Stat, span time.Duration, at end, maxAge
 // newest is the end of the latest reading of the node, over any window.
 func (r *record) newest() time.Time {
 	var newest time.Time
-	for _, w := range r.windows {
+	for i := range r.windows {
+		w := &r.windows[i]
 		for _, end := range []time.Time{w.cpu.reading.End, w.memory.reading.End} {
 			if end.After(newest) {
 				newest = end

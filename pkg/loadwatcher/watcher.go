@@ -55,6 +55,8 @@ type Watcher struct {
 
 	// What follows is touched by Run's goroutine alone: records by node, metrics by expression.
 	records map[string]*record
+	// index is of the records' nodes. It is nil when these have changed, and kept as long as they do not.
+	index   *load.Index
 	metrics map[string]load.MetricTable
 	failing bool
 	// last is the time of the last refresh.
@@ -213,7 +215,12 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 		w.keep(&batch.Samples[i], d, now)
 	}
 	oldest := now.Add(-d.loosest.MaxAge)
-	maps.DeleteFunc(w.records, func(_ string, r *record) bool { return r.newest().Before(oldest) })
+	for node, r := range w.records {
+		if r.newest().Before(oldest) {
+			delete(w.records, node)
+			w.index = nil
+		}
+	}
 	for i := range batch.Answers {
 		w.keepAnswer(&batch.Answers[i], now, oldest)
 	}
@@ -230,6 +237,7 @@ func (w *Watcher) forgetIfClockWentBack(logger klog.Logger, now time.Time) {
 		logger.Info("The clock went back: all load is read anew", "from", w.last, "to", wall)
 		clear(w.records)
 		clear(w.metrics)
+		w.index = nil
 		w.publish(demand{})
 	}
 	w.last = wall
@@ -248,8 +256,8 @@ func (w *Watcher) keep(s *load.Sample, d demand, now time.Time) {
 	}
 	r, ok := w.records[s.Node]
 	if !ok {
-		r = newRecord()
-		w.records[s.Node] = r
+		r = &record{}
+		w.records[s.Node], w.index = r, nil
 	}
 	windows, cpuSpan, memorySpan := d.windows, s.Window, s.Window
 	if s.Window == 0 {
@@ -300,15 +308,17 @@ func (w *Watcher) keepAnswer(a *source.Answer, now, oldest time.Time) {
 }
 
 func (w *Watcher) publish(d demand) {
+	if w.index == nil {
+		w.index = load.NewIndex(slices.Collect(maps.Keys(w.records)))
+	}
 	tables := make(map[time.Duration]*load.Table, len(d.windows))
 	for _, window := range d.windows {
-		nodes := make(map[string]load.NodeLoad, len(w.records))
-		for name, r := range w.records {
-			if kept, ok := r.windows[window]; ok {
-				nodes[name] = kept.load()
+		tables[window] = load.NewTable(w.index, func(node string) load.NodeLoad {
+			if kept := w.records[node].find(window); kept != nil {
+				return kept.load()
 			}
-		}
-		tables[window] = load.NewTable(nodes)
+			return load.NodeLoad{}
+		})
 	}
 	w.publisher.Publish(load.NewSnapshot(tables).WithMetrics(maps.Clone(w.metrics)))
 }

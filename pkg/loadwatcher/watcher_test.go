@@ -263,15 +263,18 @@ func TestWhatWasMeasuredOverAnotherSpanSaysSo(t *testing.T) {
 }
 
 func TestMemoryPerNodeIsBounded(t *testing.T) {
-	const nodes, bound = 2000, 6 << 10
+	const nodes = 2000
 	_, ctx := ktesting.NewTestContext(t)
-	for name, sample := range map[string]func(node string, window, at time.Duration) load.Sample{
-		"a source that knows windows": func(node string, window, at time.Duration) load.Sample {
+	for name, tc := range map[string]struct {
+		bound  int64
+		sample func(node string, window, at time.Duration) load.Sample
+	}{
+		"a source that knows windows": {2 << 10, func(node string, window, at time.Duration) load.Sample {
 			return load.Sample{Node: node, Window: window, End: start.Add(at), CPU: known(0.5), Memory: known(0.5)}
-		},
-		"a source that knows only the present": func(node string, _, at time.Duration) load.Sample {
+		}},
+		"a source that knows only the present": {3 << 10, func(node string, _, at time.Duration) load.Sample {
 			return load.Sample{Node: node, End: start.Add(at), CPU: known(0.5), Memory: known(0.5)}
-		},
+		}},
 	} {
 		before := heap()
 		w, src, clock := newTestWatcher()
@@ -284,7 +287,7 @@ func TestMemoryPerNodeIsBounded(t *testing.T) {
 			var samples []load.Sample
 			for i := range nodes {
 				for _, window := range windows {
-					samples = append(samples, sample(fmt.Sprint("node-", i), window, at))
+					samples = append(samples, tc.sample(fmt.Sprint("node-", i), window, at))
 				}
 			}
 			src.answer(samples...)
@@ -295,8 +298,8 @@ func TestMemoryPerNodeIsBounded(t *testing.T) {
 		src.answer()
 		perNode := (heap() - before) / nodes
 		t.Logf("%s: %d bytes per node with three windows", name, perNode)
-		if perNode > bound {
-			t.Errorf("%s: %d bytes per node with three windows, want at most %d", name, perNode, bound)
+		if perNode > tc.bound {
+			t.Errorf("%s: %d bytes per node with three windows, want at most %d", name, perNode, tc.bound)
 		}
 		runtime.KeepAlive(w)
 	}

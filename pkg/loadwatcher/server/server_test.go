@@ -84,7 +84,7 @@ func newFixture(t *testing.T, tokenFile string, names ...string) *fixture {
 func (f *fixture) publish(tables map[time.Duration]map[string]load.NodeLoad) {
 	held := map[time.Duration]*load.Table{}
 	for window, nodes := range tables {
-		held[window] = load.NewTable(nodes)
+		held[window] = load.TableOf(nodes)
 	}
 	f.config.Publisher.Publish(load.NewSnapshot(held))
 }
@@ -477,7 +477,7 @@ func BenchmarkAnswerTo15000Nodes(b *testing.B) {
 		nodesOf[name] = load.NodeLoad{CPU: reading(0.25, 0.125, five, end, 0), Memory: reading(0.5, 0.125, five, end, 0)}
 	}
 	publisher := load.NewPublisher()
-	publisher.Publish(load.NewSnapshot(map[time.Duration]*load.Table{five: load.NewTable(nodesOf)}))
+	publisher.Publish(load.NewSnapshot(map[time.Duration]*load.Table{five: load.TableOf(nodesOf)}))
 	handler, err := New(Config{
 		Source: "Prometheus", Publisher: publisher, Nodes: &nodes{names: names},
 		Served:  load.Settings{Window: five, RefreshInterval: 30 * time.Second, MaxAge: five, DriftTolerance: 10},

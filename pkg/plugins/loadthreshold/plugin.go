@@ -65,7 +65,7 @@ func New(ctx context.Context, object runtime.Object, given deps.Deps) (fwk.Plugi
 	modelOver := func(window metav1.Duration) (*load.Model, error) {
 		spec := args.LoadSpec
 		spec.Window = window
-		return given.Model(ctx, spec, load.Requests)
+		return given.Model(ctx, spec, nil)
 	}
 	cpu, err := modelOver(args.Windows.CPU)
 	if err != nil {

@@ -176,7 +176,7 @@ func TestEachThresholdHasItsOwnWindow(t *testing.T) {
 	over := func(window time.Duration, cpu, memory float64) *load.Table {
 		c, m := plugintest.Reading(cpu, 0), plugintest.Reading(memory, 0)
 		c.Window, m.Window = window, window
-		return load.NewTable(loads{"n": {CPU: c, Memory: m}})
+		return load.TableOf(loads{"n": {CPU: c, Memory: m}})
 	}
 	for _, tc := range []struct {
 		name        string

@@ -43,7 +43,7 @@ func New(ctx context.Context, object runtime.Object, given deps.Deps) (fwk.Plugi
 	if err := validation.ValidateLoadVariationRiskBalancingArgs(nil, args); err != nil {
 		return nil, err
 	}
-	model, err := given.Model(ctx, args.LoadSpec, load.Requests)
+	model, err := given.Model(ctx, args.LoadSpec, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,6 @@ const Name = "NodeMetrics"
 type NodeMetrics struct {
 	source    *load.Metrics
 	metrics   []*metric
-	rejects   bool
 	gate      *softlimit.Gate
 	decisions *softlimit.Decisions[decision]
 }
@@ -67,7 +66,6 @@ func New(ctx context.Context, object runtime.Object, given deps.Deps) (fwk.Plugi
 			return nil, fmt.Errorf("metric %s: reject: %w", m.Name, err)
 		}
 		pl.metrics = append(pl.metrics, &metric{NodeMetric: m, reject: rule, reason: fmt.Sprintf("node(s) with %s %s", m.Name, rule)})
-		pl.rejects = pl.rejects || !rule.IsZero()
 		expressions = append(expressions, m.Query)
 	}
 	var err error
@@ -109,13 +107,23 @@ func (pl *NodeMetrics) decide(ctx context.Context, state fwk.CycleState) *decisi
 	})
 }
 
-// PreFilter steps aside where there is nothing to reject by, and for pods that the rules were waived for.
+// PreFilter steps aside where no rule rules out any node, and for pods that the rules were waived for.
 func (pl *NodeMetrics) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	if waived := pl.gate.Begin(state, pod); waived || !pl.rejects {
+	waived, d := pl.gate.Begin(state, pod), pl.decide(ctx, state) // before the state is cloned
+	if waived || !pl.rejectsAny(d) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	pl.decide(ctx, state) // before the state is cloned
 	return nil, nil
+}
+
+// rejectsAny tells whether some rule may rule out some node.
+func (pl *NodeMetrics) rejectsAny(d *decision) bool {
+	for i, m := range pl.metrics {
+		if least, most, known := d.values[i].Range(); known && (m.reject.RulesOut(least) || m.reject.RulesOut(most)) {
+			return true
+		}
+	}
+	return false
 }
 
 // PreFilterExtensions returns nil: no pod that goes or comes changes a metric.
@@ -123,15 +131,15 @@ func (pl *NodeMetrics) PreFilterExtensions() fwk.PreFilterExtensions { return ni
 
 // Filter rules the node out if a value is known that its metric's rule rejects.
 func (pl *NodeMetrics) Filter(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
-	if m := pl.rejecting(pl.decide(ctx, state), node.Node().Name); m != nil && !pl.gate.Waived(state) {
+	d := pl.decide(ctx, state)
+	if m := pl.rejecting(d, d.view.Row(node)); m != nil && !pl.gate.Waived(state) {
 		return pl.gate.Refuse(m.reason)
 	}
 	return nil
 }
 
-// rejecting returns the first metric whose rule rules the node out.
-func (pl *NodeMetrics) rejecting(d *decision, node string) *metric {
-	row := d.view.Row(node)
+// rejecting returns the first metric whose rule rules out the node with the row.
+func (pl *NodeMetrics) rejecting(d *decision, row int) *metric {
 	for i, m := range pl.metrics {
 		if m.reject.IsZero() {
 			continue
@@ -151,7 +159,7 @@ func (pl *NodeMetrics) PostFilter(ctx context.Context, state fwk.CycleState, pod
 // mayTake tells which nodes no rule rules out.
 func (pl *NodeMetrics) mayTake(*corev1.Pod) func(node *corev1.Node) bool {
 	d := pl.decisionOn(pl.source.Latest())
-	return func(node *corev1.Node) bool { return pl.rejecting(d, node.Name) == nil }
+	return func(node *corev1.Node) bool { return pl.rejecting(d, d.view.RowOf(node.Name)) == nil }
 }
 
 // EventsToRegister names the events that can let a pod in that a rule kept out. Metrics are not among them: the gate looks
@@ -163,7 +171,7 @@ func (pl *NodeMetrics) EventsToRegister(context.Context) ([]fwk.ClusterEventWith
 // Score is the row of the node's values, which NormalizeScore turns into the score: only that sees all candidates, on whose
 // values the scores depend.
 func (pl *NodeMetrics) Score(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
-	return int64(pl.decide(ctx, state).view.Row(node.Node().Name)), nil
+	return int64(pl.decide(ctx, state).view.Row(node)), nil
 }
 
 // ScoreExtensions returns the plugin itself.

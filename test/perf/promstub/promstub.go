@@ -24,6 +24,8 @@ const placeholder = "0000000000.000"
 type Server struct {
 	// Gzip packs answers for clients that accept it, as Prometheus does.
 	Gzip bool
+	// Now is the time at which queries are evaluated; if nil, the real one.
+	Now func() time.Time
 
 	queries atomic.Int64
 	answers atomic.Pointer[answers]
@@ -55,8 +57,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.queries.Add(1)
-	now := time.Now()
-	evaluated := fmt.Sprintf("%d.%03d", now.Unix(), now.Nanosecond()/int(time.Millisecond))
+	now := time.Now
+	if s.Now != nil {
+		now = s.Now
+	}
+	evaluated := fmt.Sprintf("%.3f", float64(now().UnixMilli())/1000)
 	body := bytes.ReplaceAll(s.answer(r.FormValue("query")), []byte(placeholder), []byte(evaluated))
 	w.Header().Set("Content-Type", "application/json")
 	if !s.Gzip || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {

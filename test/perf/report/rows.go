@@ -34,7 +34,7 @@ func rows() []row {
 		call("Score, one node, LoadVariationRiskBalancing", 100, 0, "Score", "LoadVariationRiskBalancing", busy),
 		call("Filter, one node, LoadThreshold", 100, 0, "Filter", "LoadThreshold"),
 		call("Filter, one node, NodeMetrics", 100, 0, "Filter", "NodeMetrics"),
-		normalize("NormalizeScore, one node's share, NodeMetrics with three metrics", 100),
+		scoring("Score and NormalizeScore, one node's share, NodeMetrics with three metrics", 100, "NodeMetrics"),
 	}
 	for _, w := range []struct {
 		nodes, pods int
@@ -89,16 +89,16 @@ func call(what string, nanoseconds, allocations float64, name ...string) row {
 	}}
 }
 
-// normalize is the share of one node of the usual number in a decision's NormalizeScore.
-func normalize(what string, nanoseconds float64) row {
+// scoring is the share of one node of the usual number in the scoring of a decision, NormalizeScore included.
+func scoring(what string, nanoseconds float64, plugin string) row {
 	return row{what: what, target: fmt.Sprintf("≤ %.0f ns", nanoseconds), measure: func(r results) (string, bool) {
-		name := atNodes([]string{"NormalizeScore"}, usual)
-		ns, ok := median(r.values("ns/op", name...))
+		name := atNodes([]string{"ScoreAndNormalize", plugin}, usual)
+		ns, ok := median(r.values("ns/node", name...))
 		allocs, _ := median(r.values("allocs/op", name...))
 		if !ok {
 			return "", false
 		}
-		return fmt.Sprintf("%.1f ns · %.0f allocs a decision", ns/usual, allocs), ns/usual <= nanoseconds
+		return fmt.Sprintf("%.1f ns · %.0f allocs a decision", ns, allocs), ns <= nanoseconds
 	}}
 }
 

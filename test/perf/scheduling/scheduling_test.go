@@ -191,7 +191,7 @@ func (r *run) checkFresh(b *testing.B) error {
 		view := asked.metrics.Latest()
 		for _, expression := range asked.expressions {
 			for i := range r.nodes {
-				if _, known := view.Values(expression).Of(r.nodes[i].Name); !known {
+				if _, known := view.Values(expression).At(view.RowOf(r.nodes[i].Name)); !known {
 					return fmt.Errorf("%s of %s is not known", expression, r.nodes[i].Name)
 				}
 			}

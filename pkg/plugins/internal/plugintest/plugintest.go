@@ -38,7 +38,7 @@ func Reading(mean, stdDev float64) load.Reading {
 
 // Publish makes the nodes' load the publisher's snapshot.
 func Publish(p *load.Publisher, nodes map[string]load.NodeLoad) {
-	p.Publish(load.NewSnapshot(map[time.Duration]*load.Table{Window: load.NewTable(nodes)}))
+	p.Publish(load.NewSnapshot(map[time.Duration]*load.Table{Window: load.TableOf(nodes)}))
 }
 
 // Model is a load model at Now on what p publishes.

@@ -1,0 +1,70 @@
+package models
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+)
+
+// handle is a framework with informers that are not started. What else is asked of it panics.
+type handle struct {
+	fwk.Handle
+	informers informers.SharedInformerFactory
+}
+
+func (h handle) SharedInformerFactory() informers.SharedInformerFactory { return h.informers }
+func (h handle) KubeConfig() *rest.Config                               { return &rest.Config{} }
+
+func TestPluginsThatExpectWhatPodsRequestShareAModel(t *testing.T) {
+	models := New(clock.RealClock{}, metrics.NewKubeRegistry())
+	h := handle{informers: informers.NewSharedInformerFactory(fake.NewClientset(), 0)}
+	duration := func(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
+	spec := config.LoadSpec{
+		MetricProvider:  config.MetricProviderSpec{Type: config.Prometheus, Address: "http://prometheus", Timeout: duration(time.Second)},
+		Window:          duration(5 * time.Minute),
+		RefreshInterval: duration(30 * time.Second),
+		MaxAge:          duration(5 * time.Minute),
+		DriftTolerance:  10,
+	}
+	first, err := models.Model(t.Context(), h, spec, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		change func(*config.LoadSpec)
+		shared bool
+	}{
+		"the same arguments":       {func(*config.LoadSpec) {}, true},
+		"another source":           {func(s *config.LoadSpec) { s.MetricProvider.Address = "http://other" }, false},
+		"another window":           {func(s *config.LoadSpec) { s.Window = duration(time.Minute) }, false},
+		"another refresh interval": {func(s *config.LoadSpec) { s.RefreshInterval = duration(time.Minute) }, false},
+		"another age":              {func(s *config.LoadSpec) { s.MaxAge = duration(time.Minute) }, false},
+		"another tolerance":        {func(s *config.LoadSpec) { s.DriftTolerance = 5 }, false},
+	} {
+		other := spec
+		tc.change(&other)
+		model, err := models.Model(t.Context(), h, other, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := model == first; got != tc.shared {
+			t.Errorf("%s: the model is shared: %v, want %v", name, got, tc.shared)
+		}
+	}
+	own, err := models.Model(t.Context(), h, spec, func(fwk.PodInfo) (cpuMillis, memoryBytes float64) { return 0, 0 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if own == first {
+		t.Error("a plugin that expects another usage gets the model of requests")
+	}
+}
