@@ -2,7 +2,7 @@
 // API.
 //
 // Which series hold the load is a Dialect, or the operator's own queries. Mean and standard deviation of cpu and memory are
-// a query each, so a refresh takes four queries for each window, and at most four more in which Auto looks for a dialect,
+// a query each, so a refresh takes four queries for each window, and at most eight more in which Auto looks for a dialect,
 // whatever the number of nodes. The queries are apart from each other so that one that fails takes nothing with it.
 //
 // Queries carry no time: they are evaluated at the server's now. A time from our own clock would, where the clocks differ,

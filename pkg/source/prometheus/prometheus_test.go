@@ -427,6 +427,29 @@ func TestAutoTakesTheFirstDialectWithAValueForANode(t *testing.T) {
 	}
 }
 
+func TestAutoAsksTheShortestWindowWhereTheLongestHasNoValueYet(t *testing.T) {
+	srv := newServer(t, rule{"[1h", vector()}, rule{"[15m", vector()}, rule{"node_cpu_usage_seconds_total", vector(at("w1", "2"))})
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: Auto}, twoNodes()...)
+	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{5 * time.Minute, 15 * time.Minute, time.Hour}})
+	if err != nil {
+		t.Fatalf("Fetch: %v", err)
+	}
+	if s.dialect != Kubelet {
+		t.Errorf("took %q, want Kubelet", s.dialect)
+	}
+	// Four dialects over an hour, three over five minutes, then four queries for each of three windows.
+	if got := len(srv.asked()); got != 4+3+12 {
+		t.Errorf("%d queries, want 19", got)
+	}
+	measured := map[time.Duration]bool{}
+	for _, sample := range batch.Samples {
+		measured[sample.Window] = sample.CPU.Known
+	}
+	if !measured[5*time.Minute] {
+		t.Errorf("measured over %v, want five minutes", measured)
+	}
+}
+
 func countContaining(lines []string, text string) int {
 	n := 0
 	for _, line := range lines {

@@ -122,30 +122,36 @@ func (r *refresh) wantsDialect() bool {
 // detect takes the first dialect that has a value for at least one node, and forgets the one in use if there is none. A
 // dialect whose query the server refuses, for its cost say, is passed over; when the server cannot be asked at all, nothing
 // is concluded from it.
+//
+// The longest window is asked first: it needs the fewest scrapes a minute. Where it has no value, because Prometheus has not
+// run for long enough say, the shortest may.
 func (r *refresh) detect(ctx context.Context) bool {
 	probed := r.probed()
 	var tried []string
-	for _, dialect := range autoOrder() {
-		// The longest window is the one that needs the fewest scrapes a minute.
-		q := r.dialectQueries(dialect, probed, r.windows[len(r.windows)-1])[mean]
-		reading := r.ask(ctx, &q)
-		r.logWarnings(reading)
-		var refused *queryError
-		switch {
-		case reading.err != nil && !errors.As(reading.err, &refused):
-			r.undetected = reading.err
-			return false
-		case reading.err != nil:
-			tried = append(tried, fmt.Sprintf("%s: %s", dialect, refused))
-		case reading.known == 0:
-			tried = append(tried, fmt.Sprintf("%s: %s", dialect, reading.empty()))
-		default:
-			if dialect != r.dialect {
-				r.logger.Info("Reading the load of nodes from Prometheus", "address", r.client.endpoint, "dialect", dialect,
-					"nodesMeasured", reading.known, "nodes", len(r.cluster.nodes))
+	shortest, longest := r.windows[0], r.windows[len(r.windows)-1]
+	for _, window := range slices.Compact([]time.Duration{longest, shortest}) {
+		tried = nil
+		for _, dialect := range autoOrder() {
+			q := r.dialectQueries(dialect, probed, window)[mean]
+			reading := r.ask(ctx, &q)
+			r.logWarnings(reading)
+			var refused *queryError
+			switch {
+			case reading.err != nil && !errors.As(reading.err, &refused):
+				r.undetected = reading.err
+				return false
+			case reading.err != nil:
+				tried = append(tried, fmt.Sprintf("%s: %s", dialect, refused))
+			case reading.known == 0:
+				tried = append(tried, fmt.Sprintf("%s: %s", dialect, reading.empty()))
+			default:
+				if dialect != r.dialect {
+					r.logger.Info("Reading the load of nodes from Prometheus", "address", r.client.endpoint, "dialect", dialect,
+						"nodesMeasured", reading.known, "nodes", len(r.cluster.nodes))
+				}
+				r.dialect, r.undetected = dialect, nil
+				return true
 			}
-			r.dialect, r.undetected = dialect, nil
-			return true
 		}
 	}
 	r.dialect = ""
