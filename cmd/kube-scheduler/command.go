@@ -14,6 +14,7 @@ import (
 
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // plugin args decode like the stock plugins' own
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/cmd/internal/loadsource"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 )
@@ -22,10 +23,11 @@ import (
 var version string
 
 // newCommand returns the stock scheduler's command with the plugins added. A configuration with a mistake in the plugins'
-// arguments is refused before the command listens on any port. The plugins' metrics go to registry.
-func newCommand(c clock.Clock, registry loadwatcher.Registry) *cobra.Command {
+// arguments is refused before the command listens on any port. The plugins' metrics go to registry. Load is read as account
+// where a source has no token of its own.
+func newCommand(c clock.Clock, registry loadwatcher.Registry, account loadsource.Account) *cobra.Command {
 	var additions []app.Option
-	for name, factory := range plugins.NewRegistry(newModels(c, registry), registry.MustRegister) {
+	for name, factory := range plugins.NewRegistry(newModels(c, registry, account), registry.MustRegister) {
 		additions = append(additions, app.WithPlugin(name, factory))
 	}
 	command := app.NewSchedulerCommand(additions...)

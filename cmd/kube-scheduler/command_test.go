@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/cmd/internal/loadsource"
 )
 
 // configuration is a scheduler configuration whose plugin has the given arguments, one YAML field a line.
@@ -52,7 +54,7 @@ func start(t *testing.T, config string) error {
 			t.Fatal(err)
 		}
 	}
-	command := newCommand(clock.RealClock{}, metrics.NewKubeRegistry())
+	command := newCommand(clock.RealClock{}, metrics.NewKubeRegistry(), loadsource.Account{})
 	command.SetArgs([]string{
 		"--config=" + file,
 		"--bind-address=127.0.0.1",

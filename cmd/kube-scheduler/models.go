@@ -18,14 +18,15 @@ import (
 
 // models builds load models on the sources that plugin arguments name, one watcher per distinct source.
 type models struct {
-	clock clock.Clock
-	pool  *loadwatcher.Pool[sourceKey]
+	clock   clock.Clock
+	account loadsource.Account
+	pool    *loadwatcher.Pool[sourceKey]
 }
 
 var _ plugins.Models = &models{}
 
-func newModels(c clock.Clock, registry loadwatcher.Registry) *models {
-	return &models{clock: c, pool: loadwatcher.NewPool[sourceKey](c, loadwatcher.NewMetrics(registry))}
+func newModels(c clock.Clock, registry loadwatcher.Registry, account loadsource.Account) *models {
+	return &models{clock: c, account: account, pool: loadwatcher.NewPool[sourceKey](c, loadwatcher.NewMetrics(registry))}
 }
 
 // Model implements plugins.Models.
@@ -51,9 +52,13 @@ func (m *models) Metrics(ctx context.Context, handle fwk.Handle, spec config.Loa
 
 func (m *models) publisher(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, wanted load.Settings) (*load.Publisher, error) {
 	nodes := handle.SharedInformerFactory().Core().V1().Nodes()
-	lister := nodes.Lister() // asking for it is what makes the informer run
+	cluster := loadsource.Cluster{
+		Nodes:      nodes.Lister(), // asking for it is what makes the informer run
+		KubeConfig: handle.KubeConfig(),
+		Account:    m.account,
+	}
 	return m.pool.Publisher(ctx, keyOf(spec), wanted, loadsource.Nodes{Informer: nodes}, func() (source.Source, error) {
-		return loadsource.Open(spec, lister, handle.KubeConfig())
+		return cluster.Open(ctx, spec)
 	})
 }
 
