@@ -10,10 +10,10 @@ LDFLAGS := -X main.version=$(VERSION) \
 	-X $(kube_version).gitMajor=$(word 1,$(subst ., ,$(KUBERNETES:v%=%))) \
 	-X $(kube_version).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES:v%=%)))
 
-unit := ./apis/... ./cmd/... ./pkg/... ./test/cluster/... ./test/playground/...
+unit := ./apis/... ./cmd/... ./pkg/... ./test/cluster/... ./test/manifests/... ./test/playground/...
 
 .DEFAULT_GOAL := help
-.PHONY: help build test verify lint generate playground bench clean
+.PHONY: help build test verify lint generate manifests playground bench clean
 
 help: ## show this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,7 +38,10 @@ lint: ## run the linters
 generate: ## regenerate deepcopy, defaults and conversions of the plugin args
 	hack/generate.sh
 
-verify: lint ## check that generated code and go.mod are up to date, and lint
+manifests: ## render the manifests that are checked in from the chart
+	hack/render.sh
+
+verify: lint ## check that generated code, rendered manifests and go.mod are up to date, and lint
 	hack/verify.sh
 
 clean: ## remove what was built
