@@ -3,13 +3,18 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"runtime/debug"
+	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	inTree "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/clock"
 
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // plugin args decode like the stock plugins' own
@@ -27,9 +32,19 @@ var version string
 // where a source has no token of its own.
 func newCommand(c clock.Clock, registry loadwatcher.Registry, account loadsource.Account) *cobra.Command {
 	var additions []app.Option
+	known := slices.Collect(maps.Keys(inTree.NewInTreeRegistry()))
 	for name, factory := range plugins.NewRegistry(newModels(c, registry, account), registry.MustRegister) {
 		additions = append(additions, app.WithPlugin(name, factory))
+		known = append(known, name)
 	}
+	var notes []warning
+	additions = append(additions, func(frameworkruntime.Registry) error {
+		// Options are applied when the log has the format and the verbosity that the flags say.
+		for _, note := range notes {
+			klog.Background().Info(note.message, note.keysAndValues...)
+		}
+		return nil
+	})
 	command := app.NewSchedulerCommand(additions...)
 	run := command.RunE
 	command.RunE = func(cmd *cobra.Command, args []string) error {
@@ -40,7 +55,7 @@ func newCommand(c clock.Clock, registry loadwatcher.Registry, account loadsource
 			return run(cmd, args) // which prints Kubernetes' version and exits
 		}
 		if file, err := flags.GetString("config"); err == nil {
-			if err := checkConfiguration(file); err != nil {
+			if notes, err = checkConfiguration(file, known, flags); err != nil {
 				return fmt.Errorf("configuration %s: %w", file, err)
 			}
 		}
@@ -49,18 +64,28 @@ func newCommand(c clock.Clock, registry loadwatcher.Registry, account loadsource
 	return command
 }
 
-// checkConfiguration finds the mistakes in a configuration for which the stock command would already have opened its port.
-// What is no regular file can be read but once, and is left to the stock command and to the plugins, which validate their
-// arguments as well.
-func checkConfiguration(file string) error {
+// checkConfiguration finds the mistakes in a configuration for which the stock command would already have opened its port,
+// and what it would pass over in silence. What is no regular file can be read but once, and is left to the stock command and
+// to the plugins, which validate their arguments as well.
+func checkConfiguration(file string, known []string, flags *pflag.FlagSet) ([]warning, error) {
 	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
-		return nil
+		return nil, nil
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkVersion(content); err != nil {
+		return nil, err
 	}
 	configuration, err := options.LoadConfigFromFile(klog.Background(), file)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return validation.ValidatePluginConfigs(configuration)
+	if err := validation.ValidatePluginConfigs(configuration); err != nil {
+		return nil, err
+	}
+	return warnings(content, configuration, known, flags), nil
 }
 
 func printVersion(out io.Writer) {
