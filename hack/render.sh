@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Renders from the chart the manifests that are checked in.
+# Renders from the chart the manifests that are checked in: into manifests/, or the folder that is the argument.
 set -euo pipefail
+out=$(realpath "${1:-$(dirname "$0")/../manifests}")
 cd "$(dirname "$0")/.."
 
-go run ./test/cluster/build/build-parts helm
+go run ./test/cluster/build/build-parts helm >&2
 
 # Neither the plugins nor the settings of the developer's Helm may change the result.
 home=$(mktemp -d)
@@ -17,7 +18,7 @@ render() {
 		sed -e '/^# Source: /d' -e '/^$/d' -e '/^#.*$/b' | sed -e '1{/^---$/d}'
 }
 
-second=manifests/second-scheduler.yaml
+second=$out/second-scheduler.yaml
 {
 	cat <<'EOF'
 # kubectl apply -f: Plimsoll as a second scheduler, for pods with spec.schedulerName: plimsoll.
@@ -33,21 +34,20 @@ metadata:\
 } >"$second.new"
 mv "$second.new" "$second"
 
-# part FOLDER NAMESPACE TEMPLATE FILE
+# part FOLDER RELEASE NAMESPACE TEMPLATE FILE: one file of a folder, with its values; without a template, all of it.
 part() {
-	mkdir -p "$(dirname "manifests/$1/$4")"
-	render plimsoll "$2" --values "manifests/$1/values.yaml" --show-only "templates/$3" >"manifests/$1/$4.new"
-	mv "manifests/$1/$4.new" "manifests/$1/$4"
+	mkdir -p "$(dirname "$out/$1/$5")"
+	render "$2" "$3" --values "manifests/$1/values.yaml" ${4:+--show-only "templates/$4"} >"$out/$1/$5.new"
+	mv "$out/$1/$5.new" "$out/$1/$5"
 }
 
 operator=openshift-secondary-scheduler-operator
-part openshift $operator openshift/configmap.yaml configmap.yaml
-part openshift $operator openshift/rbac.yaml rbac.yaml
-part openshift $operator openshift/secondaryscheduler.yaml secondaryscheduler.yaml
+part openshift plimsoll $operator openshift/configmap.yaml configmap.yaml
+part openshift plimsoll $operator openshift/rbac.yaml rbac.yaml
+part openshift plimsoll $operator openshift/secondaryscheduler.yaml secondaryscheduler.yaml
 
-part default-scheduler kube-system static-pod/config.yaml config.yaml
-part default-scheduler kube-system static-pod/rbac.yaml rbac.yaml
-part default-scheduler kube-system static-pod/patch.yaml patches/kube-scheduler+strategic.yaml
+part default-scheduler plimsoll kube-system static-pod/config.yaml config.yaml
+part default-scheduler plimsoll kube-system static-pod/rbac.yaml rbac.yaml
+part default-scheduler plimsoll kube-system static-pod/patch.yaml patches/kube-scheduler+strategic.yaml
 
-render plimsoll-stopgap plimsoll-system --values manifests/stopgap/values.yaml >manifests/stopgap/stopgap.yaml.new
-mv manifests/stopgap/stopgap.yaml.new manifests/stopgap/stopgap.yaml
+part stopgap plimsoll-stopgap plimsoll-system "" stopgap.yaml

@@ -49,21 +49,34 @@ app.kubernetes.io/version: {{ .Chart.AppVersion }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 
+{{- /* Sets a key of a dict that has none. merge would also set one that is false. */ -}}
+{{- define "plimsoll.setDefault" -}}
+{{- if not (hasKey (index . 0) (index . 1)) -}}{{- $_ := set (index . 0) (index . 1) (index . 2) -}}{{- end -}}
+{{- end -}}
+
 {{- /* The configuration as YAML: what was given, with the gaps filled. */ -}}
 {{- define "plimsoll.config" -}}
 {{- include "plimsoll.checkConfig" . -}}
 {{- $config := deepCopy .Values.config -}}
-{{- $lease := dict "leaderElect" true "resourceName" (include "plimsoll.fullname" .) "resourceNamespace" .Release.Namespace -}}
+{{- $election := $config.leaderElection | default dict -}}
+{{- $client := $config.clientConnection | default dict -}}
+{{- $name := include "plimsoll.fullname" . -}}
+{{- $namespace := .Release.Namespace -}}
 {{- if eq .Values.target "OpenShift" -}}
-{{- $_ := set $lease "resourceName" "secondary-scheduler" -}}
+{{- $name = "secondary-scheduler" -}}
 {{- else if eq .Values.target "StaticPod" -}}
-{{- $_ := set $lease "resourceName" "kube-scheduler" -}}
-{{- $_ := set $lease "resourceNamespace" "kube-system" -}}
-{{- $_ := set $config "clientConnection" (merge (dict) ($config.clientConnection | default dict) (dict "kubeconfig" "/etc/kubernetes/scheduler.conf")) -}}
+{{- $name = "kube-scheduler" -}}
+{{- $namespace = "kube-system" -}}
+{{- include "plimsoll.setDefault" (list $client "kubeconfig" "/etc/kubernetes/scheduler.conf") -}}
+{{- $_ := set $config "clientConnection" $client -}}
 {{- end -}}
-{{- $_ := set $config "leaderElection" (merge (dict) ($config.leaderElection | default dict) $lease) -}}
-{{- $head := dict "apiVersion" "kubescheduler.config.k8s.io/v1" "kind" "KubeSchedulerConfiguration" -}}
-{{- toYaml (merge (dict) $config $head) -}}
+{{- include "plimsoll.setDefault" (list $election "leaderElect" true) -}}
+{{- include "plimsoll.setDefault" (list $election "resourceName" $name) -}}
+{{- include "plimsoll.setDefault" (list $election "resourceNamespace" $namespace) -}}
+{{- $_ := set $config "leaderElection" $election -}}
+{{- include "plimsoll.setDefault" (list $config "apiVersion" "kubescheduler.config.k8s.io/v1") -}}
+{{- include "plimsoll.setDefault" (list $config "kind" "KubeSchedulerConfiguration") -}}
+{{- toYaml $config -}}
 {{- end -}}
 
 {{- /* Mistakes that a schema cannot tell. */ -}}
