@@ -229,6 +229,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 }
 
 func TestManifestsAreRenderedFromTheChart(t *testing.T) {
+	helm(t)
 	dir := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(root, "hack", "render.sh"), dir)
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -33,6 +33,17 @@ func TestMain(m *testing.M) {
 
 func helm(t *testing.T) manifests.Helm {
 	t.Helper()
+	// A test's result is cached for as long as the files that it opens itself stay the same.
+	for _, dir := range []string{"manifests", "hack"} {
+		if err := filepath.WalkDir(filepath.Join(root, dir), func(path string, entry os.DirEntry, err error) error {
+			if err == nil && entry.Type().IsRegular() {
+				_, err = os.ReadFile(path)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return manifests.NewHelm(root, t.TempDir())
 }
 
