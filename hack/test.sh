@@ -16,6 +16,8 @@ if [[ ${1:-} == --stream ]]; then
 	go test -json -race "$@" || status=$?
 	say "end to end: the built binary on etcd, kube-apiserver, KWOK and Prometheus"
 	go test -json -count=1 -timeout 25m ./test/e2e/... || status=$?
+	say "the image, from the built programs"
+	go test -json -count=1 ./test/image/... || status=$?
 	exit "$status"
 fi
 

@@ -49,6 +49,11 @@ func KubeScheduler() Part {
 	return Part{Name: "kube-scheduler", Package: modulePath + "/cmd/kube-scheduler", KubernetesVersion: true}
 }
 
+// LoadWatcher is the other program of this repository.
+func LoadWatcher() Part {
+	return Part{Name: "load-watcher", Package: modulePath + "/cmd/load-watcher", KubernetesVersion: true}
+}
+
 // KubeSchedulerRace is the program of this repository with the race detector compiled in.
 func KubeSchedulerRace() Part {
 	part := KubeScheduler()
