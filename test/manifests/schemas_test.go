@@ -64,7 +64,7 @@ func (s schemas) addKubernetes(t *testing.T) {
 					name := strings.TrimPrefix(ref, "#/definitions/")
 					if reached[name] == nil {
 						reached[name] = strict(definitions[name])
-						reach(map[string]any(definitions[name]))
+						reach(definitions[name])
 					}
 				}
 				for _, child := range v {
@@ -76,7 +76,7 @@ func (s schemas) addKubernetes(t *testing.T) {
 				}
 			}
 		}
-		reach(map[string]any(definition))
+		reach(definition)
 		schema := strict(definition)
 		schema["definitions"] = reached
 		kind := kinds[0].(map[string]any)
@@ -188,7 +188,7 @@ func TestSchemasRefuseWhatTheAPIDoesNotKnow(t *testing.T) {
 			"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {replicas: two, selector: {}, template: {}}\n",
 			"replicas",
 		},
-		{"an unknown kind", "apiVersion: v1\nkind: Sevice\nmetadata: {name: a}\n", "could not find schema"},
+		{"an unknown kind", "apiVersion: v1\nkind: Server\nmetadata: {name: a}\n", "could not find schema"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
