@@ -39,9 +39,15 @@ if [[ ${builder[0]} != *docker ]]; then
 	what+=(--build-arg "BUILDPLATFORM=linux/$(go env GOHOSTARCH)")
 fi
 if [[ $BINARIES == prebuilt ]]; then
+	if [[ $PLATFORM == *,* ]]; then
+		echo "make image: BINARIES=prebuilt is for one platform at a time, not for $PLATFORM" >&2
+		exit 1
+	fi
+	arch=${PLATFORM#linux/}
 	for program in bin/kube-scheduler bin/load-watcher; do
-		if [[ ! -x $program ]]; then
-			echo "make image: BINARIES=prebuilt takes $program, which is not there: run make build" >&2
+		built=$(go version -m "$program" 2>/dev/null || true)
+		if [[ $built != *GOARCH=$arch$'\n'*GOOS=linux* ]]; then
+			echo "make image: BINARIES=prebuilt takes $program, which is not there for $PLATFORM: run GOOS=linux GOARCH=$arch make build" >&2
 			exit 1
 		fi
 	done
