@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -277,6 +278,25 @@ func TestCheckedInManifestsAreValid(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+func TestTheReadmesExampleRenders(t *testing.T) {
+	_, example, _ := strings.Cut(string(read(t, "manifests", "chart", "README.md")), "```yaml\n")
+	example, _, found := strings.Cut(example, "```")
+	if !found {
+		t.Fatal("the chart's README has no example")
+	}
+	for _, plugin := range load(t, withoutFiles(rendered(t, template(t, example)))).Profiles[0].PluginConfig {
+		if plugin.Name == "LoadThreshold" {
+			return
+		}
+	}
+	t.Error("the profile has no LoadThreshold")
+}
+
+// withoutFiles returns a configuration without the files that are there only in a pod.
+func withoutFiles(config string) string {
+	return regexp.MustCompile(`(?m)^ *(tokenFile|caFile): .*\n`).ReplaceAllString(config, "")
 }
 
 func TestANewConfigurationRestartsThePods(t *testing.T) {

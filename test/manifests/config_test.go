@@ -62,6 +62,7 @@ func TestConfigurationsAreTakenByTheScheduler(t *testing.T) {
 			"of the default scheduler, with the stock one's lease", string(read(t, "manifests", "default-scheduler", "config.yaml")),
 			[]string{"default-scheduler"}, "kube-scheduler", "kube-system",
 		},
+		{"with all features on", withoutFiles(rendered(t, template(t, everythingOn))), []string{"plimsoll", "shared"}, "plimsoll", "plimsoll-system"},
 		{
 			"of the stopgap, with the second scheduler's lease", rendered(t, read(t, "manifests", "stopgap", "stopgap.yaml")),
 			[]string{"plimsoll"}, "plimsoll", "plimsoll-system",
