@@ -15,14 +15,12 @@ export HELM_CONFIG_HOME=$home HELM_DATA_HOME=$home HELM_CACHE_HOME=$home
 render() {
 	echo "# Rendered from manifests/chart by make manifests, to be changed there."
 	bin/helm template "$1" manifests/chart --namespace "$2" "${@:3}" |
-		sed -e '/^# Source: /d' -e '/^$/d' -e '/^#.*$/b' | sed -e '1{/^---$/d}'
+		sed -e '/^# Source: /d' -e '/^$/d' | sed -e '1{/^---$/d}'
 }
 
 second=$out/second-scheduler.yaml
 {
-	cat <<'EOF'
-# kubectl apply -f: Plimsoll as a second scheduler, for pods with spec.schedulerName: plimsoll.
-EOF
+	echo "# kubectl apply -f: Plimsoll as a second scheduler, for pods with spec.schedulerName: plimsoll."
 	render plimsoll plimsoll-system | sed -e '1a\
 apiVersion: v1\
 kind: Namespace\
