@@ -49,6 +49,13 @@ func KubeScheduler() Part {
 	return Part{Name: "kube-scheduler", Package: modulePath + "/cmd/kube-scheduler", KubernetesVersion: true}
 }
 
+// StockKubeScheduler is Kubernetes' own.
+func StockKubeScheduler() Part {
+	return Part{
+		Name: "stock-kube-scheduler", Package: "k8s.io/kubernetes/cmd/kube-scheduler", Module: kubernetesModule, KubernetesVersion: true,
+	}
+}
+
 // LoadWatcher is the other program of this repository.
 func LoadWatcher() Part {
 	return Part{Name: "load-watcher", Package: modulePath + "/cmd/load-watcher", KubernetesVersion: true}

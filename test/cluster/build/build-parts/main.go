@@ -26,7 +26,8 @@ func main() {
 func run(ctx context.Context, names []string) error {
 	parts := []build.Part{
 		build.Etcd(), build.KubeAPIServer(), build.KubeScheduler(), build.KubeSchedulerRace(), build.KWOK(), build.Prometheus(),
-		build.MetricsServer(), build.Kubectl(), build.Helm(), build.Kubeconform(), build.Promtool(),
+		build.MetricsServer(), build.Kubectl(), build.Helm(), build.Kubeconform(), build.Promtool(), build.LoadWatcher(),
+		build.StockKubeScheduler(),
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(parts, func(p build.Part) bool { return p.Name == name }) {
