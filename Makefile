@@ -5,21 +5,25 @@ KUBERNETES := v1.36.3
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
 kube_version := k8s.io/component-base/version
-LDFLAGS := -X main.version=$(VERSION) \
+LDFLAGS := -s -w -X main.version=$(VERSION) \
 	-X $(kube_version).gitVersion=$(KUBERNETES) \
 	-X $(kube_version).gitMajor=$(word 1,$(subst ., ,$(KUBERNETES:v%=%))) \
 	-X $(kube_version).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES:v%=%)))
 
-unit := ./apis/... ./cmd/... ./pkg/... ./test/cluster/... ./test/playground/...
+unit := ./apis/... ./cmd/... ./pkg/... ./test/cluster/... ./test/manifests/... ./test/playground/...
 
 .DEFAULT_GOAL := help
-.PHONY: help build test verify lint generate playground bench bench-quick clean
+.PHONY: help build test verify lint generate image manifests playground bench bench-quick clean
 
 help: ## show this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/kube-scheduler and bin/load-watcher
 	CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+image: export VERSION := $(VERSION)
+image: ## build the image with docker, podman or buildah (IMAGE=, PLATFORM=, BASE=; BINARIES=prebuilt takes bin/)
+	@hack/image.sh
 
 playground: ## place pods by real load on a real control plane, on this machine (KEEP=1 keeps it up)
 	@go build -o bin/playground ./test/playground
@@ -42,7 +46,10 @@ lint: ## run the linters
 generate: ## regenerate deepcopy, defaults and conversions of the plugin args
 	hack/generate.sh
 
-verify: lint ## check that generated code and go.mod are up to date, and lint
+manifests: ## render the manifests that are checked in from the chart
+	hack/render.sh
+
+verify: lint ## check that generated code, rendered manifests and go.mod are up to date, and lint
 	hack/verify.sh
 
 clean: ## remove what was built

@@ -18,6 +18,8 @@ if [[ ${1:-} == --stream ]]; then
 	go test -json -count=1 ./test/soak/... || status=$?
 	say "end to end: the built binary on etcd, kube-apiserver, KWOK and Prometheus"
 	go test -json -count=1 -timeout 25m ./test/e2e/... || status=$?
+	say "the image, from the built programs"
+	go test -json -count=1 ./test/image/... || status=$?
 	say "benchmarks: the report, and small runs of those with parts of their own"
 	(cd test/perf/report && go test -json -race ./...) || status=$?
 	go test -json -count=1 -bench '^BenchmarkScheduling$/^profile=all$/^nodes=20$' -benchtime=1x ./test/perf/scheduling || status=$?

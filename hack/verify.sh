@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fails if a generated file, go.mod or go.sum would change by being made anew. It compares with the files as they were
+# Fails if a generated file, a rendered manifest, go.mod or go.sum would change by being made anew. It compares with the files as they were
 # before, so that it can be run with uncommitted changes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,6 +12,7 @@ done | tar --null -cf - -T - | tar -xf - -C "$before"
 
 echo "== regenerating"
 hack/generate.sh
+hack/render.sh
 echo "== go mod tidy"
 for module in . test/cluster/parts/* test/perf/report hack/tools/*; do
 	(cd "$module" && go mod tidy)
@@ -22,7 +23,7 @@ while IFS= read -r -d '' file; do
 	if ! diff -u "$before/$file" "$file"; then
 		status=1
 	fi
-done < <(git ls-files --cached --others --exclude-standard -z -- '*zz_generated*' '*go.mod' '*go.sum')
+done < <(git ls-files --cached --others --exclude-standard -z -- '*zz_generated*' '*go.mod' '*go.sum' 'manifests/*')
 if [[ $status -ne 0 ]]; then
 	echo "The files above were out of date: commit them as they are now." >&2
 fi

@@ -3,17 +3,23 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"runtime/debug"
+	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	inTree "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/clock"
 
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // plugin args decode like the stock plugins' own
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/cmd/internal/loadsource"
 	"github.com/plimsoll-scheduler/plimsoll/cmd/kube-scheduler/models"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
@@ -23,12 +29,25 @@ import (
 var version string
 
 // newCommand returns the stock scheduler's command with the plugins added. A configuration with a mistake in the plugins'
-// arguments is refused before the command listens on any port. The plugins' metrics go to registry.
-func newCommand(c clock.Clock, registry loadwatcher.Registry) *cobra.Command {
+// arguments is refused before the command listens on any port. The plugins' metrics go to registry. Load is read as account
+// where a source has no token of its own.
+func newCommand(c clock.Clock, registry loadwatcher.Registry, account loadsource.Account) *cobra.Command {
 	var additions []app.Option
-	for name, factory := range plugins.NewRegistry(models.New(c, registry), registry.MustRegister) {
+	known := slices.Collect(maps.Keys(inTree.NewInTreeRegistry()))
+	load := models.New(c, registry)
+	load.Account = account
+	for name, factory := range plugins.NewRegistry(load, registry.MustRegister) {
 		additions = append(additions, app.WithPlugin(name, factory))
+		known = append(known, name)
 	}
+	var notes []warning
+	additions = append(additions, func(frameworkruntime.Registry) error {
+		// Options are applied when the log has the format and the verbosity that the flags say.
+		for _, note := range notes {
+			klog.Background().Info(note.message, note.keysAndValues...)
+		}
+		return nil
+	})
 	command := app.NewSchedulerCommand(additions...)
 	run := command.RunE
 	command.RunE = func(cmd *cobra.Command, args []string) error {
@@ -39,7 +58,7 @@ func newCommand(c clock.Clock, registry loadwatcher.Registry) *cobra.Command {
 			return run(cmd, args) // which prints Kubernetes' version and exits
 		}
 		if file, err := flags.GetString("config"); err == nil {
-			if err := checkConfiguration(file); err != nil {
+			if notes, err = checkConfiguration(file, known, flags); err != nil {
 				return fmt.Errorf("configuration %s: %w", file, err)
 			}
 		}
@@ -48,18 +67,28 @@ func newCommand(c clock.Clock, registry loadwatcher.Registry) *cobra.Command {
 	return command
 }
 
-// checkConfiguration finds the mistakes in a configuration for which the stock command would already have opened its port.
-// What is no regular file can be read but once, and is left to the stock command and to the plugins, which validate their
-// arguments as well.
-func checkConfiguration(file string) error {
+// checkConfiguration finds the mistakes in a configuration for which the stock command would already have opened its port,
+// and what it would pass over in silence. What is no regular file can be read but once, and is left to the stock command and
+// to the plugins, which validate their arguments as well.
+func checkConfiguration(file string, known []string, flags *pflag.FlagSet) ([]warning, error) {
 	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
-		return nil
+		return nil, nil
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkVersion(content); err != nil {
+		return nil, err
 	}
 	configuration, err := options.LoadConfigFromFile(klog.Background(), file)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return validation.ValidatePluginConfigs(configuration)
+	if err := validation.ValidatePluginConfigs(configuration); err != nil {
+		return nil, err
+	}
+	return warnings(content, configuration, known, flags), nil
 }
 
 func printVersion(out io.Writer) {

@@ -8,8 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/cmd/internal/loadsource"
 )
 
 // configuration is a scheduler configuration whose plugin has the given arguments, one YAML field a line.
@@ -52,7 +55,7 @@ func start(t *testing.T, config string) error {
 			t.Fatal(err)
 		}
 	}
-	command := newCommand(clock.RealClock{}, metrics.NewKubeRegistry())
+	command := newCommand(clock.RealClock{}, metrics.NewKubeRegistry(), loadsource.Account{})
 	command.SetArgs([]string{
 		"--config=" + file,
 		"--bind-address=127.0.0.1",
@@ -120,7 +123,7 @@ func TestAGoodConfigurationIsNotRefused(t *testing.T) {
 	if err := os.WriteFile(file, []byte(configuration("TargetLoadPacking", "targetUtilization: 60")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := checkConfiguration(file); err != nil {
-		t.Error(err)
+	if notes, err := checkConfiguration(file, []string{"TargetLoadPacking"}, pflag.NewFlagSet("", pflag.ContinueOnError)); err != nil || len(notes) > 0 {
+		t.Error(err, notes)
 	}
 }

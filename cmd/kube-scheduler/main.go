@@ -2,6 +2,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 
 	"k8s.io/component-base/cli"
@@ -11,6 +12,8 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client metrics on /metrics
 	_ "k8s.io/component-base/metrics/prometheus/version"  // kubernetes_build_info on /metrics
 	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/cmd/internal/loadsource"
 )
 
 // registry is the one behind the scheduler's own /metrics.
@@ -22,5 +25,10 @@ func (registry) CustomMustRegister(c ...metrics.StableCollector) {
 }
 
 func main() {
-	os.Exit(cli.Run(newCommand(clock.RealClock{}, registry{})))
+	account, err := loadsource.AccountOfEnvironment()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "Error: %v\n", err)
+		os.Exit(1)
+	}
+	os.Exit(cli.Run(newCommand(clock.RealClock{}, registry{}, account)))
 }

@@ -31,7 +31,8 @@ func newCommand(m metricsOf) *cobra.Command {
 load-watcher's HTTP API: GET /watcher[?host=NAME][&window=5m] and GET /watcher/health, and beside them /metrics and /healthz.
 
 Settings are taken from flags, else from the environment variables that the flags name. A bearer token for the metrics
-provider is given in a file, or in METRICS_PROVIDER_TOKEN.`,
+provider is given in a file, or in METRICS_PROVIDER_TOKEN; without either and with ENABLE_OPENSHIFT_AUTH=true, an https provider
+is sent the token of the pod's service account.`,
 		Args:         cobra.NoArgs,
 		Version:      programVersion(),
 		SilenceUsage: true, // a mistake is told in one line
@@ -44,11 +45,11 @@ provider is given in a file, or in METRICS_PROVIDER_TOKEN.`,
 			if err != nil {
 				return err
 			}
-			s, err := newService(o, spec, cluster, m)
-			if err != nil {
+			if err := logsapi.ValidateAndApply(o.logging, nil); err != nil {
 				return err
 			}
-			if err := logsapi.ValidateAndApply(o.logging, nil); err != nil {
+			s, err := newService(cmd.Context(), o, spec, cluster, m)
+			if err != nil {
 				return err
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)

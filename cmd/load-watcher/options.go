@@ -21,6 +21,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/scheme"
 	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/cmd/internal/loadsource"
 )
 
 // Flags that stand for an environment variable, a field of the LoadSpec, or both.
@@ -64,6 +65,7 @@ type options struct {
 	tlsCertFile, tlsPrivateKeyFile string
 	bearerTokenFile                string
 	kubeconfig                     string
+	account                        loadsource.Account
 	windows                        []time.Duration
 	// load is defaulted as plugin arguments are, so that the service and the schedulers mean the same.
 	load    v1.LoadSpec
@@ -164,6 +166,11 @@ func (o *options) readEnvironment(fs *pflag.FlagSet) error {
 			return fmt.Errorf("env %s: %w", variable, err)
 		}
 	}
+	account, err := loadsource.AccountOfEnvironment()
+	if err != nil {
+		return err
+	}
+	o.account = account
 	if token := os.Getenv(tokenVariable); !fs.Changed(flagTokenFile) {
 		o.load.MetricProvider.Token = config.Secret(token)
 	}

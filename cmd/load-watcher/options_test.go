@@ -2,10 +2,12 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,12 +21,14 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/cmd/internal/loadsource"
 )
 
 // setEnvironment sets the variables that the program reads, and no others of them.
 func setEnvironment(t *testing.T, variablesSet map[string]string) {
 	t.Helper()
 	t.Setenv(tokenVariable, "")
+	t.Setenv(loadsource.AccountVariable, "")
 	for _, variable := range variables() {
 		t.Setenv(variable, "")
 	}
@@ -214,6 +218,7 @@ func TestAMistakeIsRefusedInOneLineBeforeAnythingListens(t *testing.T) {
 		{"a token of two words", map[string]string{"METRICS_PROVIDER_TOKEN": "Bearer hunter2"}, prometheus(), []string{"METRICS_PROVIDER_TOKEN", "without"}},
 		{"a token file that is not there", nil, prometheus("--token-file=" + absent), []string{"--token-file", absent}},
 		{"a CA file that holds no certificate", nil, prometheus("--ca-file=" + token), []string{"--ca-file", token, "certificate"}},
+		{"ENABLE_OPENSHIFT_AUTH that is no bool", map[string]string{"ENABLE_OPENSHIFT_AUTH": "perhaps"}, prometheus(), []string{"ENABLE_OPENSHIFT_AUTH", "perhaps", "true", "false"}},
 		{"INSECURE_SKIP_VERIFY that is no bool", map[string]string{"INSECURE_SKIP_VERIFY": "maybe"}, prometheus(), []string{"INSECURE_SKIP_VERIFY", "maybe"}},
 		{"an unknown level", map[string]string{"LOG_LEVEL": "loud"}, prometheus(), []string{"LOG_LEVEL", "loud", "debug"}},
 		{"an unknown dialect", nil, prometheus("--dialect=Esperanto"), []string{"--dialect", "Esperanto", "NodeExporter"}},
@@ -313,7 +318,7 @@ func TestTheREADMENamesAllFlagsAndVariables(t *testing.T) {
 			t.Errorf("the README does not name %s", name)
 		}
 	})
-	for _, variable := range variables() {
+	for _, variable := range append(slices.Collect(maps.Values(variables())), tokenVariable, loadsource.AccountVariable) {
 		if !strings.Contains(readme, "`"+variable+"`") {
 			t.Errorf("the README does not name %s", variable)
 		}

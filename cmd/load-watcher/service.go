@@ -45,7 +45,7 @@ type service struct {
 	handler   http.Handler
 }
 
-func newService(o *options, spec config.LoadSpec, cluster *rest.Config, m metricsOf) (*service, error) {
+func newService(ctx context.Context, o *options, spec config.LoadSpec, cluster *rest.Config, m metricsOf) (*service, error) {
 	client, err := kubernetes.NewForConfig(cluster)
 	if err != nil {
 		return nil, fmt.Errorf("client of the cluster: %w", err)
@@ -55,7 +55,7 @@ func newService(o *options, spec config.LoadSpec, cluster *rest.Config, m metric
 		informers: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(withoutManagedFields)),
 	}
 	informer := s.informers.Core().V1().Nodes()
-	source, err := loadsource.Open(spec, informer.Lister(), cluster)
+	source, err := loadsource.Cluster{Nodes: informer.Lister(), KubeConfig: cluster, Account: o.account}.Open(ctx, spec)
 	if err != nil {
 		return nil, err
 	}

@@ -125,7 +125,7 @@ func startService(t *testing.T, cluster *rest.Config, args ...string) *running {
 		t.Fatal(err)
 	}
 	registry := metrics.NewKubeRegistry()
-	s, err := newService(o, spec, cluster, metricsOf{Registry: registry, handler: metrics.HandlerFor(registry, metrics.HandlerOpts{})})
+	s, err := newService(t.Context(), o, spec, cluster, metricsOf{Registry: registry, handler: metrics.HandlerFor(registry, metrics.HandlerOpts{})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,6 +178,27 @@ func get(t *testing.T, client *http.Client, url string) (int, string, error) {
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
 	return resp.StatusCode, string(body), err
+}
+
+func TestPrometheusWithoutATokenIsReadAsTheAccount(t *testing.T) {
+	setEnvironment(t, map[string]string{"ENABLE_OPENSHIFT_AUTH": "true"})
+	o, fs := newOptions(), pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.addFlags(fs)
+	if err := fs.Parse([]string{"--metrics-provider-name=Prometheus", "--metrics-provider-address=https://prometheus"}); err != nil {
+		t.Fatal(err)
+	}
+	spec, err := o.complete(fs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.account.Dir != "/var/run/secrets/kubernetes.io/serviceaccount" {
+		t.Errorf("the account is in %q", o.account.Dir)
+	}
+	o.account.Dir = "/absent"
+	_, err = newService(t.Context(), o, spec, fakeCluster(t), metricsOf{Registry: metrics.NewKubeRegistry(), handler: http.NotFoundHandler()})
+	if err == nil || !strings.Contains(err.Error(), "/absent/token") {
+		t.Errorf("the account is not asked for its token: %v", err)
+	}
 }
 
 func untilHealthy(t *testing.T, client *http.Client, url string) {

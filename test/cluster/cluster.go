@@ -35,6 +35,8 @@ type Options struct {
 	Scheduler string
 	// SchedulerArgs are further flags of the scheduler.
 	SchedulerArgs []string
+	// AuditLog has the API server write down who asked it for what; see AuditEvents.
+	AuditLog bool
 	// Race runs the scheduler that has the race detector compiled in.
 	Race bool
 }
@@ -183,7 +185,7 @@ func (c *Cluster) Stop() error {
 			group.Wait()
 			processes = processes[n:]
 		}
-		c.stopErr = os.RemoveAll(c.dir)
+		c.stopErr = c.removeFiles()
 	})
 	return c.stopErr
 }
@@ -249,6 +251,13 @@ func (c *Cluster) prepare() error {
 		return err
 	}
 	if err := os.WriteFile(c.path("kwok.yaml"), kwok, 0o600); err != nil {
+		return err
+	}
+	audit, err := configFiles.ReadFile("config/audit.yaml")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(c.path(auditPolicy), audit, 0o600); err != nil {
 		return err
 	}
 	prometheus, err := configFiles.ReadFile("config/prometheus.yaml")

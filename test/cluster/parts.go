@@ -58,35 +58,39 @@ func (c *Cluster) etcd() *Process {
 func (c *Cluster) apiServer() *Process {
 	signer := filepath.Join(c.client.dir, serviceAccountKey+".key")
 	server := "https://" + address(c.ports.apiServer)
-	return c.process("kube-apiserver", c.apiServerReady,
-		"--etcd-servers=http://"+address(c.ports.etcd),
-		"--bind-address="+loopback,
-		"--secure-port="+strconv.Itoa(c.ports.apiServer),
+	args := []string{
+		"--etcd-servers=http://" + address(c.ports.etcd),
+		"--bind-address=" + loopback,
+		"--secure-port=" + strconv.Itoa(c.ports.apiServer),
 		// Without an address to advertise it looks for one and fails on a machine that is on no network; and the loopback
 		// address that there is would be refused in the endpoints of the service "kubernetes".
-		"--advertise-address="+loopback,
+		"--advertise-address=" + loopback,
 		"--endpoint-reconciler-type=none",
 		"--cert-dir=.",
-		"--tls-cert-file="+c.client.certFile("apiserver"),
-		"--tls-private-key-file="+c.client.keyFile("apiserver"),
-		"--client-ca-file="+c.client.certFile(c.client.name),
+		"--tls-cert-file=" + c.client.certFile("apiserver"),
+		"--tls-private-key-file=" + c.client.keyFile("apiserver"),
+		"--client-ca-file=" + c.client.certFile(c.client.name),
 		"--authorization-mode=RBAC",
 		"--allow-privileged",
 		"--service-cluster-ip-range=10.96.0.0/16",
-		"--service-account-issuer="+server,
-		"--service-account-key-file="+signer,
-		"--service-account-signing-key-file="+signer,
+		"--service-account-issuer=" + server,
+		"--service-account-key-file=" + signer,
+		"--service-account-signing-key-file=" + signer,
 		// Both leave work to controllers that do not run here: making service accounts, and clearing new nodes of a taint.
 		"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
 		// What it takes to be an aggregator, for metrics-server.
-		"--requestheader-client-ca-file="+c.frontProxy.certFile(c.frontProxy.name),
-		"--requestheader-allowed-names="+frontProxyUser,
+		"--requestheader-client-ca-file=" + c.frontProxy.certFile(c.frontProxy.name),
+		"--requestheader-allowed-names=" + frontProxyUser,
 		"--requestheader-username-headers=X-Remote-User",
 		"--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
-		"--proxy-client-cert-file="+c.frontProxy.certFile("front-proxy-client"),
-		"--proxy-client-key-file="+c.frontProxy.keyFile("front-proxy-client"),
-	)
+		"--proxy-client-cert-file=" + c.frontProxy.certFile("front-proxy-client"),
+		"--proxy-client-key-file=" + c.frontProxy.keyFile("front-proxy-client"),
+	}
+	if c.options.AuditLog {
+		args = append(args, "--audit-policy-file="+c.path(auditPolicy), "--audit-log-path="+c.path(auditLog))
+	}
+	return c.process("kube-apiserver", c.apiServerReady, args...)
 }
 
 // apiServerReady asks for the default namespace too: it is made after the API server calls itself ready.

@@ -37,6 +37,10 @@ type Process struct {
 	// dir is the working directory, log the file that stdout and stderr are appended to.
 	dir string
 	log string
+	// env is the environment of a process that has one of its own, and root the folder that is all it sees of the files; see
+	// Container. path and dir are below it then.
+	env  []string
+	root string
 	// ready reports why the process cannot be used yet.
 	ready func(ctx context.Context) error
 
@@ -122,8 +126,10 @@ func (p *Process) launch() (*run, error) {
 	case p.run != nil:
 		return nil, errors.New("it runs already")
 	}
-	if err := os.MkdirAll(p.dir, 0o700); err != nil {
-		return nil, err
+	if p.root == "" {
+		if err := os.MkdirAll(p.dir, 0o700); err != nil {
+			return nil, err
+		}
 	}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -135,6 +141,10 @@ func (p *Process) launch() (*run, error) {
 	cmd := exec.Command(p.path, p.args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, log, log
 	cmd.SysProcAttr = dieWithParent(&syscall.SysProcAttr{Setpgid: true})
+	if p.root != "" {
+		cmd.Env = p.env
+		confine(cmd.SysProcAttr, p.root)
+	}
 	r := &run{done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
@@ -151,6 +161,9 @@ func (p *Process) launch() (*run, error) {
 		close(r.done)
 	}()
 	if err := <-started; err != nil {
+		if p.root != "" && errors.Is(err, os.ErrPermission) {
+			err = fmt.Errorf("%w: only root, or who may make user namespaces, can give a program its own root and user", err)
+		}
 		return nil, err
 	}
 	p.run = r

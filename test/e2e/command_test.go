@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -93,6 +94,34 @@ profiles:
 			}
 		})
 	}
+}
+
+func TestAWarningAboutTheConfigurationIsLoggedInTheFormatOfTheLog(t *testing.T) {
+	dir := t.TempDir()
+	config, kubeconfig, written := filepath.Join(dir, "scheduler.yaml"), filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "written.yaml")
+	write(t, kubeconfig, `{"clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+"contexts": [{"name": "c", "context": {"cluster": "c"}}], "current-context": "c"}`)
+	write(t, config, `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {kubeconfig: `+kubeconfig+`}
+profiles:
+- plugins: {score: {disabled: [{name: NodeResourceFit}]}}
+`)
+	// It builds the scheduler, writes the configuration, and ends.
+	code, _, stderr := runScheduler(t, "--config="+config, "--write-config-to="+written, "--secure-port=0", "--logging-format=json")
+	if code != 0 {
+		t.Fatalf("it exits with %d: %s", code, stderr)
+	}
+	for line := range strings.Lines(stderr) {
+		var entry struct{ Msg, Field, Name string }
+		if json.Unmarshal([]byte(line), &entry) == nil && strings.Contains(entry.Msg, "does not exist") {
+			if entry.Field != "profiles[0].plugins.score.disabled[0]" || entry.Name != "NodeResourceFit" {
+				t.Errorf("it warns of %s", line)
+			}
+			return
+		}
+	}
+	t.Errorf("it does not warn, but says: %s", stderr)
 }
 
 func TestTheVersionIsOursAndThatOfKubernetes(t *testing.T) {

@@ -93,8 +93,10 @@ func start(t *testing.T, o cluster.Options) environment {
 			if err := c.CopyLogs(t.ArtifactDir()); err != nil {
 				t.Error(err)
 			}
-			log, err := c.Scheduler.Log()
-			t.Logf("the scheduler's log (%v):\n%s", err, lastLines(log, 40))
+			if c.Scheduler != nil {
+				log, err := c.Scheduler.Log()
+				t.Logf("the scheduler's log (%v):\n%s", err, lastLines(log, 40))
+			}
 		}
 		if err := c.Failed(); err != nil {
 			t.Error(err)
@@ -181,5 +183,5 @@ func buildParts(ctx context.Context) error {
 		return err
 	}
 	parts := cluster.Options{MetricsServer: true, Scheduler: "any"}.Parts()
-	return builder.Build(ctx, append(parts, build.KubeSchedulerRace(), build.Kubectl())...)
+	return builder.Build(ctx, append(parts, build.KubeSchedulerRace(), build.Kubectl(), build.Helm(), build.LoadWatcher(), build.StockKubeScheduler())...)
 }

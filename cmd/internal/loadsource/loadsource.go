@@ -2,6 +2,7 @@
 package loadsource
 
 import (
+	"context"
 	"fmt"
 
 	coreinformers "k8s.io/client-go/informers/core/v1"
@@ -18,42 +19,61 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 )
 
-// Open returns the source that a valid spec names. Load is attributed to the lister's nodes; metrics.k8s.io, if that is the
-// source, is read as kubeConfig says.
-func Open(spec config.LoadSpec, nodes corelisters.NodeLister, kubeConfig *rest.Config) (source.Source, error) {
+// Cluster is what sources read a cluster by.
+type Cluster struct {
+	// Nodes are what load is attributed to.
+	Nodes corelisters.NodeLister
+	// KubeConfig is how metrics.k8s.io is read, if that is the source.
+	KubeConfig *rest.Config
+	// Account reads the sources that have no token of their own.
+	Account Account
+}
+
+// Open returns the source that a valid spec names.
+func (c Cluster) Open(ctx context.Context, spec config.LoadSpec) (source.Source, error) {
 	provider := spec.MetricProvider
 	if spec.WatcherAddress != "" {
+		with, err := c.Account.credentials(ctx, spec.WatcherAddress, provider)
+		if err != nil {
+			return nil, err
+		}
 		return loadwatcherclient.New(loadwatcherclient.Config{
 			Address:            spec.WatcherAddress,
-			BearerToken:        string(provider.Token),
-			BearerTokenFile:    provider.TokenFile,
-			CAFile:             provider.CAFile,
+			BearerToken:        with.token,
+			BearerTokenFile:    with.tokenFile,
+			CAFile:             with.caFile,
+			ExtraCAFiles:       with.extraCAFiles,
 			InsecureSkipVerify: provider.InsecureSkipVerify,
 			Timeout:            provider.Timeout.Duration,
-		}, nodes)
+		}, c.Nodes)
 	}
 	switch provider.Type {
 	case config.Prometheus:
-		c := prometheus.Config{
+		with, err := c.Account.credentials(ctx, provider.Address, provider)
+		if err != nil {
+			return nil, err
+		}
+		cfg := prometheus.Config{
 			Address:            provider.Address,
-			BearerToken:        string(provider.Token),
-			BearerTokenFile:    provider.TokenFile,
-			CAFile:             provider.CAFile,
+			BearerToken:        with.token,
+			BearerTokenFile:    with.tokenFile,
+			CAFile:             with.caFile,
+			ExtraCAFiles:       with.extraCAFiles,
 			InsecureSkipVerify: provider.InsecureSkipVerify,
 			Timeout:            provider.Timeout.Duration,
 			Dialect:            prometheus.Dialect(provider.Dialect),
 			NodeLabels:         provider.NodeLabels,
 		}
 		if provider.Queries != nil {
-			c.CPUQuery, c.MemoryQuery = provider.Queries.CPU, provider.Queries.Memory
+			cfg.CPUQuery, cfg.MemoryQuery = provider.Queries.CPU, provider.Queries.Memory
 		}
-		return prometheus.New(c, nodes)
+		return prometheus.New(cfg, c.Nodes)
 	case config.KubernetesMetricsServer:
-		client, err := metricsclient.NewForConfig(kubeConfig)
+		client, err := metricsclient.NewForConfig(c.KubeConfig)
 		if err != nil {
 			return nil, fmt.Errorf("client of metrics.k8s.io: %w", err)
 		}
-		return metricsserver.New(metricsserver.Config{Timeout: provider.Timeout.Duration}, client, nodes), nil
+		return metricsserver.New(metricsserver.Config{Timeout: provider.Timeout.Duration}, client, c.Nodes), nil
 	}
 	return nil, fmt.Errorf("metricProvider.type: %q cannot be read", provider.Type)
 }

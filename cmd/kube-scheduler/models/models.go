@@ -21,6 +21,9 @@ import (
 
 // Models builds load models on the sources that plugin arguments name, one watcher per distinct source. Use New.
 type Models struct {
+	// Account is what load is read as where a source has no token of its own. It is set before anything is asked for.
+	Account loadsource.Account
+
 	clock clock.Clock
 	pool  *loadwatcher.Pool[sourceKey]
 
@@ -82,9 +85,13 @@ func (m *Models) Metrics(ctx context.Context, handle fwk.Handle, spec config.Loa
 
 func (m *Models) publisher(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, wanted load.Settings) (*load.Publisher, error) {
 	nodes := handle.SharedInformerFactory().Core().V1().Nodes()
-	lister := nodes.Lister() // asking for it is what makes the informer run
+	cluster := loadsource.Cluster{
+		Nodes:      nodes.Lister(), // asking for it is what makes the informer run
+		KubeConfig: handle.KubeConfig(),
+		Account:    m.Account,
+	}
 	return m.pool.Publisher(ctx, keyOf(spec), wanted, loadsource.Nodes{Informer: nodes}, func() (source.Source, error) {
-		return loadsource.Open(spec, lister, handle.KubeConfig())
+		return cluster.Open(ctx, spec)
 	})
 }
 

@@ -1,6 +1,7 @@
 package models
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/cmd/internal/loadsource"
 )
 
 // handle is a framework with informers that are not started. What else is asked of it panics.
@@ -66,5 +68,15 @@ func TestPluginsThatExpectWhatPodsRequestShareAModel(t *testing.T) {
 	}
 	if own == first {
 		t.Error("a plugin that expects another usage gets the model of requests")
+	}
+}
+
+func TestASourceWithoutATokenIsReadAsTheAccount(t *testing.T) {
+	models := New(clock.RealClock{}, metrics.NewKubeRegistry())
+	models.Account = loadsource.Account{Dir: "/absent"}
+	h := handle{informers: informers.NewSharedInformerFactory(fake.NewClientset(), 0)}
+	_, err := models.Model(t.Context(), h, config.LoadSpec{WatcherAddress: "https://load-watcher"}, nil)
+	if err == nil || !strings.Contains(err.Error(), "/absent/token") {
+		t.Errorf("the account is not asked for its token: %v", err)
 	}
 }

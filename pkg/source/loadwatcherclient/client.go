@@ -31,8 +31,10 @@ type Config struct {
 	// most one is set.
 	BearerToken     string
 	BearerTokenFile string
-	// CAFile names a PEM bundle that replaces the system's roots. It is read anew when it changes.
+	// CAFile names a PEM bundle that replaces the system's roots; ExtraCAFiles name bundles that are trusted beside them. At
+	// most one of the two is set. They are read anew when they change.
 	CAFile             string
+	ExtraCAFiles       []string
 	InsecureSkipVerify bool
 	// Timeout bounds one Fetch; 0 means 10 s.
 	Timeout time.Duration
@@ -64,6 +66,7 @@ func New(cfg Config, nodes corelisters.NodeLister) (*Source, error) {
 		BearerToken:        cfg.BearerToken,
 		BearerTokenFile:    cfg.BearerTokenFile,
 		CAFile:             cfg.CAFile,
+		ExtraCAFiles:       cfg.ExtraCAFiles,
 		InsecureSkipVerify: cfg.InsecureSkipVerify,
 		Timeout:            cfg.Timeout,
 	}, wire.MaxBytes)

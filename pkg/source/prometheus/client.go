@@ -38,6 +38,7 @@ func newClient(cfg Config, maxBytes int64) (*client, error) {
 		BearerToken:        cfg.BearerToken,
 		BearerTokenFile:    cfg.BearerTokenFile,
 		CAFile:             cfg.CAFile,
+		ExtraCAFiles:       cfg.ExtraCAFiles,
 		InsecureSkipVerify: cfg.InsecureSkipVerify,
 		Timeout:            cfg.Timeout,
 	}, maxBytes)

@@ -49,6 +49,9 @@ type Config struct {
 	BearerTokenFile string
 	// CAFile holds the PEM certificates that are trusted, in place of the system's; it is read anew when it changes.
 	CAFile string
+	// ExtraCAFiles hold PEM certificates that are trusted beside the system's; they are read anew when they change. At most
+	// one of it and CAFile is set.
+	ExtraCAFiles []string
 	// InsecureSkipVerify trusts any certificate.
 	InsecureSkipVerify bool
 	// Timeout bounds a whole Fetch. 0 means ten seconds.

@@ -26,7 +26,8 @@ type Part struct {
 	Race bool
 }
 
-// The programs of a cluster. The tools whose dependencies differ from the scheduler's are pinned in modules of their own.
+// The programs of a cluster, and those that manifests are rendered and tested with. The tools whose dependencies differ from
+// the scheduler's are pinned in modules of their own.
 
 // Etcd is the API server's store.
 func Etcd() Part {
@@ -46,6 +47,18 @@ func Kubectl() Part {
 // KubeScheduler is the program of this repository.
 func KubeScheduler() Part {
 	return Part{Name: "kube-scheduler", Package: modulePath + "/cmd/kube-scheduler", KubernetesVersion: true}
+}
+
+// StockKubeScheduler is Kubernetes' own.
+func StockKubeScheduler() Part {
+	return Part{
+		Name: "stock-kube-scheduler", Package: "k8s.io/kubernetes/cmd/kube-scheduler", Module: kubernetesModule, KubernetesVersion: true,
+	}
+}
+
+// LoadWatcher is the other program of this repository.
+func LoadWatcher() Part {
+	return Part{Name: "load-watcher", Package: modulePath + "/cmd/load-watcher", KubernetesVersion: true}
 }
 
 // KubeSchedulerRace is the program of this repository with the race detector compiled in.
@@ -71,6 +84,29 @@ func Prometheus() Part {
 	}
 }
 
+// Promtool tests the alerts, in the version of Prometheus.
+func Promtool() Part {
+	part := Prometheus()
+	part.Name, part.Package = "promtool", "github.com/prometheus/prometheus/cmd/promtool"
+	return part
+}
+
+// Helm renders the chart.
+func Helm() Part {
+	return Part{
+		Name: "helm", Package: "helm.sh/helm/v4/cmd/helm", Module: "helm.sh/helm/v4",
+		Dir: filepath.Join(toolsDir, "helm"),
+	}
+}
+
+// Kubeconform checks manifests against schemas.
+func Kubeconform() Part {
+	return Part{
+		Name: "kubeconform", Package: "github.com/yannh/kubeconform/cmd/kubeconform", Module: "github.com/yannh/kubeconform",
+		Dir: filepath.Join(toolsDir, "kubeconform"),
+	}
+}
+
 // MetricsServer serves metrics.k8s.io.
 func MetricsServer() Part {
 	return Part{
@@ -83,6 +119,7 @@ const (
 	modulePath       = "github.com/plimsoll-scheduler/plimsoll"
 	kubernetesModule = "k8s.io/kubernetes"
 	partsDir         = "test/cluster/parts"
+	toolsDir         = "hack/tools"
 )
 
 // flags returns the flags of go build. kubernetes is the version of Kubernetes, such as v1.36.3, and own that of this

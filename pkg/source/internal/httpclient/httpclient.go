@@ -35,8 +35,10 @@ type Config struct {
 	// most one is set.
 	BearerToken     string
 	BearerTokenFile string
-	// CAFile names a PEM bundle that replaces the system's roots. It is read anew when it changes.
+	// CAFile names a PEM bundle that replaces the system's roots; ExtraCAFiles name bundles that are trusted beside them. At
+	// most one of the two is set. They are read anew when they change.
 	CAFile             string
+	ExtraCAFiles       []string
 	InsecureSkipVerify bool
 	// Timeout bounds a request, the reading of the answer included; 0 means DefaultTimeout.
 	Timeout time.Duration
@@ -48,11 +50,14 @@ type Client struct{ *http.Client }
 // New returns a client whose answers end in a *TooLargeError beyond maxBytes, unpacked if they came packed. It honors the
 // proxy environment variables. It follows redirects, but carries no token to another host or from https to http.
 //
-// It fails if both tokens are set, if Timeout is negative, or if CAFile cannot be read or holds no certificate.
+// It fails if both tokens or both kinds of CA files are set, if Timeout is negative, or if a CA file cannot be read or holds
+// no certificate.
 func New(cfg Config, maxBytes int64) (*Client, error) {
 	switch {
 	case cfg.BearerToken != "" && cfg.BearerTokenFile != "":
 		return nil, errors.New("token and tokenFile are both set: at most one is possible")
+	case cfg.CAFile != "" && len(cfg.ExtraCAFiles) > 0:
+		return nil, errors.New("caFile and further CA files are both set: at most one is possible")
 	case cfg.Timeout < 0:
 		return nil, fmt.Errorf("timeout: %v is negative", cfg.Timeout)
 	case cfg.Timeout == 0:
@@ -69,9 +74,18 @@ func New(cfg Config, maxBytes int64) (*Client, error) {
 			CredentialsFile: cfg.BearerTokenFile,
 		}
 	}
-	next, err := config.NewRoundTripperFromConfig(httpConfig, "plimsoll", config.WithUserAgent("plimsoll"))
+	newTransport := func(options ...config.HTTPClientOption) (http.RoundTripper, error) {
+		return config.NewRoundTripperFromConfig(httpConfig, "plimsoll", append(options, config.WithUserAgent("plimsoll"))...)
+	}
+	var next http.RoundTripper
+	var err error
+	if len(cfg.ExtraCAFiles) > 0 && !cfg.InsecureSkipVerify {
+		next, err = trusting(cfg.ExtraCAFiles, newTransport)
+	} else if next, err = newTransport(); err != nil {
+		err = fmt.Errorf("caFile: %w", err) // nothing else is read at this point
+	}
 	if err != nil {
-		return nil, fmt.Errorf("caFile: %w", err) // nothing else is read at this point
+		return nil, err
 	}
 	return &Client{&http.Client{
 		Transport:     &transport{next: next, maxBytes: maxBytes},

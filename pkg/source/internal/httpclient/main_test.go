@@ -1,9 +1,36 @@
 package httpclient
 
 import (
+	"crypto/tls"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// systemPair is the key pair of a server that the system of these tests trusts.
+var systemPair tls.Certificate
+
+// TestMain gives the process roots of its own, which are read but once.
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "roots")
+	if err != nil {
+		panic(err)
+	}
+	certificate, pair := newKeyPair()
+	systemPair = pair
+	roots := filepath.Join(dir, "roots.pem")
+	if err := os.WriteFile(roots, certificate, 0o600); err != nil {
+		panic(err)
+	}
+	for variable, value := range map[string]string{"SSL_CERT_FILE": roots, "SSL_CERT_DIR": dir} {
+		if err := os.Setenv(variable, value); err != nil {
+			panic(err)
+		}
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}

@@ -1,5 +1,5 @@
-// build-parts builds into bin/ all the programs that tests need and that are missing or out of date, so that no test has to
-// wait for a compiler.
+// build-parts builds into bin/ the programs that tests need and that are missing or out of date, so that no test has to wait
+// for a compiler: all of them, or those that its arguments name.
 package main
 
 import (
@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
@@ -14,7 +15,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := run(ctx)
+	err := run(ctx, os.Args[1:])
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "build-parts:", err)
@@ -22,12 +23,23 @@ func main() {
 	}
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context, names []string) error {
+	parts := []build.Part{
+		build.Etcd(), build.KubeAPIServer(), build.KubeScheduler(), build.KubeSchedulerRace(), build.KWOK(), build.Prometheus(),
+		build.MetricsServer(), build.Kubectl(), build.Helm(), build.Kubeconform(), build.Promtool(), build.LoadWatcher(),
+		build.StockKubeScheduler(),
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(parts, func(p build.Part) bool { return p.Name == name }) {
+			return fmt.Errorf("there is no program %q", name)
+		}
+	}
 	builder, err := build.New(ctx, os.Stdout)
 	if err != nil {
 		return err
 	}
-	return builder.Build(ctx,
-		build.Etcd(), build.KubeAPIServer(), build.KubeScheduler(), build.KubeSchedulerRace(), build.KWOK(), build.Prometheus(),
-		build.MetricsServer(), build.Kubectl())
+	if len(names) > 0 {
+		parts = slices.DeleteFunc(parts, func(p build.Part) bool { return !slices.Contains(names, p.Name) })
+	}
+	return builder.Build(ctx, parts...)
 }

@@ -1,0 +1,46 @@
+# The scheduler and the load-watcher service as one image, of static binaries that run as any user on a read-only root.
+# `make image` fills in the arguments.
+ARG GO_IMAGE=docker.io/library/golang:1.26
+# Any base will do, scratch included: nothing of it is used.
+ARG BASE=gcr.io/distroless/static-debian12:nonroot
+# Where the binaries come from: "build" compiles them, "prebuilt" takes bin/ as `make build` has left it and needs no network.
+ARG BINARIES=build
+
+FROM --platform=$BUILDPLATFORM ${GO_IMAGE} AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY Makefile ./
+COPY apis/ apis/
+COPY cmd/ cmd/
+COPY pkg/ pkg/
+ARG TARGETOS
+ARG TARGETARCH
+ARG VERSION
+RUN GOOS=${TARGETOS} GOARCH=${TARGETARCH} GOFLAGS=-trimpath make build VERSION="${VERSION}"
+# The certificates of public authorities, of which scratch has none.
+RUN mkdir -p /out/certs && cp bin/kube-scheduler bin/load-watcher /out/ && cp /etc/ssl/certs/ca-certificates.crt /out/certs/
+
+# Without those certificates: where the base has none either, https sources need caFile.
+FROM scratch AS prebuilt
+WORKDIR /out/certs
+COPY --chmod=0755 bin/kube-scheduler bin/load-watcher /out/
+
+FROM ${BINARIES} AS binaries
+
+FROM ${BASE}
+COPY --from=binaries /out/kube-scheduler /out/load-watcher /bin/
+COPY --from=binaries /out/certs/ /etc/ssl/certs/
+COPY LICENSE /licenses/LICENSE
+ARG VERSION
+ARG REVISION
+LABEL org.opencontainers.image.title="Plimsoll" \
+      org.opencontainers.image.description="A kube-scheduler that places pods by the load nodes really carry" \
+      org.opencontainers.image.url="https://github.com/plimsoll-scheduler/plimsoll" \
+      org.opencontainers.image.source="https://github.com/plimsoll-scheduler/plimsoll" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
+# A number, so that runAsNonRoot can be verified.
+USER 65532:65532
+ENTRYPOINT ["/bin/kube-scheduler"]

@@ -1,0 +1,244 @@
+package loadsource
+
+import (
+	"encoding/pem"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+)
+
+// server remembers what the requests were authorized by.
+type server struct {
+	*httptest.Server
+	mu   sync.Mutex
+	seen []string
+}
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen = append(s.seen, r.Header.Get("Authorization"))
+	w.WriteHeader(http.StatusTeapot)
+}
+
+// last returns what the requests since the last call were authorized by, each once.
+func (s *server) last() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen := slices.Compact(s.seen)
+	s.seen = nil
+	return seen
+}
+
+// newServer speaks TLS with a certificate that no system trusts, or plain http.
+func newServer(t *testing.T, tls bool) *server {
+	t.Helper()
+	s := &server{}
+	s.Server = httptest.NewUnstartedServer(s)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // handshakes fail on purpose
+	if tls {
+		s.StartTLS()
+	} else {
+		s.Start()
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func write(t *testing.T, dir, name, content string) string {
+	t.Helper()
+	file := filepath.Join(dir, name)
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// certificateOf returns what signed the certificate of the server: itself.
+func certificateOf(s *server) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+}
+
+func oneNode(t *testing.T) corelisters.NodeLister {
+	t.Helper()
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	if err := indexer.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}); err != nil {
+		t.Fatal(err)
+	}
+	return corelisters.NewNodeLister(indexer)
+}
+
+// specs are the two ways to read an address.
+func specs(address string, provider config.MetricProviderSpec) map[string]config.LoadSpec {
+	watcher := config.LoadSpec{WatcherAddress: address, MetricProvider: provider}
+	provider.Type, provider.Address, provider.Dialect = config.Prometheus, address, config.DialectNodeExporter
+	return map[string]config.LoadSpec{"load-watcher": watcher, "Prometheus": {MetricProvider: provider}}
+}
+
+// read opens the source, reads it once, and returns the server's answer as the error that it is.
+func read(t *testing.T, s source.Source) error {
+	t.Helper()
+	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{time.Minute}})
+	if err == nil {
+		t.Fatal("the server's refusal is not an error")
+	}
+	return err
+}
+
+func TestWithoutATokenTheAccountReads(t *testing.T) {
+	for kind := range specs("", config.MetricProviderSpec{}) {
+		for _, bundle := range []string{"ca.crt", "service-ca.crt"} {
+			t.Run(kind+" trusted by "+bundle, func(t *testing.T) {
+				s, dir := newServer(t, true), t.TempDir()
+				write(t, dir, "token", "first\n")
+				write(t, dir, bundle, certificateOf(s))
+				opened, err := Cluster{Nodes: oneNode(t), Account: Account{Dir: dir}}.Open(t.Context(), specs(s.URL, config.MetricProviderSpec{})[kind])
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, token := range []string{"first", "second"} { // as it rotates
+					write(t, dir, "token", token)
+					err := read(t, opened)
+					if seen := s.last(); !slices.Equal(seen, []string{"Bearer " + token}) {
+						t.Errorf("the server saw %q, want the token %s: %v", seen, token, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestTheAccountStandsBack(t *testing.T) {
+	account := t.TempDir()
+	write(t, account, "token", "of-account")
+	secure, plain := newServer(t, true), newServer(t, false)
+	tokenFile := write(t, t.TempDir(), "token", "of-file")
+	other := write(t, t.TempDir(), "ca.crt", certificateOf(secure))
+	for _, tt := range []struct {
+		name     string
+		dir      string
+		server   *server
+		provider config.MetricProviderSpec
+		want     string
+	}{
+		{"for a token", account, secure, config.MetricProviderSpec{Token: "of-config", CAFile: other}, "Bearer of-config"},
+		{"for a tokenFile", account, secure, config.MetricProviderSpec{TokenFile: tokenFile, CAFile: other}, "Bearer of-file"},
+		{"on plain http", account, plain, config.MetricProviderSpec{}, ""},
+		{"where none is wanted", "", secure, config.MetricProviderSpec{CAFile: other}, ""},
+		{"but not for a caFile", account, secure, config.MetricProviderSpec{CAFile: other}, "Bearer of-account"},
+		{"but not where certificates are not verified", account, secure, config.MetricProviderSpec{InsecureSkipVerify: true}, "Bearer of-account"},
+	} {
+		for kind, spec := range specs(tt.server.URL, tt.provider) {
+			t.Run(tt.name+", "+kind, func(t *testing.T) {
+				opened, err := Cluster{Nodes: oneNode(t), Account: Account{Dir: tt.dir}}.Open(t.Context(), spec)
+				if err != nil {
+					t.Fatal(err)
+				}
+				err = read(t, opened)
+				if seen := tt.server.last(); !slices.Equal(seen, []string{tt.want}) {
+					t.Errorf("the server saw %q, want %q: %v", seen, tt.want, err)
+				}
+			})
+		}
+	}
+}
+
+func TestACAFileReplacesTheAccountsAuthorities(t *testing.T) {
+	s, dir := newServer(t, true), t.TempDir()
+	write(t, dir, "token", "of-account")
+	write(t, dir, "ca.crt", certificateOf(s))
+	unrelated, _, err := cert.GenerateSelfSignedCertKey("elsewhere", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider := config.MetricProviderSpec{CAFile: write(t, t.TempDir(), "ca.crt", string(unrelated))}
+	for kind, spec := range specs(s.URL, provider) {
+		opened, err := Cluster{Nodes: oneNode(t), Account: Account{Dir: dir}}.Open(t.Context(), spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = read(t, opened)
+		if seen := s.last(); !strings.Contains(err.Error(), "x509: ") || len(seen) > 0 {
+			t.Errorf("%s: %v, and the server saw %q", kind, err, seen)
+		}
+	}
+}
+
+func TestPlainHTTPIsReadWithoutTheAccountAndSaysSo(t *testing.T) {
+	dir := t.TempDir() // without a token, which is not needed
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	ctx := klog.NewContext(t.Context(), logger)
+	spec := specs("http://prometheus:9090", config.MetricProviderSpec{})["Prometheus"]
+	if _, err := (Cluster{Nodes: oneNode(t), Account: Account{Dir: dir}}).Open(ctx, spec); err != nil {
+		t.Fatal(err)
+	}
+	said := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+	for _, part := range []string{"ENABLE_OPENSHIFT_AUTH", "http://prometheus:9090", "without a token", "https"} {
+		if strings.Count(said, "\n") != 1 || !strings.Contains(said, part) {
+			t.Errorf("the log is not one line that says %q: %s", part, said)
+		}
+	}
+}
+
+func TestAnAccountWithoutATokenIsRefused(t *testing.T) {
+	empty := t.TempDir()
+	write(t, empty, "token", "\n")
+	for name, dir := range map[string]string{"no file": t.TempDir(), "an empty file": empty} {
+		for kind, spec := range specs("https://prometheus:9090", config.MetricProviderSpec{}) {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				_, err := Cluster{Nodes: oneNode(t), Account: Account{Dir: dir}}.Open(t.Context(), spec)
+				if err == nil {
+					t.Fatal("no error")
+				}
+				for _, part := range []string{
+					"ENABLE_OPENSHIFT_AUTH", "https://prometheus:9090", filepath.Join(dir, "token"), "automountServiceAccountToken", "tokenFile",
+				} {
+					if !strings.Contains(err.Error(), part) {
+						t.Errorf("%q does not say %q", err, part)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestMetricsServerNeedsNoAccount(t *testing.T) {
+	spec := config.LoadSpec{MetricProvider: config.MetricProviderSpec{Type: config.KubernetesMetricsServer}}
+	if _, err := (Cluster{Nodes: oneNode(t), KubeConfig: &rest.Config{}, Account: Account{Dir: t.TempDir()}}).Open(t.Context(), spec); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheAccountOfTheEnvironment(t *testing.T) {
+	const inPod = "/var/run/secrets/kubernetes.io/serviceaccount"
+	for value, want := range map[string]string{"": "", "false": "", "0": "", "true": inPod, "True": inPod, "1": inPod} {
+		t.Setenv("ENABLE_OPENSHIFT_AUTH", value)
+		if got, err := AccountOfEnvironment(); err != nil || got.Dir != want {
+			t.Errorf("%q: %q, %v, want %q", value, got.Dir, err, want)
+		}
+	}
+	t.Setenv("ENABLE_OPENSHIFT_AUTH", "yes")
+	if _, err := AccountOfEnvironment(); err == nil || err.Error() != `env ENABLE_OPENSHIFT_AUTH: "yes" is neither true nor false` {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	kubeschedulerscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	kubeschedulervalidation "k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
+)
+
+// said are the changes that the error names, one line each.
+func said(t *testing.T, config string) []string {
+	t.Helper()
+	err := checkVersion([]byte(config))
+	if err == nil {
+		return nil
+	}
+	first, rest, _ := strings.Cut(err.Error(), "\n")
+	if !strings.HasSuffix(first, " is no longer read; to reach kubescheduler.config.k8s.io/v1, change these lines:") {
+		t.Errorf("it begins with %q", first)
+	}
+	var lines []string
+	for line := range strings.SplitSeq(rest, "\n") {
+		if change, ok := strings.CutPrefix(line, "  "); ok {
+			lines = append(lines, change)
+		}
+	}
+	return lines
+}
+
+func TestAnOldConfigurationIsToldWhichLinesToChange(t *testing.T) {
+	const toV1 = "line 1: apiVersion: write kubescheduler.config.k8s.io/v1"
+	for _, tt := range []struct {
+		name, config string
+		want         []string
+	}{
+		{"v1beta3 and nothing else", `apiVersion: kubescheduler.config.k8s.io/v1beta3
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: secondary-scheduler
+`, []string{toV1}},
+		{"JSON", `{"apiVersion": "kubescheduler.config.k8s.io/v1beta2", "kind": "KubeSchedulerConfiguration"}`, []string{toV1}},
+		{"addresses and a lock, in another order", `kind: KubeSchedulerConfiguration
+metricsBindAddress: ""
+leaderElection:
+  leaderElect: true
+  resourceLock: endpointsleases
+healthzBindAddress: 0.0.0.0:10251
+apiVersion: kubescheduler.config.k8s.io/v1beta2
+`, []string{
+			"line 2: metricsBindAddress: remove this line; /healthz and /metrics are served over HTTPS, at --bind-address (0.0.0.0) and --secure-port (10259)",
+			"line 5: leaderElection.resourceLock: write leases; endpointsleases is gone",
+			"line 6: healthzBindAddress: remove this line; /healthz and /metrics are served over HTTPS, at --bind-address (0.0.0.0) and --secure-port (10259)",
+			"line 7: apiVersion: write kubescheduler.config.k8s.io/v1",
+		}},
+		{"the arguments' own versions, in a file of v1 and through an alias", `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: one
+  pluginConfig:
+  - name: TargetLoadPacking
+    args: &args
+      apiVersion: kubescheduler.config.k8s.io/v1beta3
+      kind: TargetLoadPackingArgs
+      targetUtilization: 70
+- schedulerName: two
+  pluginConfig:
+  - name: TargetLoadPacking
+    args: *args
+`, []string{"line 8: profiles[0].pluginConfig[0].args.apiVersion: write kubescheduler.config.k8s.io/v1"}},
+		{"plugins that are gone", `apiVersion: kubescheduler.config.k8s.io/v1beta1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: default-scheduler
+- schedulerName: packing
+  plugins:
+    score:
+      disabled:
+      - name: NodeResourcesLeastAllocated
+      - name: NodePreferAvoidPods
+      enabled:
+      - name: NodeResourcesMostAllocated
+        weight: 2
+      - {name: SelectorSpread}
+    filter: {disabled: [{name: EBSLimits}], enabled: [{name: GCEPDLimits}]}
+  pluginConfig:
+  - name: RequestedToCapacityRatio
+    args:
+      apiVersion: kubescheduler.config.k8s.io/v1beta1
+      shape: [{utilization: 0, score: 0}, {utilization: 100, score: 10}]
+  - name: ServiceAffinity
+`, []string{
+			toV1,
+			"line 9: profiles[1].plugins.score.disabled[0]: NodeResourcesLeastAllocated is gone: write NodeResourcesFit, which scores by requests in its place and, disabled under score alone, still filters",
+			"line 10: profiles[1].plugins.score.disabled[1]: NodePreferAvoidPods is gone: remove this entry",
+			"line 12: profiles[1].plugins.score.enabled[0]: NodeResourcesMostAllocated is gone: write NodeResourcesFit, and for it below pluginConfig, args: {scoringStrategy: {type: MostAllocated}}",
+			"line 14: profiles[1].plugins.score.enabled[1]: SelectorSpread is gone: remove this entry; PodTopologySpread, enabled by default, spreads the pods of a service",
+			"line 15: profiles[1].plugins.filter.disabled[0]: EBSLimits is gone: remove this entry",
+			"line 15: profiles[1].plugins.filter.enabled[0]: GCEPDLimits is gone: remove this entry; NodeVolumeLimits, enabled by default, counts all volumes",
+			"line 17: profiles[1].pluginConfig[0]: RequestedToCapacityRatio is gone: write name: NodeResourcesFit, and args: {scoringStrategy: {type: RequestedToCapacityRatio, resources: […], requestedToCapacityRatio: {shape: […]}}} with what stands here",
+			"line 21: profiles[1].pluginConfig[1]: ServiceAffinity is gone: remove this entry",
+		}},
+		{"what v1 refuses beside the version", `apiVersion: kubescheduler.config.k8s.io/v1beta3
+kind: KubeSchedulerConfiguration
+parallelism: 0
+profiles:
+- schedulerName: packing
+  pluginConfig:
+  - name: TargetLoadPacking
+    args:
+      targetUtilization: 140
+  - name: PodTopologySpread
+    args:
+      defaultConstraints:
+      - {maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}
+`, []string{
+			toV1,
+			"line 3: parallelism: Invalid value: 0: should be an integer value greater than zero",
+			"line 9: profiles[0].pluginConfig[0].args.targetUtilization: Invalid value: 140: must be in [1, 99]: write the CPU utilization, in percent, that nodes are to be packed up to",
+			// The field is not there: the line is that of the arguments that lack it.
+			`line 11: profiles[0].pluginConfig[1].args.defaultingType: Invalid value: "System": when .defaultConstraints are not empty`,
+		}},
+		{"what v1 cannot decode beside the version", `apiVersion: kubescheduler.config.k8s.io/v1beta1
+kind: KubeSchedulerConfiguration
+algorithmSource: {provider: DefaultProvider}
+`, []string{toV1, `and then there is still: strict decoding error: unknown field "algorithmSource"`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, said(t, tt.config)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOnlyTheOldVersionsAreToldOf(t *testing.T) {
+	for name, config := range map[string]string{
+		"v1":                "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nhealthzBindAddress: x\n",
+		"an unknown one":    "apiVersion: kubescheduler.config.k8s.io/v1alpha2\nkind: KubeSchedulerConfiguration\n",
+		"another group":     "apiVersion: config.example.com/v1beta1\nkind: KubeSchedulerConfiguration\n",
+		"none":              "kind: KubeSchedulerConfiguration\n",
+		"no YAML":           "apiVersion: [",
+		"nothing":           "",
+		"a scalar":          "kubescheduler.config.k8s.io/v1beta1",
+		"lists of scalars":  "apiVersion: kubescheduler.config.k8s.io/v1\nprofiles: [1, [2], {plugins: 3, pluginConfig: [4]}]\n",
+		"lists as mappings": "apiVersion: kubescheduler.config.k8s.io/v1\nprofiles: {plugins: {score: {enabled: {name: SelectorSpread}}}}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := checkVersion([]byte(config)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestTheNewDefaultWeightsAreToldOfWhereTheyAreNew(t *testing.T) {
+	for version, want := range map[string]bool{"v1beta1": true, "v1beta2": true, "v1beta3": false, "v1": false} {
+		err := checkVersion([]byte("apiVersion: kubescheduler.config.k8s.io/" + version + `
+kind: KubeSchedulerConfiguration
+profiles: [{pluginConfig: [{name: TargetLoadPacking, args: {apiVersion: kubescheduler.config.k8s.io/v1beta2}}]}]
+`))
+		if err == nil || strings.Contains(err.Error(), "TaintToleration by 3 (1)") != want {
+			t.Errorf("%s: %v", version, err)
+		}
+	}
+}
+
+// What the errors say to write, written.
+func TestWhatIsToBeWrittenIsAccepted(t *testing.T) {
+	for name, profile := range map[string]string{
+		"NodeResourcesLeastAllocated disabled": `plugins: {score: {disabled: [{name: NodeResourcesFit}]}}`,
+		"NodeResourcesLeastAllocated's arguments": `pluginConfig:
+  - name: NodeResourcesFit
+    args: {scoringStrategy: {type: LeastAllocated, resources: [{name: cpu, weight: 2}]}}`,
+		"NodeResourcesMostAllocated enabled": `plugins: {score: {enabled: [{name: NodeResourcesFit, weight: 2}]}}
+  pluginConfig:
+  - name: NodeResourcesFit
+    args: {scoringStrategy: {type: MostAllocated}}`,
+		"NodeResourcesMostAllocated's arguments": `pluginConfig:
+  - name: NodeResourcesFit
+    args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 2}]}}`,
+		"RequestedToCapacityRatio's arguments": `pluginConfig:
+  - name: NodeResourcesFit
+    args: {scoringStrategy: {type: RequestedToCapacityRatio, resources: [{name: cpu, weight: 2}], requestedToCapacityRatio: {shape: [{utilization: 0, score: 0}, {utilization: 100, score: 10}]}}}`,
+		"NodeLabel's arguments": `pluginConfig:
+  - name: NodeAffinity
+    args: {addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: ssd, operator: Exists}, {key: old, operator: DoesNotExist}]}]}}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- schedulerName: s\n  " + profile + "\n"
+			object, _, err := kubeschedulerscheme.Codecs.UniversalDecoder().Decode([]byte(config), nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg := object.(*kubeschedulerconfig.KubeSchedulerConfiguration)
+			if err := kubeschedulervalidation.ValidateKubeSchedulerConfiguration(cfg); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestAnOldConfigurationStopsTheCommandBeforeItListens(t *testing.T) {
+	config := strings.Replace(configuration("TargetLoadPacking", "targetUtilization: 60"), "k8s.io/v1", "k8s.io/v1beta3", 1)
+	err := start(t, config)
+	if err == nil || !strings.Contains(err.Error(), "config.yaml: kubescheduler.config.k8s.io/v1beta3 is no longer read") || !strings.Contains(err.Error(), "line 1: apiVersion") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Builds the image with docker, podman or buildah, whichever is there first and works. From the environment: VERSION; IMAGE,
+# what to call it; PLATFORM, such as linux/arm64; BASE, BINARIES and GO_IMAGE, see the Dockerfile; BUILDER, the program to
+# use with its global flags; and BUILD_FLAGS, further flags of its build command.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+: "${IMAGE:=plimsoll:$VERSION}" "${PLATFORM:=linux/$(go env GOARCH)}" "${BINARIES:=build}"
+revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
+
+works() {
+	case $1 in
+	docker) docker info &>/dev/null ;; # the program is of no use without its daemon
+	*) "$1" --version &>/dev/null ;;
+	esac
+}
+
+read -ra builder <<<"${BUILDER:-}"
+if [[ ${#builder[@]} -eq 0 ]]; then
+	for program in docker podman buildah; do
+		if works "$program"; then
+			builder=("$program")
+			break
+		fi
+	done
+fi
+if [[ ${#builder[@]} -eq 0 ]]; then
+	echo "make image: found neither docker (with its daemon running) nor podman nor buildah." >&2
+	echo "Install one of them, such as by apt-get install buildah, or name one: make image BUILDER=/path/to/buildah" >&2
+	exit 1
+fi
+
+what=(--tag "$IMAGE")
+if [[ ${builder[0]} != *docker ]]; then
+	if [[ $PLATFORM == *,* ]]; then
+		what=(--manifest "$IMAGE")
+	fi
+	# The compiler's image would be that of the other platform: older versions do not know on which one they run.
+	what+=(--build-arg "BUILDPLATFORM=linux/$(go env GOHOSTARCH)")
+fi
+if [[ $BINARIES == prebuilt ]]; then
+	if [[ $PLATFORM == *,* ]]; then
+		echo "make image: BINARIES=prebuilt is for one platform at a time, not for $PLATFORM" >&2
+		exit 1
+	fi
+	arch=${PLATFORM#linux/}
+	for program in bin/kube-scheduler bin/load-watcher; do
+		built=$(go version -m "$program" 2>/dev/null || true)
+		if [[ $built != *GOARCH=$arch$'\n'*GOOS=linux* ]]; then
+			echo "make image: BINARIES=prebuilt takes $program, which is not there for $PLATFORM: run GOOS=linux GOARCH=$arch make build" >&2
+			exit 1
+		fi
+	done
+fi
+
+read -ra flags <<<"${BUILD_FLAGS:-}"
+echo "== building $IMAGE for $PLATFORM with ${builder[*]}"
+DOCKER_BUILDKIT=1 exec "${builder[@]}" build "${flags[@]}" "${what[@]}" --platform "$PLATFORM" \
+	--build-arg "BINARIES=$BINARIES" --build-arg "VERSION=$VERSION" --build-arg "REVISION=$revision" \
+	${BASE:+--build-arg "BASE=$BASE"} ${GO_IMAGE:+--build-arg "GO_IMAGE=$GO_IMAGE"} .

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Renders from the chart the manifests that are checked in: into manifests/, or the folder that is the argument.
+set -euo pipefail
+out=$(realpath "${1:-$(dirname "$0")/../manifests}")
+cd "$(dirname "$0")/.."
+
+go run ./test/cluster/build/build-parts helm >&2
+
+# Neither the plugins nor the settings of the developer's Helm may change the result.
+home=$(mktemp -d)
+trap 'rm -rf "$home"' EXIT
+export HELM_CONFIG_HOME=$home HELM_DATA_HOME=$home HELM_CACHE_HOME=$home
+
+# render RELEASE NAMESPACE FLAG...: what helm template prints, below a line that says where it comes from.
+render() {
+	echo "# Rendered from manifests/chart by make manifests, to be changed there."
+	bin/helm template "$1" manifests/chart --namespace "$2" "${@:3}" |
+		sed -e '/^# Source: /d' -e '/^$/d' | sed -e '1{/^---$/d}'
+}
+
+second=$out/second-scheduler.yaml
+{
+	echo "# kubectl apply -f: Plimsoll as a second scheduler, for pods with spec.schedulerName: plimsoll."
+	render plimsoll plimsoll-system | sed -e '1a\
+apiVersion: v1\
+kind: Namespace\
+metadata:\
+  name: plimsoll-system\
+  labels:\
+    pod-security.kubernetes.io/enforce: restricted\
+---'
+} >"$second.new"
+mv "$second.new" "$second"
+
+# part FOLDER RELEASE NAMESPACE TEMPLATE FILE: one file of a folder, with its values; without a template, all of it.
+part() {
+	mkdir -p "$(dirname "$out/$1/$5")"
+	render "$2" "$3" --values "manifests/$1/values.yaml" ${4:+--show-only "templates/$4"} >"$out/$1/$5.new"
+	mv "$out/$1/$5.new" "$out/$1/$5"
+}
+
+operator=openshift-secondary-scheduler-operator
+part openshift plimsoll $operator openshift/configmap.yaml configmap.yaml
+part openshift plimsoll $operator openshift/rbac.yaml rbac.yaml
+part openshift plimsoll $operator openshift/secondaryscheduler.yaml secondaryscheduler.yaml
+
+part default-scheduler plimsoll kube-system static-pod/config.yaml config.yaml
+part default-scheduler plimsoll kube-system static-pod/rbac.yaml rbac.yaml
+part default-scheduler plimsoll kube-system static-pod/patch.yaml patches/kube-scheduler+strategic.yaml
+
+part stopgap plimsoll-stopgap plimsoll-system "" stopgap.yaml

@@ -1,0 +1,240 @@
+{{- define "plimsoll.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- else if contains "plimsoll" .Release.Name -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-plimsoll" .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "plimsoll.serviceAccountName" -}}
+{{- .Values.serviceAccount.name | default (ternary (include "plimsoll.fullname" .) "default" .Values.serviceAccount.create) -}}
+{{- end -}}
+
+{{- define "plimsoll.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}{{ .repository }}@{{ .digest }}{{- else -}}{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "plimsoll.selectorLabels" -}}
+app.kubernetes.io/name: plimsoll
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: scheduler
+{{- end -}}
+
+{{- define "plimsoll.labels" -}}
+{{ include "plimsoll.selectorLabels" . }}
+{{ include "plimsoll.versionLabels" . }}
+{{- end -}}
+
+{{- define "plimsoll.loadWatcher.fullname" -}}
+{{- include "plimsoll.fullname" . }}-load-watcher
+{{- end -}}
+
+{{- define "plimsoll.loadWatcher.selectorLabels" -}}
+app.kubernetes.io/name: plimsoll
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: load-watcher
+{{- end -}}
+
+{{- define "plimsoll.loadWatcher.labels" -}}
+{{ include "plimsoll.loadWatcher.selectorLabels" . }}
+{{ include "plimsoll.versionLabels" . }}
+{{- end -}}
+
+{{- define "plimsoll.versionLabels" -}}
+app.kubernetes.io/version: {{ .Chart.AppVersion }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end -}}
+
+{{- /* Sets a key of a dict that has none. merge would also set one that is false. */ -}}
+{{- define "plimsoll.setDefault" -}}
+{{- if not (hasKey (index . 0) (index . 1)) -}}{{- $_ := set (index . 0) (index . 1) (index . 2) -}}{{- end -}}
+{{- end -}}
+
+{{- /* The configuration as YAML: what was given, with the gaps filled. */ -}}
+{{- define "plimsoll.config" -}}
+{{- include "plimsoll.checkConfig" . -}}
+{{- $config := deepCopy .Values.config -}}
+{{- $election := $config.leaderElection | default dict -}}
+{{- $client := $config.clientConnection | default dict -}}
+{{- $name := include "plimsoll.fullname" . -}}
+{{- $namespace := .Release.Namespace -}}
+{{- if eq .Values.target "OpenShift" -}}
+{{- $name = "secondary-scheduler" -}}
+{{- else if eq .Values.target "StaticPod" -}}
+{{- $name = "kube-scheduler" -}}
+{{- $namespace = "kube-system" -}}
+{{- include "plimsoll.setDefault" (list $client "kubeconfig" "/etc/kubernetes/scheduler.conf") -}}
+{{- $_ := set $config "clientConnection" $client -}}
+{{- end -}}
+{{- include "plimsoll.setDefault" (list $election "leaderElect" true) -}}
+{{- include "plimsoll.setDefault" (list $election "resourceName" $name) -}}
+{{- include "plimsoll.setDefault" (list $election "resourceNamespace" $namespace) -}}
+{{- $_ := set $config "leaderElection" $election -}}
+{{- include "plimsoll.setDefault" (list $config "apiVersion" "kubescheduler.config.k8s.io/v1") -}}
+{{- include "plimsoll.setDefault" (list $config "kind" "KubeSchedulerConfiguration") -}}
+{{- toYaml $config -}}
+{{- end -}}
+
+{{- /* Mistakes that a schema cannot tell. */ -}}
+{{- define "plimsoll.checkConfig" -}}
+{{- $config := .Values.config -}}
+{{- $default := false -}}
+{{- range $i, $profile := $config.profiles -}}
+{{- if eq ($profile.schedulerName | default "default-scheduler") "default-scheduler" -}}{{- $default = true -}}{{- end -}}
+{{- range $profile.pluginConfig -}}
+{{- $provider := ((.args | default dict).metricProvider | default dict) -}}
+{{- $where := printf "config.profiles[%d], arguments of %s: metricProvider" $i .name -}}
+{{- if hasKey $provider "token" -}}
+{{- fail (printf "%s.token would stand in a ConfigMap for all to read. Put the token into a Secret, name it in tokenSecret, and give %s.tokenFile: /etc/plimsoll/token/token" $where "metricProvider") -}}
+{{- end -}}
+{{- $deployment := eq $.Values.target "Deployment" -}}
+{{- range $field, $mount := dict "tokenFile" (dict "dir" "/etc/plimsoll/token/" "what" "Secret" "value" "tokenSecret") "caFile" (dict "dir" "/etc/plimsoll/ca/" "what" "ConfigMap" "value" "caConfigMap") -}}
+{{- if hasPrefix $mount.dir (get $provider $field | default "") -}}
+{{- if not $deployment -}}
+{{- fail (printf "%s.%s is %s, but with target %s nothing is mounted there" $where $field (get $provider $field) $.Values.target) -}}
+{{- else if not (get $.Values $mount.value).name -}}
+{{- fail (printf "%s.%s is %s, but there is no %s to mount there: name it in %s" $where $field (get $provider $field) $mount.what $mount.value) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and $default (ne .Values.target "StaticPod") -}}
+{{- fail "config.profiles: a profile is named default-scheduler, or has no schedulerName, which means the same. The stock scheduler has a profile of that name, and both would place the same pods. Name it otherwise; to replace the stock scheduler see manifests/default-scheduler" -}}
+{{- end -}}
+{{- if and (not $default) (eq .Values.target "StaticPod") -}}
+{{- fail "config.profiles: none is named default-scheduler. This scheduler takes the place of the default one, and nobody would place the pods that name no scheduler" -}}
+{{- end -}}
+{{- if and (eq .Values.target "Deployment") (gt (int .Values.replicas) 1) (hasKey ($config.leaderElection | default dict) "leaderElect") -}}
+{{- if not $config.leaderElection.leaderElect -}}
+{{- fail (printf "replicas is %d and config.leaderElection.leaderElect false: all replicas would place the same pods. Leave leaderElect out, or set replicas: 1" (int .Values.replicas)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The load sources that the configured plugins read, as a JSON list of {type, address}. A plugin whose arguments name no
+source reads KubernetesMetricsServer, also where it is enabled without arguments. */ -}}
+{{- define "plimsoll.sources" -}}
+{{- $sources := list -}}
+{{- range .Values.config.profiles -}}
+{{- $arguments := dict -}}
+{{- range .pluginConfig -}}{{- $_ := set $arguments .name (.args | default dict) -}}{{- end -}}
+{{- $enabled := list -}}
+{{- range $point, $set := (.plugins | default dict) -}}
+{{- range ($set | default dict).enabled -}}{{- $enabled = append $enabled .name -}}{{- end -}}
+{{- end -}}
+{{- range (fromYamlArray (include "plimsoll.loadPlugins" .)) -}}
+{{- if has . $enabled -}}
+{{- $args := get $arguments . | default dict -}}
+{{- $provider := $args.metricProvider | default dict -}}
+{{- if $args.watcherAddress -}}
+{{- $sources = append $sources (dict "type" "LoadWatcher" "address" $args.watcherAddress) -}}
+{{- else -}}
+{{- $sources = append $sources (dict "type" ($provider.type | default "KubernetesMetricsServer") "address" ($provider.address | default "")) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $sources -}}
+{{- end -}}
+
+{{- /* The plugins that read load. */ -}}
+{{- define "plimsoll.loadPlugins" -}}
+[LoadThreshold, LoadVariationRiskBalancing, NodeMetrics, TargetLoadPacking]
+{{- end -}}
+
+{{- /* Non-empty if a plugin reads a source of the type. */ -}}
+{{- define "plimsoll.reads" -}}
+{{- range (fromJsonArray (include "plimsoll.sources" .root)) -}}{{- if eq .type $.type -}}true{{- end -}}{{- end -}}
+{{- end -}}
+
+{{- /* The ports of the sources' addresses, as a JSON list. */ -}}
+{{- define "plimsoll.sourcePorts" -}}
+{{- $ports := list -}}
+{{- range . -}}
+{{- if .address -}}
+{{- $url := urlParse .address -}}
+{{- $port := regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host) | default (ternary "443" "80" (eq $url.scheme "https")) -}}
+{{- $ports = append $ports (int $port) -}}
+{{- end -}}
+{{- end -}}
+{{- toJson (uniq $ports) -}}
+{{- end -}}
+
+{{- /* The name of the lease and its namespace, as given or filled in. */ -}}
+{{- define "plimsoll.lease" -}}
+{{- (fromYaml (include "plimsoll.config" .)).leaderElection | toJson -}}
+{{- end -}}
+
+{{- /* The volumes of a token and a CA bundle, of values with tokenSecret and caConfigMap. */ -}}
+{{- define "plimsoll.volumes" -}}
+{{- if .tokenSecret.name -}}
+- name: token
+  secret:
+    secretName: {{ .tokenSecret.name }}
+    items:
+    - {key: {{ .tokenSecret.key }}, path: token}
+{{ end -}}
+{{- if .caConfigMap.name -}}
+- name: ca
+  configMap:
+    name: {{ .caConfigMap.name }}
+    items:
+    - {key: {{ .caConfigMap.key }}, path: ca.crt}
+{{- end -}}
+{{- end -}}
+
+{{- define "plimsoll.volumeMounts" -}}
+{{- if .tokenSecret.name -}}
+- name: token
+  mountPath: /etc/plimsoll/token
+  readOnly: true
+{{ end -}}
+{{- if .caConfigMap.name -}}
+- name: ca
+  mountPath: /etc/plimsoll/ca
+  readOnly: true
+{{- end -}}
+{{- end -}}
+
+{{- /* The egress rules of a NetworkPolicy, of the values networkPolicy and the load sources. */ -}}
+{{- define "plimsoll.egress" -}}
+# DNS.
+- ports:
+  - {protocol: UDP, port: 53}
+  - {protocol: TCP, port: 53}
+{{- if or .policy.apiServer.cidrs .policy.apiServer.ports }}
+# The API server.
+-
+  {{- with .policy.apiServer.ports }}
+  ports:
+  {{- range . }}
+  - {protocol: TCP, port: {{ . }}}
+  {{- end }}
+  {{- end }}
+  {{- with .policy.apiServer.cidrs }}
+  to:
+  {{- range . }}
+  - ipBlock: {cidr: {{ . | quote }}}
+  {{- end }}
+  {{- end }}
+{{- with fromJsonArray (include "plimsoll.sourcePorts" .sources) }}
+# The metrics sources, wherever they are.
+- ports:
+  {{- range . }}
+  - {protocol: TCP, port: {{ . }}}
+  {{- end }}
+{{- end }}
+{{- else }}
+# The API server and the metrics sources: where the former listens is not known here.
+- ports:
+  - {protocol: TCP}
+{{- end }}
+{{- with .policy.extraEgress }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,152 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+const (
+	// containerUser and containerGroup are as OpenShift gives them: a user that nobody has heard of, in root's group.
+	containerUser  = 1000650000
+	containerGroup = 0
+	accountDir     = "/var/run/secrets/kubernetes.io/serviceaccount"
+)
+
+// Container is a program that runs as a kubelet would run it: as a user that nobody knows, without capabilities, with nothing
+// of this process's environment, and with files of its own, of which it can write to /tmp alone. Its network is this
+// machine's.
+type Container struct {
+	// Name is that of its log.
+	Name string
+	// Command is its command line. The program is the one with that base name in BinDir, or Program if that is set.
+	Command []string
+	Program string
+	// Env are variables beside those that name the API server.
+	Env []string
+	// Namespace and ServiceAccount are of the account whose token it has.
+	Namespace, ServiceAccount string
+	// Files holds the contents of files by their paths in the container.
+	Files map[string]string
+	// Hosts are names of this machine.
+	Hosts []string
+	// Ready is a URL that answers 200 when the container can be used.
+	Ready string
+}
+
+// RunContainer starts a container and waits until it can be used. It ends with the cluster.
+func (c *Cluster) RunContainer(ctx context.Context, container Container) (*Process, error) {
+	p := c.process(container.Name, answers(container.Ready), container.Command[1:]...)
+	p.path, p.root, p.dir = container.Command[0], c.path(container.Name), "/"
+	p.env = append([]string{"KUBERNETES_SERVICE_HOST=" + loopback, "KUBERNETES_SERVICE_PORT=" + strconv.Itoa(c.ports.apiServer)}, container.Env...)
+	if err := c.fillRoot(ctx, p.root, container); err != nil {
+		return nil, fmt.Errorf("preparing container %s: %w", container.Name, err)
+	}
+	return p, c.run(ctx, p)
+}
+
+// fillRoot writes the files of a container below its root.
+func (c *Cluster) fillRoot(ctx context.Context, root string, container Container) error {
+	token, err := c.Token(ctx, container.Namespace, container.ServiceAccount)
+	if err != nil {
+		return err
+	}
+	authority, err := os.ReadFile(c.client.certFile(c.client.name))
+	if err != nil {
+		return err
+	}
+	files := map[string]string{
+		accountDir + "/token":     token,
+		accountDir + "/ca.crt":    string(authority),
+		accountDir + "/namespace": container.Namespace,
+		"/etc/hosts":              loopback + " localhost " + strings.Join(container.Hosts, " ") + "\n",
+	}
+	for name, content := range container.Files {
+		files[name] = content
+	}
+	for name, content := range files {
+		name = filepath.Join(root, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(content), 0o444)); err != nil {
+			return err
+		}
+	}
+	program := container.Program
+	if program == "" {
+		program = path.Base(container.Command[0])
+	}
+	if err := place(filepath.Join(c.options.BinDir, program), filepath.Join(root, container.Command[0])); err != nil {
+		return err
+	}
+	if err := chmodFolders(root, 0o555); err != nil {
+		return err
+	}
+	tmp := filepath.Join(root, "tmp")
+	// With the mode that whatever umask leaves it.
+	return errors.Join(os.Chmod(root, 0o755), os.Mkdir(tmp, 0o777), os.Chmod(tmp, 0o777), os.Chmod(root, 0o555))
+}
+
+// Token returns a token of a service account, as its pods have it.
+func (c *Cluster) Token(ctx context.Context, namespace, account string) (string, error) {
+	request, err := c.Client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(3600))},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("requesting a token of service account %s/%s: %w", namespace, account, err)
+	}
+	return request.Status.Token, nil
+}
+
+// place links a program to where it is wanted, or copies it there if that is another file system.
+func place(program, target string) (err error) {
+	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+		return err
+	}
+	if os.Link(program, target) == nil {
+		return nil
+	}
+	from, err := os.Open(program)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	to, err := os.OpenFile(target, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o555)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(to, from)
+	return errors.Join(err, to.Close())
+}
+
+// removeFiles removes all that the cluster has written, also what nobody was to write to.
+func (c *Cluster) removeFiles() error {
+	return errors.Join(chmodFolders(c.dir, 0o700), os.RemoveAll(c.dir))
+}
+
+func chmodFolders(dir string, mode fs.FileMode) error {
+	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			err = os.Chmod(path, mode)
+		}
+		return err
+	})
+}
+
+// FreePort returns a port that nobody listens on.
+func FreePort() (int, error) {
+	ports, err := freePorts(1)
+	if err != nil {
+		return 0, err
+	}
+	return ports[0], nil
+}

@@ -1,0 +1,329 @@
+package e2e
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/api"
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/yaml"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/test/manifests"
+)
+
+const monitoring = "monitoring"
+
+// wantMonitoring has a Prometheus of its own scrape the scheduler and the load-watcher as the ServiceMonitors say, with the
+// rights that kube-prometheus gives, and asks it all that the dashboard and the alerts ask.
+func (e environment) wantMonitoring(i installation) {
+	e.t.Helper()
+	e.createMonitoring()
+	e.wantMetricsOnlyWithRight(i.schedulerPort)
+	rendered := render(e.t, system, string(readFile(e.t, "testdata", "all-features.yaml")))
+	rules := e.alerts(rendered)
+	prometheus, err := e.monitor(rendered, rules, map[string]int{"plimsoll": i.schedulerPort, "plimsoll-load-watcher": i.loadWatcherPort})
+	e.must(err)
+
+	for _, job := range []string{"plimsoll", "plimsoll-load-watcher"} {
+		// Each reads metrics-server, one of them for the other.
+		e.eventually(job+" to be scraped, and to read metrics-server", func() bool {
+			return len(e.ask(prometheus, fmt.Sprintf(`plimsoll_load_nodes{job=%q,source="KubernetesMetricsServer",resource="cpu",state="Fresh"} == 3`, job))) > 0
+		})
+	}
+	// What has no series here: nodes tell their load as kubelets, not as node_exporter.
+	nodeExporter := func(expression string) bool {
+		return strings.HasPrefix(expression, "sum by (instance) (rate(node_cpu_seconds_total") ||
+			strings.HasPrefix(expression, "max by (instance) (1 - avg_over_time(node_memory_MemAvailable_bytes")
+	}
+	queries := e.dashboard(rendered)
+	without := 0
+	for _, q := range queries {
+		if nodeExporter(q.Expression) {
+			without++
+			e.ask(prometheus, q.Expression)
+			continue
+		}
+		e.eventually(q.Panel+" to have data: "+q.Expression, func() bool {
+			e.placeByAll() // a rate takes placements meanwhile
+			return hasNumbers(e.ask(prometheus, q.Expression))
+		})
+	}
+	if without != 2 || len(queries) < 14 {
+		e.t.Errorf("the dashboard asks %d queries, %d of them of node_exporter", len(queries), without)
+	}
+
+	names := sets.New[string]()
+	for _, group := range rules {
+		for _, rule := range group.Rules {
+			names.Insert(rule.Alert)
+			e.ask(prometheus, rule.Expr)
+		}
+	}
+	e.eventually("Prometheus to have evaluated the alerts", func() bool {
+		result, err := prometheus.Rules(e.ctx)
+		e.must(err)
+		good := sets.New[string]()
+		for _, group := range result.Groups {
+			for _, rule := range group.Rules {
+				alert, ok := rule.(promv1.AlertingRule)
+				if !ok {
+					e.t.Fatalf("%v is no alert", rule)
+				}
+				if alert.Health == promv1.RuleHealthBad {
+					e.t.Fatalf("%s: %s", alert.Name, alert.LastError)
+				}
+				if alert.Health == promv1.RuleHealthGood {
+					good.Insert(alert.Name)
+				}
+			}
+		}
+		return good.Equal(names)
+	})
+	for _, rule := range rules[0].Rules {
+		if rule.Alert == "PlimsollNoLeader" {
+			e.wantAlertOfLeader(prometheus, rule.Expr, i.scheduler)
+		}
+	}
+	if diff := cmp.Diff([]string{"PlimsollFallback", "PlimsollLoadOld", "PlimsollNoLeader", "PlimsollSourceDown"}, sets.List(names)); diff != "" {
+		e.t.Errorf("alerts (-want +got):\n%s", diff)
+	}
+}
+
+// wantAlertOfLeader stops the scheduler for a while.
+func (e environment) wantAlertOfLeader(prometheus promv1.API, expression string, scheduler *cluster.Process) {
+	e.t.Helper()
+	if result := e.ask(prometheus, expression); len(result) > 0 {
+		e.t.Errorf("while there is a leader, %s is %v", expression, result)
+	}
+	e.must(scheduler.Stop())
+	e.eventually("the alert that nobody leads", func() bool { return len(e.ask(prometheus, expression)) > 0 })
+	e.must(scheduler.Start(e.ctx))
+	e.eventually("the end of the alert", func() bool { return len(e.ask(prometheus, expression)) == 0 })
+}
+
+// placeByAll has each profile place a pod, and removes them.
+func (e environment) placeByAll() {
+	e.t.Helper()
+	profiles := []string{"plimsoll", "limited", "shared"}
+	for _, profile := range profiles {
+		e.createPod(podIn(metav1.NamespaceDefault, "placed-by-"+profile, func(p *corev1.Pod) {
+			p.Spec.SchedulerName, p.Labels = profile, map[string]string{"placed": "by-all"}
+		}))
+	}
+	for _, profile := range profiles {
+		e.waitBoundIn(metav1.NamespaceDefault, "placed-by-"+profile)
+	}
+	e.must(e.DeletePods(e.ctx, metav1.NamespaceDefault, metav1.ListOptions{LabelSelector: "placed=by-all"}))
+}
+
+func (e environment) ask(prometheus promv1.API, expression string) model.Vector {
+	e.t.Helper()
+	result, warnings, err := prometheus.Query(e.ctx, expression, model.Now().Time())
+	if err != nil || len(warnings) > 0 {
+		e.t.Fatalf("%s: %v %v", expression, err, warnings)
+	}
+	vector, ok := result.(model.Vector)
+	if !ok {
+		e.t.Fatalf("%s: the answer is a %s", expression, result.Type())
+	}
+	return vector
+}
+
+// hasNumbers tells whether there is a series that can be drawn.
+func hasNumbers(vector model.Vector) bool {
+	for _, sample := range vector {
+		if value := float64(sample.Value); value == value { // not NaN
+			return true
+		}
+	}
+	return false
+}
+
+// dashboard returns the queries of the rendered dashboard, with its variables as they are at first.
+func (e environment) dashboard(rendered []*unstructured.Unstructured) []manifests.Query {
+	e.t.Helper()
+	for _, c := range find[corev1.ConfigMap](e.t, rendered, "ConfigMap") {
+		if text, ok := c.Data["plimsoll.json"]; ok {
+			queries, err := manifests.Queries([]byte(text), map[string]string{"job": ".*", "window": "5m", "line": "40"})
+			e.must(err)
+			return queries
+		}
+	}
+	e.t.Fatal("there is no dashboard")
+	return nil
+}
+
+// ruleGroup is a group of alerts, as Prometheus and its operator write it.
+type ruleGroup struct {
+	Name  string `json:"name"`
+	Rules []struct {
+		Alert string `json:"alert"`
+		Expr  string `json:"expr"`
+		For   string `json:"for"`
+	} `json:"rules"`
+}
+
+func (e environment) alerts(rendered []*unstructured.Unstructured) []ruleGroup {
+	e.t.Helper()
+	type prometheusRule struct {
+		Spec struct {
+			Groups []ruleGroup `json:"groups"`
+		} `json:"spec"`
+	}
+	found := find[prometheusRule](e.t, rendered, "PrometheusRule")
+	if len(found) != 1 {
+		e.t.Fatalf("there are %d PrometheusRules, want one", len(found))
+	}
+	return found[0].Spec.Groups
+}
+
+// monitor starts a Prometheus that scrapes what the rendered ServiceMonitors say, at these ports, and the nodes, and returns
+// what it is asked by.
+func (e environment) monitor(rendered []*unstructured.Unstructured, rules []ruleGroup, ports map[string]int) (promv1.API, error) {
+	type serviceMonitor struct {
+		metav1.ObjectMeta `json:"metadata"`
+		Spec              struct {
+			Endpoints []struct {
+				Scheme          string         `json:"scheme"`
+				Interval        string         `json:"interval"`
+				BearerTokenFile string         `json:"bearerTokenFile"`
+				TLSConfig       map[string]any `json:"tlsConfig"`
+			} `json:"endpoints"`
+		} `json:"spec"`
+	}
+	// How the operator turns a ServiceMonitor into a job, but that there are no endpoints to discover.
+	var jobs []any
+	for _, m := range find[serviceMonitor](e.t, rendered, "ServiceMonitor") {
+		endpoint := m.Spec.Endpoints[0]
+		job := map[string]any{
+			"job_name": m.Name, "scrape_interval": endpoint.Interval, "scrape_timeout": endpoint.Interval,
+			"static_configs": []any{map[string]any{
+				"targets": []string{fmt.Sprintf("127.0.0.1:%d", ports[m.Name])}, "labels": map[string]string{"namespace": m.Namespace},
+			}},
+		}
+		if endpoint.Scheme != "" {
+			job["scheme"] = endpoint.Scheme
+		}
+		if endpoint.BearerTokenFile != "" {
+			job["authorization"] = map[string]any{"credentials_file": endpoint.BearerTokenFile}
+		}
+		if skip, ok := endpoint.TLSConfig["insecureSkipVerify"]; ok {
+			job["tls_config"] = map[string]any{"insecure_skip_verify": skip}
+		}
+		jobs = append(jobs, job)
+	}
+	if len(jobs) != len(ports) {
+		e.t.Errorf("there are %d ServiceMonitors, want %d", len(jobs), len(ports))
+	}
+	jobs = append(jobs,
+		map[string]any{"job_name": "cluster", "honor_labels": true, "metrics_path": "/federate", "params": map[string]any{"match[]": []string{`{__name__=~"node_.+"}`}},
+			"static_configs": []any{map[string]any{"targets": []string{strings.TrimPrefix(e.Endpoints.Prometheus, "http://")}}}},
+		map[string]any{"job_name": "kube-state-metrics", "honor_labels": true, "static_configs": []any{map[string]any{"targets": []string{e.kubeStateMetrics()}}}},
+	)
+	config, err := yaml.Marshal(map[string]any{
+		"global":         map[string]any{"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+		"rule_files":     []string{"/etc/prometheus/rules.yaml"},
+		"scrape_configs": jobs,
+	})
+	if err != nil {
+		return nil, err
+	}
+	ruleFile, err := yaml.Marshal(map[string]any{"groups": rules})
+	if err != nil {
+		return nil, err
+	}
+	port, err := cluster.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	e.run(cluster.Container{
+		Name: "monitoring",
+		Command: []string{
+			"/bin/prometheus", "--config.file=/etc/prometheus/prometheus.yaml", "--storage.tsdb.path=/tmp/data", "--web.listen-address=" + address,
+		},
+		Namespace: monitoring, ServiceAccount: "prometheus",
+		Files: map[string]string{"/etc/prometheus/prometheus.yaml": string(config), "/etc/prometheus/rules.yaml": string(ruleFile)},
+		Ready: "http://" + address + "/-/ready",
+	})
+	client, err := api.NewClient(api.Config{Address: "http://" + address})
+	if err != nil {
+		return nil, err
+	}
+	e.t.Cleanup(client.(api.CloseIdler).CloseIdleConnections)
+	return promv1.NewAPI(client), nil
+}
+
+// kubeStateMetrics serves of kube-state-metrics what the dashboard reads, and returns its address.
+func (e environment) kubeStateMetrics() string {
+	e.t.Helper()
+	nodes, err := e.Client.CoreV1().Nodes().List(e.ctx, metav1.ListOptions{})
+	e.must(err)
+	var text strings.Builder
+	for _, n := range nodes.Items {
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			capacity := n.Status.Capacity[name]
+			fmt.Fprintf(&text, "kube_node_status_capacity{node=%q,resource=%q} %v\n", n.Name, name, capacity.AsApproximateFloat64())
+		}
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		_, _ = io.WriteString(w, text.String())
+	}))
+	e.t.Cleanup(server.Close)
+	return server.Listener.Addr().String()
+}
+
+// createMonitoring creates two service accounts, of which prometheus has the right that kube-prometheus gives.
+func (e environment) createMonitoring() {
+	e.t.Helper()
+	e.createNamespace(monitoring, nil)
+	for _, name := range []string{"prometheus", "stranger"} {
+		_, err := e.Client.CoreV1().ServiceAccounts(monitoring).Create(e.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		e.must(err)
+	}
+	rules := []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}
+	_, err := e.Client.RbacV1().ClusterRoles().Create(e.ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "prometheus"}, Rules: rules}, metav1.CreateOptions{})
+	e.must(err)
+	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: monitoring, Name: "prometheus"}
+	_, err = e.Client.RbacV1().ClusterRoleBindings().Create(e.ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "prometheus"}, Subjects: []rbacv1.Subject{subject},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "prometheus"},
+	}, metav1.CreateOptions{})
+	e.must(err)
+	e.waitAllowed(subject, "", rules)
+}
+
+// wantMetricsOnlyWithRight reads the scheduler's metrics with the tokens of two service accounts, and without any.
+func (e environment) wantMetricsOnlyWithRight(port int) {
+	e.t.Helper()
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	defer client.CloseIdleConnections()
+	for name, want := range map[string]int{"prometheus": http.StatusOK, "stranger": http.StatusForbidden, "": http.StatusForbidden} {
+		request, err := http.NewRequestWithContext(e.ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/metrics", port), nil)
+		e.must(err)
+		if name != "" {
+			token, err := e.Token(e.ctx, monitoring, name)
+			e.must(err)
+			request.Header.Set("Authorization", "Bearer "+token)
+		}
+		response, err := client.Do(request)
+		e.must(err)
+		e.must(response.Body.Close())
+		if response.StatusCode != want {
+			e.t.Errorf("/metrics answers %q with %s, want %d", name, response.Status, want)
+		}
+	}
+}

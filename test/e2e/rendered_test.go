@@ -1,0 +1,392 @@
+package e2e
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/test/manifests"
+)
+
+// root is the root of this repository, as seen from the folder that tests run in.
+const root = "../.."
+
+func readFile(t *testing.T, elements ...string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(elements...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// manifest returns the objects of a manifest that is checked in.
+func manifest(t *testing.T, name string) []*unstructured.Unstructured {
+	t.Helper()
+	return objects(t, readFile(t, root, "manifests", name))
+}
+
+// render returns the objects of a release named plimsoll.
+func render(t *testing.T, namespace, values string) []*unstructured.Unstructured {
+	t.Helper()
+	stream, err := manifests.NewHelm(root, t.TempDir()).Template(t.Context(), "plimsoll", namespace, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects(t, stream)
+}
+
+func objects(t *testing.T, stream []byte) []*unstructured.Unstructured {
+	t.Helper()
+	objects, err := manifests.Objects(stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+// find returns the objects of a kind.
+func find[T any](t *testing.T, objects []*unstructured.Unstructured, kind string) []*T {
+	t.Helper()
+	var found []*T
+	for _, o := range objects {
+		if o.GetKind() == kind {
+			typed := new(T)
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, typed); err != nil {
+				t.Fatalf("%s %s: %v", kind, o.GetName(), err)
+			}
+			found = append(found, typed)
+		}
+	}
+	return found
+}
+
+// tryApply applies objects in their order on the server's side. A field that the API server does not know, or that is there
+// twice, is an error. dryRun is nothing, or metav1.DryRunAll to leave all as it is.
+func (e environment) tryApply(objects []*unstructured.Unstructured, dryRun ...string) error {
+	config, err := clientcmd.BuildConfigFromFlags("", e.AdminKubeconfig)
+	if err != nil {
+		return err
+	}
+	config.QPS = -1
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	groups, err := restmapper.GetAPIGroupResources(e.Client.Discovery())
+	if err != nil {
+		return err
+	}
+	mapper := restmapper.NewDiscoveryRESTMapper(groups)
+	for _, o := range objects {
+		kind := o.GroupVersionKind()
+		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		if err != nil {
+			return err
+		}
+		data, err := o.MarshalJSON()
+		if err != nil {
+			return err
+		}
+		force := true
+		_, err = client.Resource(mapping.Resource).Namespace(o.GetNamespace()).Patch(e.ctx, o.GetName(), types.ApplyPatchType, data,
+			metav1.PatchOptions{FieldManager: "test", FieldValidation: metav1.FieldValidationStrict, Force: &force, DryRun: dryRun})
+		if err != nil {
+			return fmt.Errorf("applying %s %s: %w", kind.Kind, o.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// apply applies objects, and waits until the API server goes by the rights that they give.
+func (e environment) apply(objects []*unstructured.Unstructured) {
+	e.t.Helper()
+	e.must(e.tryApply(objects))
+	rules := map[string][]rbacv1.PolicyRule{}
+	for _, role := range find[rbacv1.ClusterRole](e.t, objects, "ClusterRole") {
+		rules[role.Name] = role.Rules
+	}
+	for _, role := range find[rbacv1.Role](e.t, objects, "Role") {
+		rules[role.Namespace+"/"+role.Name] = role.Rules
+	}
+	for _, b := range find[rbacv1.ClusterRoleBinding](e.t, objects, "ClusterRoleBinding") {
+		e.waitAllowed(b.Subjects[0], "", rules[b.RoleRef.Name])
+	}
+	for _, b := range find[rbacv1.RoleBinding](e.t, objects, "RoleBinding") {
+		e.waitAllowed(b.Subjects[0], b.Namespace, rules[b.Namespace+"/"+b.RoleRef.Name])
+	}
+}
+
+// waitAllowed waits until somebody may do what the last of some rules allows. Of roles that are there for long, no rules are
+// given: it is their binding alone that has to be seen.
+func (e environment) waitAllowed(subject rbacv1.Subject, namespace string, rules []rbacv1.PolicyRule) {
+	e.t.Helper()
+	if len(rules) == 0 {
+		return
+	}
+	rule := rules[len(rules)-1]
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user(subject)}}
+	if len(rule.NonResourceURLs) > 0 {
+		review.Spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: rule.NonResourceURLs[0], Verb: rule.Verbs[0]}
+	} else {
+		resource, subresource, _ := strings.Cut(rule.Resources[0], "/")
+		review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+			Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: resource, Subresource: subresource,
+		}
+		if len(rule.ResourceNames) > 0 {
+			review.Spec.ResourceAttributes.Name = rule.ResourceNames[0]
+		}
+	}
+	e.eventually("the rights of "+subject.Name, func() bool {
+		answer, err := e.Client.AuthorizationV1().SubjectAccessReviews().Create(e.ctx, review, metav1.CreateOptions{})
+		e.must(err)
+		return answer.Status.Allowed
+	})
+}
+
+// user returns what a subject of a binding is called by the API server.
+func user(subject rbacv1.Subject) string {
+	if subject.Kind == rbacv1.ServiceAccountKind {
+		return account(subject.Namespace, subject.Name)
+	}
+	return subject.Name
+}
+
+func account(namespace, name string) string { return "system:serviceaccount:" + namespace + ":" + name }
+
+// applyCRDs makes the API server take objects of the Prometheus operator and of OpenShift's Secondary Scheduler Operator.
+func (e environment) applyCRDs() {
+	e.t.Helper()
+	files, err := filepath.Glob("../manifests/testdata/crds/*.yaml")
+	e.must(err)
+	var crds []*unstructured.Unstructured
+	for _, file := range files {
+		crds = append(crds, objects(e.t, readFile(e.t, file))...)
+	}
+	e.must(e.tryApply(crds))
+	for _, crd := range crds {
+		group, _, err := unstructured.NestedString(crd.Object, "spec", "group")
+		e.must(err)
+		plural, _, err := unstructured.NestedString(crd.Object, "spec", "names", "plural")
+		e.must(err)
+		e.eventually(crd.GetName()+" to be served", func() bool {
+			_, err := e.Client.Discovery().RESTClient().Get().AbsPath("/apis", group, "v1", plural).DoRaw(e.ctx)
+			if err != nil && !apierrors.IsNotFound(err) {
+				e.must(err)
+			}
+			return err == nil
+		})
+	}
+}
+
+// createNamespace creates a namespace with labels, each a name and its value.
+func (e environment) createNamespace(name string, labels map[string]string) {
+	e.t.Helper()
+	_, err := e.Client.CoreV1().Namespaces().Create(e.ctx, &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+	}, metav1.CreateOptions{})
+	e.must(err)
+}
+
+// container returns the container of a Deployment as the API server knows it, with the files that a kubelet would mount,
+// and the number of the port that it is probed at on this machine.
+func (e environment) container(namespace, deployment string) (c cluster.Container, port int) {
+	e.t.Helper()
+	d, err := e.Client.AppsV1().Deployments(namespace).Get(e.ctx, deployment, metav1.GetOptions{})
+	e.must(err)
+	pod := d.Spec.Template.Spec
+	spec := pod.Containers[0]
+	if port, err = cluster.FreePort(); err != nil {
+		e.t.Fatal(err)
+	}
+	probe := spec.ReadinessProbe.HTTPGet
+	c = cluster.Container{
+		Name: deployment, Command: append(append([]string{}, spec.Command...), spec.Args...),
+		Namespace: namespace, ServiceAccount: pod.ServiceAccountName, Files: map[string]string{},
+		Ready: fmt.Sprintf("%s://127.0.0.1:%d%s", strings.ToLower(string(probe.Scheme)), port, probe.Path),
+	}
+	for _, variable := range spec.Env {
+		c.Env = append(c.Env, variable.Name+"="+variable.Value)
+	}
+	for _, mount := range spec.VolumeMounts {
+		for _, volume := range pod.Volumes {
+			if volume.Name == mount.Name {
+				for name, content := range e.volume(namespace, volume) {
+					c.Files[mount.MountPath+"/"+name] = content
+				}
+			}
+		}
+	}
+	return c, port
+}
+
+// volume returns the files of a volume of a ConfigMap or a Secret.
+func (e environment) volume(namespace string, v corev1.Volume) map[string]string {
+	e.t.Helper()
+	data, items := map[string]string{}, []corev1.KeyToPath(nil)
+	switch {
+	case v.ConfigMap != nil:
+		items = v.ConfigMap.Items
+		object, err := e.Client.CoreV1().ConfigMaps(namespace).Get(e.ctx, v.ConfigMap.Name, metav1.GetOptions{})
+		e.must(err)
+		data = object.Data
+	case v.Secret != nil:
+		items = v.Secret.Items
+		object, err := e.Client.CoreV1().Secrets(namespace).Get(e.ctx, v.Secret.SecretName, metav1.GetOptions{})
+		e.must(err)
+		for key, value := range object.Data {
+			data[key] = string(value)
+		}
+	default:
+		e.t.Fatalf("volume %s is of a kind that is not known here", v.Name)
+	}
+	if items == nil {
+		return data
+	}
+	files := map[string]string{}
+	for _, item := range items {
+		content, ok := data[item.Key]
+		if !ok {
+			e.t.Fatalf("volume %s: there is no key %s", v.Name, item.Key)
+		}
+		files[item.Path] = content
+	}
+	return files
+}
+
+// scheduler returns a container of a Deployment of kube-scheduler, which has to be told where to serve on a machine that it
+// is not alone on. It is the one thing that differs from the pod.
+func (e environment) scheduler(namespace, deployment string) (c cluster.Container, port int) {
+	e.t.Helper()
+	c, port = e.container(namespace, deployment)
+	c.Command = append(c.Command, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port))
+	return c, port
+}
+
+// redirect puts the host of an address that a configuration names onto this machine, with another port.
+func redirect(c *cluster.Container, address string, port int) error {
+	parsed, err := url.Parse(address)
+	if err != nil {
+		return err
+	}
+	c.Hosts = append(c.Hosts, parsed.Hostname())
+	found := false
+	for name, content := range c.Files {
+		changed := strings.ReplaceAll(content, parsed.Host, fmt.Sprintf("%s:%d", parsed.Hostname(), port))
+		found = found || changed != content
+		c.Files[name] = changed
+	}
+	if !found {
+		return fmt.Errorf("no file names %s", address)
+	}
+	return nil
+}
+
+// run runs a container until the test ends. If the test fails, the log is shown.
+func (e environment) run(c cluster.Container) *cluster.Process {
+	e.t.Helper()
+	p, err := e.RunContainer(e.ctx, c)
+	e.must(err)
+	e.t.Cleanup(func() {
+		if e.t.Failed() {
+			log, err := p.Log()
+			e.t.Logf("the log of %s (%v):\n%s", c.Name, err, lastLines(log, 20))
+		}
+	})
+	return p
+}
+
+// wantNothingForbidden checks that a service account was refused nothing: neither by what its program says nor by what the
+// API server does.
+func (e environment) wantNothingForbidden(user string, programs ...*cluster.Process) {
+	e.t.Helper()
+	for _, p := range programs {
+		log, err := p.Log()
+		e.must(err)
+		for line := range strings.Lines(log) {
+			if strings.Contains(strings.ToLower(line), "forbidden") {
+				e.t.Errorf("the log says: %s", line)
+			}
+		}
+	}
+	events, err := e.AuditEvents()
+	e.must(err)
+	requests := 0
+	for _, event := range events {
+		if event.User.Username != user {
+			continue
+		}
+		requests++
+		if code := event.ResponseStatus.Code; code == 401 || code == 403 {
+			e.t.Errorf("%s %s was answered %d", event.Verb, event.RequestURI, code)
+		}
+	}
+	if requests == 0 {
+		e.t.Errorf("%s has asked for nothing", user)
+	}
+}
+
+// podIn is a pod of a namespace that uses next to nothing.
+func podIn(namespace, name string, change func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: corev1.PodSpec{
+			TerminationGracePeriodSeconds: new(int64),
+			Containers:                    []corev1.Container{{Name: "app", Image: "registry.k8s.io/pause:3.10", Resources: tinyPod(name, nil).Resources}},
+		},
+	}
+	if change != nil {
+		change(pod)
+	}
+	return pod
+}
+
+// createPod creates a pod, or only asks what it would be.
+func (e environment) createPod(pod *corev1.Pod, dryRun ...string) *corev1.Pod {
+	e.t.Helper()
+	created, err := e.Client.CoreV1().Pods(pod.Namespace).Create(e.ctx, pod, metav1.CreateOptions{DryRun: dryRun})
+	e.must(err)
+	return created
+}
+
+// waitBoundIn waits until a pod of a namespace is bound, and returns its node.
+func (e environment) waitBoundIn(namespace, name string) (node string) {
+	e.t.Helper()
+	e.eventually(namespace+"/"+name+" to be bound", func() bool {
+		p, err := e.Client.CoreV1().Pods(namespace).Get(e.ctx, name, metav1.GetOptions{})
+		e.must(err)
+		node = p.Spec.NodeName
+		return node != ""
+	})
+	return node
+}
+
+// holder returns who holds a lease, which is nobody while there is none.
+func (e environment) holder(namespace, name string) string {
+	e.t.Helper()
+	lease, err := e.Client.CoordinationV1().Leases(namespace).Get(e.ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return ""
+	}
+	e.must(err)
+	if lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}

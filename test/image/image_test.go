@@ -1,0 +1,261 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"debug/elf"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
+)
+
+// manifest is what of an image's manifest, and of the index that names manifests, is looked at.
+type manifest struct {
+	Manifests, Layers []descriptor
+	Config            descriptor
+}
+
+type descriptor struct{ MediaType, Digest string }
+
+// configuration is what of an image's configuration is looked at.
+type configuration struct {
+	Architecture, OS string
+	Config           struct {
+		User       string
+		Entrypoint []string
+		Labels     map[string]string
+	}
+}
+
+// layout is an image in the layout that the OCI specifies.
+type layout string
+
+func (l layout) blob(d descriptor) string {
+	algorithm, digest, _ := strings.Cut(d.Digest, ":")
+	return filepath.Join(string(l), "blobs", algorithm, digest)
+}
+
+func decode(t *testing.T, file string, into any) {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(content, into); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+}
+
+// buildFromPrebuilt builds the image on scratch from the programs in bin/, by make as anybody does.
+func buildFromPrebuilt(t *testing.T) layout {
+	t.Helper()
+	buildah, err := exec.LookPath("buildah")
+	if err != nil {
+		t.Skip("buildah is not installed, so no image is built: apt-get install buildah")
+	}
+	builder, err := build.New(t.Context(), os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := builder.Build(t.Context(), build.KubeScheduler(), build.LoadWatcher()); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	storage := []string{"--storage-driver=vfs", "--root=" + filepath.Join(dir, "root"), "--runroot=" + filepath.Join(dir, "run")}
+	run := func(name string, args ...string) {
+		cmd := exec.CommandContext(t.Context(), name, args...)
+		cmd.Dir = builder.Root()
+		if output, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", cmd, err, output)
+		}
+	}
+	run("make", "image", "IMAGE=plimsoll:test", "VERSION=v1.2.3", "BASE=scratch", "BINARIES=prebuilt",
+		"BUILDER="+strings.Join(append([]string{buildah}, storage...), " "), "BUILD_FLAGS=--isolation=chroot --pull-never")
+	target := filepath.Join(dir, "image")
+	run(buildah, append(storage, "push", "plimsoll:test", "oci:"+target)...)
+	return layout(target)
+}
+
+// open returns the manifest and the configuration.
+func (l layout) open(t *testing.T) (m manifest, c configuration) {
+	t.Helper()
+	var index manifest
+	decode(t, filepath.Join(string(l), "index.json"), &index)
+	if len(index.Manifests) != 1 {
+		t.Fatalf("the index names %d images", len(index.Manifests))
+	}
+	decode(t, l.blob(index.Manifests[0]), &m)
+	decode(t, l.blob(m.Config), &c)
+	return m, c
+}
+
+// unpack writes the files of all layers below a folder.
+func (l layout) unpack(t *testing.T, m manifest) string {
+	t.Helper()
+	root := t.TempDir()
+	for _, layer := range m.Layers {
+		if err := unpackLayer(l.blob(layer), root); err != nil {
+			t.Fatalf("layer %s: %v", layer.Digest, err)
+		}
+	}
+	return root
+}
+
+// unpackLayer knows files and folders, of which alone an image on scratch consists.
+func unpackLayer(file, root string) (err error) {
+	packed, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, packed.Close()) }()
+	plain, err := gzip.NewReader(packed)
+	if err != nil {
+		return err
+	}
+	layer := tar.NewReader(plain)
+	for {
+		header, err := layer.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !filepath.IsLocal(header.Name) {
+			return fmt.Errorf("%s leads out of the image", header.Name)
+		}
+		if header.Uid != 0 || header.Gid != 0 {
+			return fmt.Errorf("%s belongs to %d:%d, not to root", header.Name, header.Uid, header.Gid)
+		}
+		path, mode := filepath.Join(root, header.Name), header.FileInfo().Mode()
+		switch header.Typeflag {
+		case tar.TypeDir:
+			err = os.MkdirAll(path, mode.Perm())
+		case tar.TypeReg:
+			err = writeFile(path, mode, layer)
+		default:
+			err = fmt.Errorf("%s is of type %q", header.Name, header.Typeflag)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func writeFile(path string, mode fs.FileMode, content io.Reader) (err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode.Perm())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if _, err := io.Copy(file, content); err != nil {
+		return err
+	}
+	return file.Chmod(mode) // whatever the umask
+}
+
+func TestTheImage(t *testing.T) {
+	image := buildFromPrebuilt(t)
+	m, c := image.open(t)
+	root := image.unpack(t, m)
+
+	t.Run("says what it is and how it runs", func(t *testing.T) {
+		if c.OS != "linux" || c.Architecture != runtime.GOARCH {
+			t.Errorf("it is for %s/%s", c.OS, c.Architecture)
+		}
+		if c.Config.User != "65532:65532" {
+			t.Errorf("the user is %q: want numbers, without which runAsNonRoot cannot be verified", c.Config.User)
+		}
+		if diff := cmp.Diff([]string{"/bin/kube-scheduler"}, c.Config.Entrypoint); diff != "" {
+			t.Errorf("entrypoint (-want +got):\n%s", diff)
+		}
+		const prefix, repository = "org.opencontainers.image.", "https://github.com/plimsoll-scheduler/plimsoll"
+		for label, want := range map[string]string{
+			"title": "Plimsoll", "version": "v1.2.3", "source": repository, "url": repository, "licenses": "Apache-2.0",
+		} {
+			if got := c.Config.Labels[prefix+label]; got != want {
+				t.Errorf("label %s is %q, want %q", label, got, want)
+			}
+		}
+		for _, label := range []string{"description", "revision"} {
+			if c.Config.Labels[prefix+label] == "" {
+				t.Errorf("label %s is empty", label)
+			}
+		}
+	})
+
+	t.Run("holds the programs and the licence alone, and nothing that a stranger can write to", func(t *testing.T) {
+		var files []string
+		err := fs.WalkDir(os.DirFS(root), ".", func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || path == "." {
+				return err
+			}
+			info, err := entry.Info()
+			if err != nil {
+				return err
+			}
+			// A stranger may well be of root's group, as all are on OpenShift.
+			if info.Mode()&0o022 != 0 || info.Mode()&(fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky) != 0 {
+				t.Errorf("%s has mode %s", path, info.Mode())
+			}
+			if !entry.IsDir() {
+				files = append(files, path)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"bin/kube-scheduler", "bin/load-watcher", "licenses/LICENSE"}, files); diff != "" {
+			t.Errorf("files (-want +got):\n%s", diff)
+		}
+	})
+
+	for _, program := range []string{"kube-scheduler", "load-watcher"} {
+		t.Run(program+" is static", func(t *testing.T) {
+			file, err := elf.Open(filepath.Join(root, "bin", program))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = file.Close() }()
+			if slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC }) {
+				t.Error("it is linked dynamically")
+			}
+		})
+		t.Run(program+" runs as any user", func(t *testing.T) {
+			if os.Geteuid() != 0 {
+				t.Skip("only root can become another user")
+			}
+			cmd := exec.CommandContext(t.Context(), "/bin/"+program, "--version")
+			cmd.Env = []string{} // no HOME either
+			cmd.Dir = "/"
+			cmd.SysProcAttr = &syscall.SysProcAttr{
+				Chroot:     root,
+				Credential: &syscall.Credential{Uid: 1000650000, Gid: 0},
+			}
+			var stdout, stderr bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &stdout, &stderr
+			if err := cmd.Run(); err != nil {
+				t.Fatalf("%v: %s", err, &stderr)
+			}
+			if !strings.HasPrefix(stdout.String(), "Plimsoll ") || stderr.Len() > 0 {
+				t.Errorf("it says %q, and as an error %q", &stdout, &stderr)
+			}
+		})
+	}
+}

@@ -1,0 +1,487 @@
+package manifests_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	kubeschedulerv1 "k8s.io/kube-scheduler/config/v1"
+	podsecurity "k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+)
+
+const everythingOff = `
+podDisruptionBudget: {enabled: false}
+serviceAccount: {create: false}
+rbac: {create: false}
+networkPolicy: {enabled: false}
+priorityClassName: ""
+topologySpreadConstraints: []
+`
+
+const everythingOn = `
+image:
+  digest: sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
+  pullSecrets: [{name: registry}]
+config:
+  percentageOfNodesToScore: 50
+  profiles:
+  - schedulerName: plimsoll
+    plugins:
+      multiPoint:
+        enabled: [{name: TargetLoadPacking}]
+    pluginConfig:
+    - name: TargetLoadPacking
+      args:
+        metricProvider:
+          type: Prometheus
+          address: https://prometheus.monitoring.svc:9090/prefix
+          tokenFile: /etc/plimsoll/token/token
+          caFile: /etc/plimsoll/ca/ca.crt
+  - schedulerName: shared
+    plugins:
+      score:
+        enabled: [{name: LoadVariationRiskBalancing}]
+    pluginConfig:
+    - name: LoadVariationRiskBalancing
+      args: {watcherAddress: http://plimsoll-load-watcher:2020}
+tokenSecret: {name: token}
+caConfigMap: {name: ca, key: service-ca.crt}
+extraArgs: [--feature-gates=GenericWorkload=true]
+nodeSelector: {node-role.kubernetes.io/control-plane: ""}
+tolerations: [{key: node-role.kubernetes.io/control-plane, operator: Exists, effect: NoSchedule}]
+affinity: {nodeAffinity: {}}
+podLabels: {team: a}
+podAnnotations: {note: b}
+serviceAccount: {name: scheduler, annotations: {note: b}}
+rbac:
+  extraRules:
+  - {apiGroups: [scheduling.k8s.io], resources: [podgroups], verbs: [get, list, watch]}
+networkPolicy:
+  apiServer: {cidrs: [10.0.0.1/32], ports: [6443]}
+  metricsFrom: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]
+  extraEgress: [{ports: [{protocol: TCP, port: 10902}]}]
+serviceMonitor: {enabled: true, labels: {release: prometheus}}
+prometheusRule: {enabled: true, labels: {release: prometheus}}
+dashboard: {enabled: true, annotations: {folder: scheduling}}
+admissionPolicy: {enabled: true}
+loadWatcher:
+  enabled: true
+  provider: Prometheus
+  address: https://prometheus.monitoring.svc:9090
+  tokenSecret: {name: token}
+  caConfigMap: {name: ca}
+  extraArgs: [--windows=5m]
+`
+
+func TestEveryRenderingIsValid(t *testing.T) {
+	s := newSchemas(t)
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name, values string
+		// absent and present are kinds.
+		absent, present []string
+	}{
+		{
+			name:   "as it is",
+			absent: []string{"ServiceMonitor", "PrometheusRule", "MutatingAdmissionPolicy", "Secret"},
+			present: []string{
+				"ClusterRole", "ClusterRoleBinding", "ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Role",
+				"RoleBinding", "Service", "ServiceAccount",
+			},
+		},
+		{
+			name: "all features off", values: everythingOff,
+			absent: []string{"ClusterRole", "NetworkPolicy", "PodDisruptionBudget", "Role", "ServiceAccount"},
+		},
+		{
+			name: "all features on", values: everythingOn,
+			present: []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "PrometheusRule", "ServiceMonitor"},
+			absent:  []string{"Secret"},
+		},
+		{
+			name: "the admission policy alone", values: "admissionPolicy: {enabled: true}",
+			present: []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"},
+		},
+		{name: "the service monitor alone", values: "serviceMonitor: {enabled: true}", present: []string{"ServiceMonitor"}},
+		{name: "the alerts alone", values: "prometheusRule: {enabled: true}", present: []string{"PrometheusRule"}},
+		{name: "the dashboard alone", values: "dashboard: {enabled: true}"},
+		{name: "the load-watcher alone", values: "loadWatcher: {enabled: true}"},
+		{name: "a token alone", values: "tokenSecret: {name: token}"},
+		{name: "a CA bundle alone", values: "caConfigMap: {name: ca}"},
+		{name: "ports of the API server alone", values: "networkPolicy: {apiServer: {ports: [443]}}"},
+		{name: "one replica that elects no leader", values: "{replicas: 1, config: {leaderElection: {leaderElect: false}}}", absent: []string{"Role"}},
+		{
+			name: "for OpenShift's operator", values: "target: OpenShift", present: []string{"SecondaryScheduler", "ConfigMap"},
+			absent: []string{"Deployment", "Service", "NetworkPolicy"},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if err := helm(t).Lint(t.Context(), tt.values); err != nil {
+				t.Error(err)
+			}
+			stream := template(t, tt.values)
+			if err := s.check(t, stream); err != nil {
+				t.Error(err)
+			}
+			rendered := objects(t, stream)
+			kinds, identities := sets.New[string](), sets.New[string]()
+			for _, o := range rendered {
+				kinds.Insert(o.GetKind())
+				identity := o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
+				if identities.Has(identity) {
+					t.Errorf("%s is rendered twice", identity)
+				}
+				identities.Insert(identity)
+			}
+			for _, kind := range tt.present {
+				if !kinds.Has(kind) {
+					t.Errorf("there is no %s", kind)
+				}
+			}
+			for _, kind := range tt.absent {
+				if kinds.Has(kind) {
+					t.Errorf("there is a %s", kind)
+				}
+			}
+			for _, d := range find[appsv1.Deployment](t, rendered, "Deployment") {
+				level := podsecurity.LevelVersion{Level: podsecurity.LevelRestricted, Version: podsecurity.LatestVersion()}
+				for _, result := range evaluator.EvaluatePod(level, &d.Spec.Template.ObjectMeta, &d.Spec.Template.Spec) {
+					if !result.Allowed {
+						t.Errorf("Pod Security restricted refuses %s: %s: %s", d.Name, result.ForbiddenReason, result.ForbiddenDetail)
+					}
+				}
+				for _, c := range d.Spec.Template.Spec.Containers {
+					if readOnly := c.SecurityContext.ReadOnlyRootFilesystem; readOnly == nil || !*readOnly {
+						t.Errorf("%s may write to its root file system", d.Name)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestBadValuesAreRefused(t *testing.T) {
+	const args = "{config: {profiles: [{schedulerName: a, pluginConfig: [{name: TargetLoadPacking, args: {metricProvider: %}}]}]}}"
+	provider := func(p string) string { return strings.Replace(args, "%", p, 1) }
+	tests := []struct {
+		name, values string
+		want         []string
+	}{
+		{"an unknown value", "replica: 3", []string{"additional properties 'replica' not allowed"}},
+		{"an unknown nested value", "image: {name: a}", []string{"/image", "'name' not allowed"}},
+		{"a value of another type", "replicas: two", []string{"/replicas", "got string, want integer"}},
+		{"no replica", "replicas: 0", []string{"/replicas", "minimum"}},
+		{"an unknown target", "target: Helm", []string{"/target", "'Deployment', 'OpenShift', 'StaticPod'"}},
+		{"a digest that is none", "image: {digest: latest}", []string{"/image/digest"}},
+		{"a configuration of an old version", "config: {apiVersion: kubescheduler.config.k8s.io/v1beta3}", []string{"/config/apiVersion", "kubescheduler.config.k8s.io/v1'"}},
+		{"a configuration without profiles", "config: {profiles: []}", []string{"/config/profiles", "minItems"}},
+		{"an unknown field of the configuration", "config: {profile: []}", []string{"/config", "'profile' not allowed"}},
+		{"an unknown field of a profile", "config: {profiles: [{schedulerName: a, plugin: {}}]}", []string{"/config/profiles/0", "'plugin' not allowed"}},
+		{"a load-watcher without its Prometheus", "loadWatcher: {enabled: true, provider: Prometheus}", []string{"/loadWatcher/address"}},
+		{"a share in percent", "prometheusRule: {fallbackShare: 10}", []string{"/prometheusRule/fallbackShare"}},
+		{
+			"a token in the configuration", provider("{type: Prometheus, token: s3cret}"),
+			[]string{"config.profiles[0], arguments of TargetLoadPacking: metricProvider.token", "tokenSecret", "tokenFile: /etc/plimsoll/token/token"},
+		},
+		{"a token file that is not mounted", provider("{type: Prometheus, tokenFile: /etc/plimsoll/token/token}"), []string{"metricProvider.tokenFile", "name it in tokenSecret"}},
+		{"a CA file that is not mounted", provider("{type: Prometheus, caFile: /etc/plimsoll/ca/ca.crt}"), []string{"metricProvider.caFile", "name it in caConfigMap"}},
+		{
+			"a token file that the operator does not mount", "{target: OpenShift, tokenSecret: {name: a}, " + provider("{tokenFile: /etc/plimsoll/token/token}")[1:],
+			[]string{"metricProvider.tokenFile", "with target OpenShift nothing is mounted there"},
+		},
+		{"the stock scheduler's profile", "config: {profiles: [{schedulerName: default-scheduler}]}", []string{"named default-scheduler", "both would place the same pods"}},
+		{"a profile without a name", "config: {profiles: [{}]}", []string{"has no schedulerName", "both would place the same pods"}},
+		{"a default scheduler without its profile", "target: StaticPod", []string{"none is named default-scheduler"}},
+		{"two replicas that elect no leader", "config: {leaderElection: {leaderElect: false}}", []string{"replicas is 2", "config.leaderElection.leaderElect"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := helm(t).Template(t.Context(), "plimsoll", "plimsoll-system", tt.values)
+			if err == nil {
+				t.Fatal("the values were taken")
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("the error does not say %q:\n%v", want, err)
+				}
+			}
+			if strings.Contains(err.Error(), "s3cret") {
+				t.Errorf("the error shows the token:\n%v", err)
+			}
+		})
+	}
+}
+
+func TestManifestsAreRenderedFromTheChart(t *testing.T) {
+	helm(t)
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(root, "hack", "render.sh"), dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("hack/render.sh: %v\n%s", err, out)
+	}
+	files := 0
+	err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		files++
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		got, err := os.ReadFile(filepath.Join(root, "manifests", name))
+		if err != nil {
+			return err
+		}
+		if diff := cmp.Diff(string(want), string(got)); diff != "" {
+			t.Errorf("manifests/%s is out of date: run make manifests (-want +got):\n%s", name, diff)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Three for OpenShift, three for kubeadm, the second scheduler and the stopgap.
+	if files != 8 {
+		t.Errorf("hack/render.sh has written %d files, want 8", files)
+	}
+}
+
+func TestCheckedInManifestsAreValid(t *testing.T) {
+	s := newSchemas(t)
+	for _, name := range []string{
+		"second-scheduler.yaml", "openshift/configmap.yaml", "openshift/rbac.yaml", "openshift/secondaryscheduler.yaml",
+		"default-scheduler/rbac.yaml", "stopgap/stopgap.yaml",
+	} {
+		if err := s.check(t, read(t, "manifests", name)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestTheReadmesExampleRenders(t *testing.T) {
+	_, example, _ := strings.Cut(string(read(t, "manifests", "chart", "README.md")), "```yaml\n")
+	example, _, found := strings.Cut(example, "```")
+	if !found {
+		t.Fatal("the chart's README has no example")
+	}
+	for _, plugin := range load(t, withoutFiles(rendered(t, template(t, example)))).Profiles[0].PluginConfig {
+		if plugin.Name == "LoadThreshold" {
+			return
+		}
+	}
+	t.Error("the profile has no LoadThreshold")
+}
+
+// withoutFiles returns a configuration without the files that are there only in a pod.
+func withoutFiles(config string) string {
+	return regexp.MustCompile(`(?m)^ *(tokenFile|caFile): .*\n`).ReplaceAllString(config, "")
+}
+
+func TestANewConfigurationRestartsThePods(t *testing.T) {
+	annotation := func(values string) string {
+		return one[appsv1.Deployment](t, render(t, values), "Deployment").Spec.Template.Annotations["checksum/config"]
+	}
+	before, same, after := annotation(""), annotation("logLevel: 2"), annotation("config: {parallelism: 8}")
+	if before == "" || before != same || before == after {
+		t.Errorf("checksums are %q, %q of the same configuration, %q of another", before, same, after)
+	}
+}
+
+func TestASchedulerThatStandsByWithoutCachesIsReady(t *testing.T) {
+	for values, want := range map[string]string{
+		"":                                      "/readyz",
+		"config: {delayCacheUntilActive: true}": "/livez",
+		"{replicas: 1, config: {delayCacheUntilActive: true, leaderElection: {leaderElect: false}}}": "/readyz",
+	} {
+		d := one[appsv1.Deployment](t, render(t, values), "Deployment")
+		if got := d.Spec.Template.Spec.Containers[0].ReadinessProbe.HTTPGet.Path; got != want {
+			t.Errorf("with %q readiness is probed by %s, want %s", values, got, want)
+		}
+	}
+}
+
+func TestCredentialsAreMountedAsFiles(t *testing.T) {
+	for _, d := range find[appsv1.Deployment](t, render(t, everythingOn), "Deployment") {
+		spec := d.Spec.Template.Spec
+		var got []string
+		for _, v := range spec.Volumes {
+			for _, m := range spec.Containers[0].VolumeMounts {
+				if m.Name != v.Name || !m.ReadOnly {
+					continue
+				}
+				switch {
+				case v.Secret != nil:
+					got = append(got, v.Secret.SecretName+"."+v.Secret.Items[0].Key+" at "+m.MountPath+"/"+v.Secret.Items[0].Path)
+				case v.Name == "ca":
+					got = append(got, v.ConfigMap.Name+"."+v.ConfigMap.Items[0].Key+" at "+m.MountPath+"/"+v.ConfigMap.Items[0].Path)
+				}
+			}
+		}
+		want := []string{"token.token at /etc/plimsoll/token/token", "ca.service-ca.crt at /etc/plimsoll/ca/ca.crt"}
+		if d.Name == "plimsoll-load-watcher" {
+			want[1] = "ca.ca.crt at /etc/plimsoll/ca/ca.crt"
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("credentials of %s (-want +got):\n%s", d.Name, diff)
+		}
+		if env := spec.Containers[0].Env; len(env) > 0 {
+			t.Errorf("%s has variables %v", d.Name, env)
+		}
+	}
+}
+
+func TestTheSchedulerNeverWaitsForItself(t *testing.T) {
+	for _, d := range find[appsv1.Deployment](t, render(t, everythingOn), "Deployment") {
+		if got := d.Spec.Template.Labels["plimsoll.io/scheduler"]; got != corev1.DefaultSchedulerName {
+			t.Errorf("pods of %s are labelled plimsoll.io/scheduler: %q, and the admission policy would take them", d.Name, got)
+		}
+	}
+}
+
+func TestSelectorsMatchTheirPods(t *testing.T) {
+	rendered := render(t, everythingOn)
+	for _, d := range find[appsv1.Deployment](t, rendered, "Deployment") {
+		component := d.Spec.Template.Labels["app.kubernetes.io/component"]
+		selectors := map[string]map[string]string{"Deployment": d.Spec.Selector.MatchLabels}
+		for _, s := range find[corev1.Service](t, rendered, "Service") {
+			if s.Name == d.Name {
+				selectors["Service"] = s.Spec.Selector
+			}
+		}
+		for _, p := range find[networkingv1.NetworkPolicy](t, rendered, "NetworkPolicy") {
+			if p.Name == d.Name {
+				selectors["NetworkPolicy"] = p.Spec.PodSelector.MatchLabels
+			}
+		}
+		if component == "scheduler" {
+			selectors["PodDisruptionBudget"] = one[policyv1.PodDisruptionBudget](t, rendered, "PodDisruptionBudget").Spec.Selector.MatchLabels
+			selectors["topologySpreadConstraints"] = d.Spec.Template.Spec.TopologySpreadConstraints[0].LabelSelector.MatchLabels
+		}
+		want := map[string]string{
+			"app.kubernetes.io/name": "plimsoll", "app.kubernetes.io/instance": "plimsoll", "app.kubernetes.io/component": component,
+		}
+		for of, got := range selectors {
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("selector of the %s of %s (-want +got):\n%s", of, d.Name, diff)
+			}
+			for key, value := range got {
+				if d.Spec.Template.Labels[key] != value {
+					t.Errorf("pods of %s have no label %s: %s", d.Name, key, value)
+				}
+			}
+		}
+		if len(selectors) < 3 {
+			t.Errorf("selectors of %s: %v", d.Name, selectors)
+		}
+	}
+}
+
+// ports returns the ports of each egress rule, 0 for all, in their order.
+func egressPorts(policy *networkingv1.NetworkPolicy) [][]int32 {
+	var rules [][]int32
+	for _, rule := range policy.Spec.Egress {
+		var ports []int32
+		for _, p := range rule.Ports {
+			if p.Port == nil {
+				ports = append(ports, 0)
+			} else {
+				ports = append(ports, p.Port.IntVal)
+			}
+		}
+		rules = append(rules, ports)
+	}
+	return rules
+}
+
+func TestEgressIsAsNarrowAsWhatIsKnown(t *testing.T) {
+	source := func(address string) string {
+		return `
+networkPolicy: {apiServer: {ports: [6443]}}
+config:
+  profiles:
+  - schedulerName: a
+    plugins: {score: {enabled: [{name: TargetLoadPacking}]}}
+    pluginConfig:
+    - name: TargetLoadPacking
+      args: {metricProvider: {type: Prometheus, address: '` + address + `'}}
+`
+	}
+	tests := []struct {
+		name, values string
+		want         [][]int32
+	}{
+		{"where the API server listens is not known", "", [][]int32{{53, 53}, {0}}},
+		{"a source of the API server's own", "networkPolicy: {apiServer: {ports: [443, 6443]}}", [][]int32{{53, 53}, {443, 6443}}},
+		{"an address with a port", source("http://prometheus.monitoring.svc:9090/prefix"), [][]int32{{53, 53}, {6443}, {9090}}},
+		{"an address without a port", source("http://prometheus.monitoring.svc"), [][]int32{{53, 53}, {6443}, {80}}},
+		{"an https address without a port", source("https://prometheus.monitoring.svc/prefix"), [][]int32{{53, 53}, {6443}, {443}}},
+		{"an IPv6 address", source("https://[fd00::9]"), [][]int32{{53, 53}, {6443}, {443}}},
+		{"two sources, and a rule of one's own", strings.Replace(everythingOn, "loadWatcher:\n  enabled: true", "loadWatcher:\n  enabled: false", 1), [][]int32{{53, 53}, {6443}, {9090, 2020}, {10902}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			policy := one[networkingv1.NetworkPolicy](t, render(t, tt.values), "NetworkPolicy")
+			got := egressPorts(policy)
+			for _, rule := range got {
+				slices.Sort(rule)
+			}
+			for _, rule := range tt.want {
+				slices.Sort(rule)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("egress ports by rule (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTheSchemaKnowsAllFieldsOfTheConfiguration(t *testing.T) {
+	var schema struct {
+		Properties struct {
+			Config struct {
+				Properties map[string]json.RawMessage `json:"properties"`
+			} `json:"config"`
+		} `json:"properties"`
+	}
+	if err := json.Unmarshal(read(t, "manifests", "chart", "values.schema.json"), &schema); err != nil {
+		t.Fatal(err)
+	}
+	want := sets.New[string]()
+	var add func(reflect.Type)
+	add = func(of reflect.Type) {
+		for i := range of.NumField() {
+			name, options, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+			if options == "inline" {
+				add(of.Field(i).Type)
+			} else {
+				want.Insert(name)
+			}
+		}
+	}
+	add(reflect.TypeFor[kubeschedulerv1.KubeSchedulerConfiguration]())
+	if diff := cmp.Diff(sets.List(want), sets.List(sets.KeySet(schema.Properties.Config.Properties))); diff != "" {
+		t.Errorf("fields of config (-want +got):\n%s", diff)
+	}
+}

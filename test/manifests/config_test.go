@@ -1,0 +1,139 @@
+package manifests_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	componentbaseconfig "k8s.io/component-base/config"
+	"k8s.io/klog/v2/ktesting"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	schedulervalidation "k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
+
+	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // decodes the plugins' arguments
+	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+)
+
+// load returns a configuration as the scheduler reads it, if it would take it.
+func load(t *testing.T, text string) *schedulerconfig.KubeSchedulerConfiguration {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	logger, _ := ktesting.NewTestContext(t)
+	c, err := options.LoadConfigFromFile(logger, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := schedulervalidation.ValidateKubeSchedulerConfiguration(c); err != nil {
+		t.Error(err)
+	}
+	if err := validation.ValidatePluginConfigs(c); err != nil {
+		t.Error(err)
+	}
+	return c
+}
+
+// rendered returns the configuration in the first ConfigMap.
+func rendered(t *testing.T, stream []byte) string {
+	t.Helper()
+	return find[corev1.ConfigMap](t, objects(t, stream), "ConfigMap")[0].Data["config.yaml"]
+}
+
+func TestConfigurationsAreTakenByTheScheduler(t *testing.T) {
+	tests := []struct {
+		name, text       string
+		profiles         []string
+		lease, namespace string
+	}{
+		{"of the second scheduler", rendered(t, read(t, "manifests", "second-scheduler.yaml")), []string{"plimsoll"}, "plimsoll", "plimsoll-system"},
+		{
+			"of OpenShift's operator, with the lease of its flags", rendered(t, read(t, "manifests", "openshift", "configmap.yaml")),
+			[]string{"plimsoll"}, "secondary-scheduler", "openshift-secondary-scheduler-operator",
+		},
+		{
+			"of the default scheduler, with the stock one's lease", string(read(t, "manifests", "default-scheduler", "config.yaml")),
+			[]string{"default-scheduler"}, "kube-scheduler", "kube-system",
+		},
+		{"with all features on", withoutFiles(rendered(t, template(t, everythingOn))), []string{"plimsoll", "shared"}, "plimsoll", "plimsoll-system"},
+		{
+			"of the stopgap, with the second scheduler's lease", rendered(t, read(t, "manifests", "stopgap", "stopgap.yaml")),
+			[]string{"plimsoll"}, "plimsoll", "plimsoll-system",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := load(t, tt.text)
+			var profiles []string
+			for _, p := range c.Profiles {
+				profiles = append(profiles, p.SchedulerName)
+			}
+			if diff := cmp.Diff(tt.profiles, profiles); diff != "" {
+				t.Errorf("profiles (-want +got):\n%s", diff)
+			}
+			e := c.LeaderElection
+			if !e.LeaderElect || e.ResourceName != tt.lease || e.ResourceNamespace != tt.namespace || e.ResourceLock != "leases" {
+				t.Errorf("leader election is %+v, want by lease %s in %s", e, tt.lease, tt.namespace)
+			}
+		})
+	}
+}
+
+func TestAGivenConfigurationIsNotChanged(t *testing.T) {
+	c := load(t, rendered(t, template(t, `
+replicas: 1
+config:
+  apiVersion: kubescheduler.config.k8s.io/v1
+  kind: KubeSchedulerConfiguration
+  parallelism: 3
+  enableProfiling: false
+  podMaxBackoffSeconds: 12000000
+  delayCacheUntilActive: false
+  clientConnection: {qps: 2500000, burst: 100}
+  leaderElection: {leaderElect: false, leaseDuration: 30s, resourceName: mine}
+`)))
+	if c.Parallelism != 3 || c.EnableProfiling || c.PodMaxBackoffSeconds != 12000000 || c.DelayCacheUntilActive ||
+		c.ClientConnection.QPS != 2500000 || c.ClientConnection.Burst != 100 {
+		t.Errorf("configuration is %+v", c)
+	}
+	want := componentbaseconfig.LeaderElectionConfiguration{ResourceName: "mine", ResourceNamespace: "plimsoll-system", LeaderElect: false}
+	got := componentbaseconfig.LeaderElectionConfiguration{
+		ResourceName: c.LeaderElection.ResourceName, ResourceNamespace: c.LeaderElection.ResourceNamespace, LeaderElect: c.LeaderElection.LeaderElect,
+	}
+	if diff := cmp.Diff(want, got); diff != "" || c.LeaderElection.LeaseDuration.Seconds() != 30 {
+		t.Errorf("leader election is %+v (-want +got):\n%s", c.LeaderElection, diff)
+	}
+}
+
+// kubernetesVersion is the version that go.mod pins.
+func kubernetesVersion(t *testing.T) string {
+	t.Helper()
+	match := regexp.MustCompile(`(?m)^\s*k8s\.io/kubernetes (v\S+)$`).FindSubmatch(read(t, "go.mod"))
+	if match == nil {
+		t.Fatal("go.mod names no version of Kubernetes")
+	}
+	return string(match[1])
+}
+
+func TestTheStopgapIsTheStockSchedulerOfTheSameVersion(t *testing.T) {
+	stopgap := objects(t, read(t, "manifests", "stopgap", "stopgap.yaml"))
+	container := one[appsv1.Deployment](t, stopgap, "Deployment").Spec.Template.Spec.Containers[0]
+	if want := "registry.k8s.io/kube-scheduler:" + kubernetesVersion(t); container.Image != want {
+		t.Errorf("the image is %s, want %s", container.Image, want)
+	}
+	if container.Command[0] != "/usr/local/bin/kube-scheduler" {
+		t.Errorf("the program is %s", container.Command[0])
+	}
+	for _, o := range stopgap {
+		if o.GetKind() == "Namespace" || !strings.HasPrefix(o.GetName(), "plimsoll-stopgap") {
+			t.Errorf("deleting the stopgap would delete %s %s of Plimsoll's own", o.GetKind(), o.GetName())
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package manifests_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
+	"github.com/plimsoll-scheduler/plimsoll/test/manifests"
+)
+
+// root is the root of this repository, as seen from the folder that tests run in.
+const root = "../.."
+
+// TestMain builds what is missing.
+func TestMain(m *testing.M) {
+	builder, err := build.New(context.Background(), os.Stderr)
+	if err == nil {
+		err = builder.Build(context.Background(), build.Helm(), build.Kubeconform(), build.Promtool())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+func helm(t *testing.T) manifests.Helm {
+	t.Helper()
+	// A test's result is cached for as long as the files that it opens itself stay the same.
+	for _, dir := range []string{"manifests", "hack"} {
+		if err := filepath.WalkDir(filepath.Join(root, dir), func(path string, entry os.DirEntry, err error) error {
+			if err == nil && entry.Type().IsRegular() {
+				_, err = os.ReadFile(path)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return manifests.NewHelm(root, t.TempDir())
+}
+
+// render returns the objects of a release named plimsoll in plimsoll-system.
+func render(t *testing.T, values string) []*unstructured.Unstructured {
+	t.Helper()
+	return objects(t, template(t, values))
+}
+
+func template(t *testing.T, values string) []byte {
+	t.Helper()
+	stream, err := helm(t).Template(t.Context(), "plimsoll", "plimsoll-system", values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stream
+}
+
+func objects(t *testing.T, stream []byte) []*unstructured.Unstructured {
+	t.Helper()
+	objects, err := manifests.Objects(stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+// find returns the objects of a kind.
+func find[T any](t *testing.T, objects []*unstructured.Unstructured, kind string) []*T {
+	t.Helper()
+	var found []*T
+	for _, o := range objects {
+		if o.GetKind() != kind {
+			continue
+		}
+		typed := new(T)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, typed, true); err != nil {
+			t.Fatalf("%s %s: %v", kind, o.GetName(), err)
+		}
+		found = append(found, typed)
+	}
+	return found
+}
+
+// one returns the object of a kind, of which there is one.
+func one[T any](t *testing.T, objects []*unstructured.Unstructured, kind string) *T {
+	t.Helper()
+	found := find[T](t, objects, kind)
+	if len(found) != 1 {
+		t.Fatalf("there are %d objects of kind %s, want one", len(found), kind)
+	}
+	return found[0]
+}
+
+func read(t *testing.T, elements ...string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(append([]string{root}, elements...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.TrimSpace(data)
+}

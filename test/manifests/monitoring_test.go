@@ -1,0 +1,225 @@
+package manifests_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/prometheus/promql/parser"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/yaml"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/manifests"
+)
+
+const monitored = "{serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}"
+
+type rule struct {
+	Alert string `json:"alert"`
+	Expr  string `json:"expr"`
+}
+
+type prometheusRule struct {
+	Spec struct {
+		Groups []struct {
+			Rules []rule `json:"rules"`
+		} `json:"groups"`
+	} `json:"spec"`
+}
+
+// alerts returns the rendered alerts, also in the form of a rule file of Prometheus'.
+func alerts(t *testing.T, values string) (rules []rule, file []byte) {
+	t.Helper()
+	for _, o := range render(t, values) {
+		if o.GetKind() != "PrometheusRule" {
+			continue
+		}
+		data, err := yaml.Marshal(o.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var typed prometheusRule
+		if err := yaml.Unmarshal(data, &typed); err != nil {
+			t.Fatal(err)
+		}
+		for _, group := range typed.Spec.Groups {
+			rules = append(rules, group.Rules...)
+		}
+		if file, err = yaml.Marshal(o.Object["spec"]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return rules, file
+}
+
+func TestAlertsFireWhenTheyShould(t *testing.T) {
+	rules, file := alerts(t, monitored)
+	tests, err := os.ReadFile("testdata/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, data := range map[string][]byte{"rules.yaml": file, "alerts.yaml": tests} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	promtool := filepath.Join(root, "bin", "promtool")
+	for _, args := range [][]string{{"check", "rules", "rules.yaml"}, {"test", "rules", "alerts.yaml"}} {
+		cmd := exec.CommandContext(t.Context(), promtool, args...)
+		if cmd.Path, err = filepath.Abs(promtool); err != nil {
+			t.Fatal(err)
+		}
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+
+	// Each alert is tested both ways.
+	var suite struct {
+		Tests []struct {
+			Rules []struct {
+				Name   string `json:"alertname"`
+				Alerts []any  `json:"exp_alerts"`
+			} `json:"alert_rule_test"`
+		} `json:"tests"`
+	}
+	if err := yaml.Unmarshal(tests, &suite); err != nil {
+		t.Fatal(err)
+	}
+	fires, quiet, want := sets.New[string](), sets.New[string](), sets.New[string]()
+	for _, test := range suite.Tests {
+		for _, r := range test.Rules {
+			if len(r.Alerts) > 0 {
+				fires.Insert(r.Name)
+			} else {
+				quiet.Insert(r.Name)
+			}
+		}
+	}
+	for _, r := range rules {
+		want.Insert(r.Alert)
+	}
+	if !want.Equal(fires) || !want.Equal(quiet) || want.Len() != 4 {
+		t.Errorf("the alerts are %v; tested to fire %v, not to %v", sets.List(want), sets.List(fires), sets.List(quiet))
+	}
+}
+
+func TestThereIsNoAlertOfALeaderWhereNobodyLeads(t *testing.T) {
+	for _, values := range []string{
+		"{replicas: 1, config: {leaderElection: {leaderElect: false}}, serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}}",
+		"{prometheusRule: {enabled: true}}", // the labels of the scrape are not known
+	} {
+		rules, _ := alerts(t, values)
+		var got []string
+		for _, r := range rules {
+			got = append(got, r.Alert)
+		}
+		if diff := cmp.Diff([]string{"PlimsollSourceDown", "PlimsollLoadOld", "PlimsollFallback"}, got); diff != "" {
+			t.Errorf("alerts with %s (-want +got):\n%s", values, diff)
+		}
+	}
+}
+
+func TestAlertsTakeTheirLimitsFromTheValues(t *testing.T) {
+	rules, _ := alerts(t, "prometheusRule: {enabled: true, loadAgeSeconds: 1800, fallbackShare: 0.25}")
+	for name, want := range map[string]string{"PlimsollLoadOld": "> 1800", "PlimsollFallback": "> 0.25"} {
+		for _, r := range rules {
+			if r.Alert == name && !strings.HasSuffix(strings.TrimSpace(r.Expr), want) {
+				t.Errorf("%s is %q, want %q at its end", name, r.Expr, want)
+			}
+		}
+	}
+}
+
+// queries returns those of the rendered dashboard.
+func queries(t *testing.T) []manifests.Query {
+	t.Helper()
+	for _, c := range find[corev1.ConfigMap](t, render(t, monitored), "ConfigMap") {
+		if c.Labels["grafana_dashboard"] != "1" {
+			continue
+		}
+		q, err := manifests.Queries([]byte(c.Data["plimsoll.json"]), map[string]string{"job": ".*", "window": "5m", "line": "40"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return q
+	}
+	t.Fatal("there is no dashboard")
+	return nil
+}
+
+func TestQueriesAskForMetricsThatAreThere(t *testing.T) {
+	documented := string(read(t, "README.md"))
+	expressions := map[string]string{}
+	for _, q := range queries(t) {
+		expressions[q.Expression] = "panel " + q.Panel
+	}
+	rules, _ := alerts(t, monitored)
+	for _, r := range rules {
+		expressions[r.Expr] = "alert " + r.Alert
+	}
+	asked := sets.New[string]()
+	for expression, where := range expressions {
+		parsed, err := parser.ParseExpr(expression)
+		if err != nil {
+			t.Errorf("%s: %s: %v", where, expression, err)
+			continue
+		}
+		parser.Inspect(parsed, func(node parser.Node, _ []parser.Node) error {
+			selector, ok := node.(*parser.VectorSelector)
+			if !ok || !strings.HasPrefix(selector.Name, "plimsoll_") {
+				return nil
+			}
+			name := strings.TrimSuffix(selector.Name, "_bucket")
+			asked.Insert(name)
+			if !strings.Contains(documented, "`"+name+"{") {
+				t.Errorf("%s asks for %s, which the README does not tell of", where, name)
+			}
+			return nil
+		})
+	}
+	// All metrics of the README's table.
+	if asked.Len() != 8 {
+		t.Errorf("dashboard and alerts ask for %v", sets.List(asked))
+	}
+}
+
+func TestPanelsAreDistinctAndDoNotOverlap(t *testing.T) {
+	var dashboard struct {
+		Panels []struct {
+			ID      int                        `json:"id"`
+			Title   string                     `json:"title"`
+			GridPos struct{ X, Y, W, H int }   `json:"gridPos"`
+			Source  struct{ Type, UID string } `json:"datasource"`
+		} `json:"panels"`
+	}
+	if err := yaml.Unmarshal(read(t, "manifests", "chart", "files", "dashboard.json"), &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	type cell struct{ x, y int }
+	taken, ids := map[cell]string{}, sets.New[int]()
+	for _, p := range dashboard.Panels {
+		ids.Insert(p.ID)
+		if p.Source.UID != "${datasource}" {
+			t.Errorf("%s is of data source %q, not the one chosen", p.Title, p.Source.UID)
+		}
+		for x := range p.GridPos.W {
+			for y := range p.GridPos.H {
+				at := cell{p.GridPos.X + x, p.GridPos.Y + y}
+				if other := taken[at]; other != "" || at.x >= 24 {
+					t.Fatalf("%s is drawn over %q or the edge", p.Title, other)
+				}
+				taken[at] = p.Title
+			}
+		}
+	}
+	if ids.Len() != len(dashboard.Panels) || ids.Len() < 8 {
+		t.Errorf("%d panels have %d ids", len(dashboard.Panels), ids.Len())
+	}
+}

@@ -1,0 +1,245 @@
+package manifests_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/component-base/metrics"
+	"k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+)
+
+const readsPrometheus = `
+config:
+  profiles:
+  - schedulerName: a
+    plugins: {score: {enabled: [{name: TargetLoadPacking}]}}
+    pluginConfig:
+    - name: TargetLoadPacking
+      args: {metricProvider: {type: Prometheus, address: http://prometheus}}
+`
+
+// rights returns what rules allow, as one line each: verb group/resource, and the name if it is confined to one.
+func rights(rules ...rbacv1.PolicyRule) sets.Set[string] {
+	all := sets.New[string]()
+	for _, rule := range rules {
+		names := rule.ResourceNames
+		if len(names) == 0 {
+			names = []string{""}
+		}
+		for _, verb := range rule.Verbs {
+			for _, group := range rule.APIGroups {
+				for _, resource := range rule.Resources {
+					for _, name := range names {
+						all.Insert(strings.TrimSpace(fmt.Sprintf("%s %s/%s %s", verb, group, resource, name)))
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+func TestRightsAreTheStockSchedulersAndNoMore(t *testing.T) {
+	var stock []rbacv1.PolicyRule
+	for _, role := range bootstrappolicy.ClusterRoles() {
+		if role.Name == "system:kube-scheduler" || role.Name == "system:volume-scheduler" {
+			stock = append(stock, role.Rules...)
+		}
+	}
+	want := rights(stock...)
+	// Leases are what the Role gives; leasecandidates belong to coordinated leader election, which is for the control plane.
+	for right := range want {
+		if strings.Contains(right, " coordination.k8s.io/lease") {
+			want.Delete(right)
+		}
+	}
+	if want.Len() < 50 {
+		t.Fatalf("the stock roles give but %d rights", want.Len())
+	}
+
+	got := rights(one[rbacv1.ClusterRole](t, render(t, readsPrometheus), "ClusterRole").Rules...)
+	if diff := cmp.Diff(sets.List(want), sets.List(got)); diff != "" {
+		t.Errorf("rights (-stock +chart):\n%s", diff)
+	}
+	for right := range got {
+		if strings.Contains(right, "secrets") || strings.HasPrefix(right, "patch /nodes") {
+			t.Errorf("the scheduler may %s", right)
+		}
+	}
+}
+
+func TestTheLeaseIsTheOnlyOneThatTheSchedulerMayTake(t *testing.T) {
+	tests := []struct{ name, values, lease, namespace string }{
+		{"named like the release", "", "plimsoll", "plimsoll-system"},
+		{"as configured", "config: {leaderElection: {resourceName: a, resourceNamespace: b}}", "a", "b"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			rendered := render(t, tt.values)
+			role := one[rbacv1.Role](t, rendered, "Role")
+			want := []string{
+				"create coordination.k8s.io/leases",
+				"get coordination.k8s.io/leases " + tt.lease,
+				"update coordination.k8s.io/leases " + tt.lease,
+			}
+			if diff := cmp.Diff(want, sets.List(rights(role.Rules...))); diff != "" {
+				t.Errorf("rights (-want +got):\n%s", diff)
+			}
+			if role.Namespace != tt.namespace {
+				t.Errorf("the Role is in %s, want %s", role.Namespace, tt.namespace)
+			}
+			bound := false
+			for _, b := range find[rbacv1.RoleBinding](t, rendered, "RoleBinding") {
+				bound = bound || b.Namespace == tt.namespace && b.RoleRef.Name == role.Name && b.Subjects[0].Namespace == "plimsoll-system"
+			}
+			if !bound {
+				t.Error("nobody has the Role")
+			}
+		})
+	}
+}
+
+func TestNodeMetricsAreReadableOnlyWhereTheyAreRead(t *testing.T) {
+	profile := func(plugins, pluginConfig string) string {
+		return "{config: {profiles: [{schedulerName: a, plugins: " + plugins + ", pluginConfig: " + pluginConfig + "}]}}"
+	}
+	const scoring = "{score: {enabled: [{name: TargetLoadPacking}]}}"
+	tests := []struct {
+		name, values string
+		want         bool
+	}{
+		{"the default profile", "", true},
+		{"a plugin without arguments", profile(scoring, "[]"), true},
+		{"a plugin enabled at all points", profile("{multiPoint: {enabled: [{name: LoadThreshold}]}}", "[]"), true},
+		{"arguments without a provider", profile(scoring, "[{name: TargetLoadPacking, args: {targetUtilization: 40}}]"), true},
+		{"a provider without a type", profile(scoring, "[{name: TargetLoadPacking, args: {metricProvider: {timeout: 1s}}}]"), true},
+		{"metrics-server by name", profile(scoring, "[{name: TargetLoadPacking, args: {metricProvider: {type: KubernetesMetricsServer}}}]"), true},
+		{"Prometheus", readsPrometheus, false},
+		{"a load-watcher", profile(scoring, "[{name: TargetLoadPacking, args: {watcherAddress: http://a, metricProvider: {type: KubernetesMetricsServer}}}]"), false},
+		{"arguments of a plugin that is not enabled", profile("{}", "[{name: TargetLoadPacking, args: {}}]"), false},
+		{"stock plugins", profile("{score: {enabled: [{name: NodeResourcesFit}]}}", "[]"), false},
+		{"a disabled plugin", profile("{score: {disabled: [{name: TargetLoadPacking}]}}", "[]"), false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := metricsRights(t, render(t, tt.values))
+			for _, target := range []string{"OpenShift", "StaticPod"} {
+				values := strings.TrimPrefix(strings.Replace(tt.values, "schedulerName: a", "schedulerName: default-scheduler", 1), "{")
+				switch {
+				case target == "OpenShift":
+					values = strings.TrimPrefix(tt.values, "{")
+				case tt.values == "":
+					continue // the default profile is not one of the default scheduler
+				}
+				if strings.HasSuffix(tt.values, "}") {
+					values = "{target: " + target + ", " + values
+				} else {
+					values = "target: " + target + "\n" + values
+				}
+				if also := metricsRights(t, render(t, values)); !slices.Equal(got, also) {
+					t.Errorf("rights are %v, and for %s %v", got, target, also)
+				}
+			}
+			var want []string
+			if tt.want {
+				want = []string{"list metrics.k8s.io/nodes"}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("rights (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// metricsRights returns the rights in metrics.k8s.io that a ClusterRole gives to somebody.
+func metricsRights(t *testing.T, rendered []*unstructured.Unstructured) []string {
+	t.Helper()
+	var got []string
+	for _, role := range find[rbacv1.ClusterRole](t, rendered, "ClusterRole") {
+		bound := false
+		for _, b := range find[rbacv1.ClusterRoleBinding](t, rendered, "ClusterRoleBinding") {
+			bound = bound || b.RoleRef.Name == role.Name && len(b.Subjects) == 1
+		}
+		for right := range rights(role.Rules...) {
+			if bound && strings.Contains(right, " metrics.k8s.io/") {
+				got = append(got, right)
+			}
+		}
+	}
+	slices.Sort(got)
+	return got
+}
+
+func TestTheChartKnowsAllPluginsThatReadLoad(t *testing.T) {
+	var names []string
+	for name := range plugins.NewRegistry(nil, func(...metrics.Registerable) {}) {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	if want := "[" + strings.Join(names, ", ") + "]"; !strings.Contains(string(read(t, "manifests", "chart", "templates", "_helpers.tpl")), want) {
+		t.Errorf("plimsoll.loadPlugins in _helpers.tpl is not %s", want)
+	}
+}
+
+func TestTheLoadWatcherReadsNodesAlone(t *testing.T) {
+	tests := []struct {
+		name, values string
+		want         []string
+	}{
+		{"of metrics-server", "loadWatcher: {enabled: true}", []string{"list /nodes", "list metrics.k8s.io/nodes", "watch /nodes"}},
+		{"of Prometheus", "loadWatcher: {enabled: true, provider: Prometheus, address: http://a}", []string{"list /nodes", "watch /nodes"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, role := range find[rbacv1.ClusterRole](t, render(t, tt.values), "ClusterRole") {
+				if role.Name != "plimsoll-load-watcher" {
+					continue
+				}
+				if diff := cmp.Diff(tt.want, sets.List(rights(role.Rules...))); diff != "" {
+					t.Errorf("rights (-want +got):\n%s", diff)
+				}
+				return
+			}
+			t.Error("it has no ClusterRole")
+		})
+	}
+}
+
+func TestOpenShiftsMonitoringIsReadableWherePrometheusIsRead(t *testing.T) {
+	for values, want := range map[string]int{"target: OpenShift": 0, "target: OpenShift" + readsPrometheus: 1} {
+		bindings := 0
+		for _, b := range find[rbacv1.ClusterRoleBinding](t, render(t, values), "ClusterRoleBinding") {
+			if b.RoleRef.Name == "cluster-monitoring-view" && b.Subjects[0].Name == "secondary-scheduler" {
+				bindings++
+			}
+		}
+		if bindings != want {
+			t.Errorf("with %q there are %d bindings to cluster-monitoring-view, want %d", values, bindings, want)
+		}
+	}
+}
+
+func TestEveryRuleSaysWhatNeedsIt(t *testing.T) {
+	lines := strings.Split(string(template(t, "loadWatcher: {enabled: true}")), "\n")
+	rules := 0
+	for i, line := range lines {
+		if !strings.HasPrefix(line, "- apiGroups:") {
+			continue
+		}
+		rules++
+		if !strings.HasPrefix(lines[i-1], "# ") {
+			t.Errorf("nothing is said of %s, %s", line, lines[i+1])
+		}
+	}
+	if rules < 20 {
+		t.Errorf("there are %d rules", rules)
+	}
+}

@@ -1,0 +1,80 @@
+package manifests
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+// Helm is the program, with the chart of this repository.
+type Helm struct {
+	binary, chart string
+	home          string
+}
+
+// NewHelm returns the Helm that was built for the repository with that root. home is a folder that Helm may write to.
+func NewHelm(root, home string) Helm {
+	return Helm{
+		binary: filepath.Join(root, "bin", "helm"),
+		chart:  filepath.Join(root, "manifests", "chart"),
+		home:   home,
+	}
+}
+
+// Template returns the manifests of a release with the given values, a YAML document, and flags of helm template.
+func (h Helm) Template(ctx context.Context, release, namespace, values string, flags ...string) ([]byte, error) {
+	return h.run(ctx, values, append([]string{"template", release, h.chart, "--namespace", namespace, "--values", "-"}, flags...)...)
+}
+
+// Lint lints the chart with the given values.
+func (h Helm) Lint(ctx context.Context, values string) error {
+	_, err := h.run(ctx, values, "lint", h.chart, "--strict", "--values", "-")
+	return err
+}
+
+// run returns what helm prints. An error holds what it complains of.
+func (h Helm) run(ctx context.Context, values string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, h.binary, args...)
+	// The developer's own Helm has no say.
+	cmd.Env = append(os.Environ(), "HELM_CONFIG_HOME="+h.home, "HELM_DATA_HOME="+h.home, "HELM_CACHE_HOME="+h.home)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(values), &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("helm %s: %w\n%s%s", args[0], err, stdout.Bytes(), stderr.Bytes())
+	}
+	return stdout.Bytes(), nil
+}
+
+// Objects returns the objects of a YAML stream. A key that is given twice is an error.
+func Objects(stream []byte) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	documents := utilyaml.NewDocumentDecoder(io.NopCloser(bytes.NewReader(stream)))
+	defer documents.Close() //nolint:errcheck // a buffer
+	for {
+		buffer := make([]byte, len(stream)+1)
+		n, err := documents.Read(buffer)
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("splitting YAML: %w", err)
+		}
+		var content map[string]any
+		if err := yaml.UnmarshalStrict(buffer[:n], &content); err != nil {
+			return nil, fmt.Errorf("document %d: %w", len(objects), err)
+		}
+		if len(content) > 0 {
+			objects = append(objects, &unstructured.Unstructured{Object: content})
+		}
+	}
+}
