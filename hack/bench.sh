@@ -4,9 +4,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-micro=(-benchtime 500ms -count 6) refresh=(-count 6) workloads=(nodes=5000/pods=5000 nodes=15000/pods=5000) rounds=5
+micro=(-benchtime 200ms -count 6) refresh=(-benchtime 10x -count 6) workloads=(nodes=5000/pods=5000 nodes=15000/pods=5000) rounds=(5 3)
 if [[ ${1:-} == quick ]]; then
-	micro=(-benchtime 100ms -count 1) refresh=(-benchtime 5x -count 1) workloads=(nodes=500/pods=1000) rounds=3
+	micro=(-benchtime 50ms -count 1) refresh=(-benchtime 5x -count 1) workloads=(nodes=500/pods=1000) rounds=(3)
 fi
 
 out=bin/bench
@@ -25,14 +25,13 @@ go test -run '^$' -bench . "${refresh[@]}" ./test/perf/refresh >"$out/refresh.tx
 
 # Each run is a process of its own, so that none warms the next one up, and each round has every profile once, so that what the
 # machine does meanwhile meets all of them. Every other round goes backwards, against what drifts within a round.
-profiles=(stock TargetLoadPacking all)
-backwards=(all TargetLoadPacking stock)
-for workload in "${workloads[@]}"; do
-	for ((round = 1; round <= rounds; round++)); do
-		order=("${profiles[@]}")
-		if ((round % 2 == 0)); then order=("${backwards[@]}"); fi
+for i in "${!workloads[@]}"; do
+	workload=${workloads[i]}
+	for ((round = 1; round <= rounds[i]; round++)); do
+		order=(stock TargetLoadPacking idle all)
+		if ((round % 2 == 0)); then order=(all idle TargetLoadPacking stock); fi
 		for profile in "${order[@]}"; do
-			echo "== scheduler_perf $workload, round $round of $rounds: $profile"
+			echo "== scheduler_perf $workload, round $round of ${rounds[i]}: $profile"
 			"$out/scheduling.test" -test.run '^$' -test.benchtime 1x \
 				-test.bench "^BenchmarkScheduling\$/^profile=$profile\$/^${workload/\//\$/^}\$" >>"$out/scheduling.txt"
 		done

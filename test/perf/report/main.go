@@ -42,6 +42,8 @@ func write(out io.Writer, r results) error {
 			continue
 		case measured == "":
 			measured, verdict = "not measured", "–"
+		case row.untargeted:
+			verdict = "–"
 		case reached:
 			verdict = "yes"
 		}

@@ -13,6 +13,8 @@ type row struct {
 	measure func(results) (measured string, reached bool)
 	// optional rows are left out if they were not measured.
 	optional bool
+	// untargeted rows are there to be compared with.
+	untargeted bool
 }
 
 // The numbers of nodes that are measured.
@@ -52,10 +54,11 @@ func rows() []row {
 		for _, row := range []row{
 			throughput(what+", TargetLoadPacking: pods/s over stock", w.onePlugin, "profile=TargetLoadPacking", workload),
 			throughput(what+", all plugins: pods/s over stock", w.allPlugins, "profile=all", workload),
+			floor(what+", as many plugins that do nothing: pods/s over stock", "profile=idle", workload),
 			tail(what+", TargetLoadPacking: added p99 of an attempt", 3, "profile=TargetLoadPacking", workload),
 			tail(what+", all plugins: added p99 of an attempt", 3, "profile=all", workload),
 		} {
-			row.optional = w.optional
+			row.optional = row.optional || w.optional
 			all = append(all, row)
 		}
 	}
@@ -114,6 +117,13 @@ func throughput(what string, least float64, profile string, workload []string) r
 		cpu, _ := median(compared(r, "cpu-ms/pod", profile, workload))
 		return fmt.Sprintf("%.3f of %.0f (%s) · processor time × %.3f", ratio, stock, listed("%.2f", pairs), cpu), ratio >= least
 	}}
+}
+
+// floor is the throughput of plugins that do nothing: what the framework takes for calling them, to which nothing was set.
+func floor(what, profile string, workload []string) row {
+	r := throughput(what, 0, profile, workload)
+	r.target, r.optional, r.untargeted = "–", true, true
+	return r
 }
 
 // tail is by how many percent the p99 is above that of the run of the stock profile next to it: of a whole attempt, and of

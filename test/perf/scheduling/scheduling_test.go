@@ -61,6 +61,9 @@ func BenchmarkScheduling(b *testing.B) {
 	if err := registry.Register(stopwatchName, r.stopwatch.new); err != nil {
 		b.Fatal(err)
 	}
+	if err := registry.Merge(idlers()); err != nil {
+		b.Fatal(err)
+	}
 	provideEtcd(b)
 	if _, ok := os.LookupEnv("ARTIFACTS"); !ok {
 		b.Setenv("ARTIFACTS", b.TempDir()) // logs go to a file, as a scheduler's do, and not to the benchmark's output

@@ -1,0 +1,77 @@
+package scheduling
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+)
+
+// idlers are plugins that do nothing at the extension points at which the load plugins do something. What the profile with
+// them takes more than the stock profile is what the framework takes for calling four more plugins.
+func idlers() frameworkruntime.Registry {
+	registry := frameworkruntime.Registry{}
+	for name, plugin := range map[string]fwk.Plugin{
+		"IdleTargetLoadPacking":          &idleScore{name: "IdleTargetLoadPacking"},
+		"IdleLoadVariationRiskBalancing": &idleScore{name: "IdleLoadVariationRiskBalancing"},
+		"IdleLoadThreshold":              &idleFilter{name: "IdleLoadThreshold"},
+		"IdleNodeMetrics":                &idleFilterAndScore{idleFilter{name: "IdleNodeMetrics"}},
+	} {
+		registry[name] = func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return plugin, nil }
+	}
+	return registry
+}
+
+var (
+	_ fwk.PreScorePlugin  = &idleScore{}
+	_ fwk.ScorePlugin     = &idleScore{}
+	_ fwk.PreFilterPlugin = &idleFilter{}
+	_ fwk.FilterPlugin    = &idleFilter{}
+	_ fwk.ScorePlugin     = &idleFilterAndScore{}
+	_ fwk.ScoreExtensions = &idleFilterAndScore{}
+)
+
+// idleScore scores all nodes alike.
+type idleScore struct{ name string }
+
+func (pl *idleScore) Name() string { return pl.name }
+
+func (pl *idleScore) PreScore(context.Context, fwk.CycleState, *corev1.Pod, []fwk.NodeInfo) *fwk.Status {
+	return nil
+}
+
+func (pl *idleScore) Score(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) (int64, *fwk.Status) {
+	return fwk.MinScore, nil
+}
+
+func (pl *idleScore) ScoreExtensions() fwk.ScoreExtensions { return nil }
+
+// idleFilter lets all nodes pass.
+type idleFilter struct{ name string }
+
+func (pl *idleFilter) Name() string { return pl.name }
+
+func (pl *idleFilter) PreFilter(context.Context, fwk.CycleState, *corev1.Pod, []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	return nil, nil
+}
+
+func (pl *idleFilter) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+func (pl *idleFilter) Filter(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) *fwk.Status {
+	return nil
+}
+
+// idleFilterAndScore does both, and leaves the scores as they are.
+type idleFilterAndScore struct{ idleFilter }
+
+func (pl *idleFilterAndScore) Score(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) (int64, *fwk.Status) {
+	return fwk.MinScore, nil
+}
+
+func (pl *idleFilterAndScore) ScoreExtensions() fwk.ScoreExtensions { return pl }
+
+func (pl *idleFilterAndScore) NormalizeScore(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeScoreList) *fwk.Status {
+	return nil
+}
