@@ -21,12 +21,12 @@ func NewMetrics(publisher *Publisher, maxAge time.Duration, c clock.PassiveClock
 
 // View returns the metrics as the decision sees them: those of the same snapshot as all load during the decision.
 func (m *Metrics) View(state fwk.CycleState) MetricsView {
-	return MetricsView{columns: m.publisher.Pinned(state).columns, oldest: m.clock.Now().Add(-m.maxAge)}
+	return MetricsView{columns: m.publisher.Pinned(state).columns, oldest: m.clock.Now().Add(-m.maxAge).UnixNano()}
 }
 
 // Latest returns the metrics as they are known now, outside of any decision.
 func (m *Metrics) Latest() MetricsView {
-	return MetricsView{columns: m.publisher.Latest().columns, oldest: m.clock.Now().Add(-m.maxAge)}
+	return MetricsView{columns: m.publisher.Latest().columns, oldest: m.clock.Now().Add(-m.maxAge).UnixNano()}
 }
 
 // Updates tells of new snapshots.
@@ -35,7 +35,8 @@ func (m *Metrics) Updates() *Publisher { return m.publisher }
 // MetricsView is the metrics at one moment. It is immutable, and so safe for concurrent use.
 type MetricsView struct {
 	columns *columns
-	oldest  time.Time
+	// oldest is the earliest end of values that are not too old, in nanoseconds since 1970.
+	oldest int64
 }
 
 // NoRow is the row of nodes that no metric has a value of.
@@ -60,11 +61,13 @@ func (v MetricsView) Values(expression string) MetricValues {
 // MetricValues are the values of one metric at one moment.
 type MetricValues struct {
 	column *column
-	oldest time.Time
+	oldest int64
 }
 
 // Any tells whether some node has a value that is known and not too old.
-func (v MetricValues) Any() bool { return v.column != nil && !v.column.newest.Before(v.oldest) }
+func (v MetricValues) Any() bool {
+	return v.column != nil && v.column.newest != 0 && v.column.newest >= v.oldest
+}
 
 // Range returns bounds that all values keep, and whether there are any.
 func (v MetricValues) Range() (least, most float64, known bool) {
@@ -79,6 +82,6 @@ func (v MetricValues) At(row int) (value float64, known bool) {
 	if row == NoRow || v.column == nil {
 		return 0, false
 	}
-	r := &v.column.readings[row]
-	return r.Value, !r.End.Before(v.oldest)
+	c := &v.column.cells[row*v.column.width]
+	return c.value, c.end != 0 && c.end >= v.oldest
 }

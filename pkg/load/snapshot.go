@@ -89,21 +89,31 @@ type MetricReading struct {
 // MetricTable holds the values of one metric, by name of the Node object. It must not be changed.
 type MetricTable map[string]MetricReading
 
-// columns are the values of several metrics with one index, so that the values of a node take one look-up.
+// columns are the values of several metrics with one index, so that the values of a node take one look-up. They stand beside
+// each other by node, for they are read together.
 type columns struct {
 	// rows holds the row of each node that some metric has a value of.
 	rows map[string]int
 	// found holds a part of rows by the generation of the NodeInfo, for which no name has to be looked up: the generation
 	// above rowBits bits with the row. Its length is a power of two.
 	found []atomic.Uint64
-	// byMetric holds the readings of each metric by row; that of a node without one is zero.
+	// cells holds one row after the other, with a cell for each metric.
+	cells    []cell
 	byMetric map[string]*column
 }
 
+// cell is a MetricReading, with its End in nanoseconds since 1970; without one it is zero.
+type cell struct {
+	value float64
+	end   int64
+}
+
 type column struct {
-	readings []MetricReading
-	// newest is the latest End of all readings.
-	newest time.Time
+	// cells are those of all metrics from the column's first on; width is by how many one row is behind the other.
+	cells []cell
+	width int
+	// newest is the latest End of all readings, in nanoseconds since 1970.
+	newest int64
 	// least and most are the smallest and the largest value.
 	least, most float64
 }
@@ -118,14 +128,17 @@ func newColumns(metrics map[string]MetricTable) *columns {
 		}
 	}
 	c.found = make([]atomic.Uint64, slots(len(c.rows)))
+	c.cells = make([]cell, len(c.rows)*len(metrics))
 	for metric, table := range metrics {
-		values := &column{readings: make([]MetricReading, len(c.rows)), least: math.Inf(1), most: math.Inf(-1)}
+		values := &column{width: len(metrics), least: math.Inf(1), most: math.Inf(-1)}
+		if len(c.cells) > 0 {
+			values.cells = c.cells[len(c.byMetric):]
+		}
 		for node, reading := range table {
-			values.readings[c.rows[node]] = reading
+			end := reading.End.UnixNano()
+			values.cells[c.rows[node]*values.width] = cell{value: reading.Value, end: end}
 			values.least, values.most = min(values.least, reading.Value), max(values.most, reading.Value)
-			if reading.End.After(values.newest) {
-				values.newest = reading.End
-			}
+			values.newest = max(values.newest, end)
 		}
 		c.byMetric[metric] = values
 	}
