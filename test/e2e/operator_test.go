@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -104,21 +106,32 @@ func TestUnderOpenShiftsOperator(t *testing.T) {
 		e.createPod(podIn(metav1.NamespaceDefault, "placed", func(p *corev1.Pod) { p.Spec.SchedulerName = profile }))
 		e.waitBoundIn(metav1.NamespaceDefault, "placed")
 	})
+	t.Run("it could write to nothing but /tmp", func(t *testing.T) {
+		e := e.in(t)
+		// With this flag it writes its configuration, and ends.
+		for file, want := range map[string]string{"/written.yaml": "permission denied", "/etc/kubernetes/written.yaml": "permission denied", "/tmp/written.yaml": "Wrote configuration to: /tmp/written.yaml"} {
+			writing := c
+			writing.Ready = "http://127.0.0.1:1" // which nobody serves
+			writing.Name = "writes-" + strings.ReplaceAll(file[1:], "/", "-")
+			writing.Command = append(slices.Clone(c.Command), "--write-config-to="+file)
+			p, err := e.RunContainer(e.ctx, writing)
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("writing %s: %v, want %s", file, err, want)
+			}
+			e.must(p.Stop())
+		}
+	})
 	t.Run("nothing is forbidden", func(t *testing.T) { e.in(t).wantNothingForbidden(account(namespace, name), p) })
 }
 
 // configured returns the name of the ConfigMap that the resource names.
 func configured(t *testing.T) string {
 	t.Helper()
-	for _, o := range manifest(t, "openshift/secondaryscheduler.yaml") {
-		name, found, err := unstructured.NestedString(o.Object, "spec", "schedulerConfig")
-		if !found || err != nil {
-			t.Fatalf("schedulerConfig: %v, %v", found, err)
-		}
-		return name
+	name, found, err := unstructured.NestedString(manifest(t, "openshift/secondaryscheduler.yaml")[0].Object, "spec", "schedulerConfig")
+	if !found || err != nil {
+		t.Fatalf("schedulerConfig: %v, %v", found, err)
 	}
-	t.Fatal("there is no SecondaryScheduler")
-	return ""
+	return name
 }
 
 // mayQueryThanos tells whether Thanos would answer the bearer of a token.
