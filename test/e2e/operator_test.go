@@ -21,8 +21,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
-// TestUnderOpenShiftsOperator runs the scheduler as the Secondary Scheduler Operator does: by its command line, of which only
-// the port is added, in its environment, as a user that nobody knows, with what the operator, OpenShift and manifests/openshift
+// TestUnderOpenShiftsOperator runs the scheduler as the Secondary Scheduler Operator does: by its command line, to which only
+// the address on this machine is added, in its environment, as a user that nobody knows, with what the operator, OpenShift and manifests/openshift
 // give it. Of the configuration only the port of Thanos differs.
 func TestUnderOpenShiftsOperator(t *testing.T) {
 	const (
@@ -61,7 +61,7 @@ func TestUnderOpenShiftsOperator(t *testing.T) {
 			"--leader-elect-resource-lock=leases", "--leader-elect-resource-name=" + name,
 			"--leader-elect-resource-namespace=" + namespace, "--leader-elect-retry-period=26s", "-v=2",
 			"--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "--tls-min-version=VersionTLS12",
-			fmt.Sprintf("--secure-port=%d", port),
+			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
 		},
 		Env:       []string{"ENABLE_OPENSHIFT_AUTH=true"},
 		Namespace: namespace, ServiceAccount: name,
@@ -109,11 +109,11 @@ func TestUnderOpenShiftsOperator(t *testing.T) {
 	t.Run("it could write to nothing but /tmp", func(t *testing.T) {
 		e := e.in(t)
 		// With this flag it writes its configuration, and ends.
-		for file, want := range map[string]string{"/written.yaml": "permission denied", "/etc/kubernetes/written.yaml": "permission denied", "/tmp/written.yaml": "Wrote configuration to: /tmp/written.yaml"} {
+		for file, want := range map[string]string{"/written.yaml": "permission denied", "/etc/kubernetes/written.yaml": "permission denied", "/tmp/written.yaml": "Wrote configuration"} {
 			writing := c
 			writing.Ready = "http://127.0.0.1:1" // which nobody serves
 			writing.Name = "writes-" + strings.ReplaceAll(file[1:], "/", "-")
-			writing.Command = append(slices.Clone(c.Command), "--write-config-to="+file)
+			writing.Command = append(slices.Clone(c.Command), "--secure-port=0", "--write-config-to="+file)
 			p, err := e.RunContainer(e.ctx, writing)
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("writing %s: %v, want %s", file, err, want)
