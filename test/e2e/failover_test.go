@@ -226,8 +226,8 @@ func (e environment) wantWayBack() {
 	e.t.Helper()
 	const namespace = "shop"
 	e.waiting(namespace)
-	e.createPod(podIn(namespace, "running", nil))
-	e.waitBoundIn(namespace, "running")
+	e.createPod(podIn(namespace, "running", func(p *corev1.Pod) { p.Spec.SchedulerName, p.Spec.NodeName = profile, "worker-1" }))
+	e.createPod(podIn(namespace, "another", func(p *corev1.Pod) { p.Spec.SchedulerName = "another" }))
 
 	e.shell(documented(e.t, "replace --force"), "NAME", "alone")
 	e.waitBoundIn(namespace, "alone")
@@ -238,7 +238,7 @@ func (e environment) wantWayBack() {
 	for _, p := range pods.Items {
 		left = append(left, p.Name)
 	}
-	if strings.Join(left, " ") != "alone running" {
-		e.t.Errorf("the pods are %v, want those that are placed: alone and running", left)
+	if strings.Join(left, " ") != "alone another running" {
+		e.t.Errorf("the pods are %v, want those that run, and the one that waits for another scheduler", left)
 	}
 }
