@@ -331,8 +331,7 @@ func (e environment) wantComplaintOf(node, profile string) {
 	e.t.Helper()
 	e.must(e.AnnotateNode(e.ctx, node, "plimsoll.io/thresholds", "cpu=lots"))
 	e.eventually("the annotation to be complained of", func() bool {
-		e.placeLimited(cluster.Pod{Name: "complaint", Scheduler: profile, NodeSelector: host(node)})
-		e.must(e.DeletePods(e.ctx, metav1.NamespaceDefault, metav1.ListOptions{LabelSelector: "name=complaint"}))
+		e.placeAndDelete(profile, host(node))
 		events, err := e.Client.EventsV1().Events(metav1.NamespaceDefault).List(e.ctx, metav1.ListOptions{FieldSelector: "reason=InvalidThresholds"})
 		e.must(err)
 		return len(events.Items) > 0

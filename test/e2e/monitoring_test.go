@@ -116,16 +116,21 @@ func (e environment) wantAlertOfLeader(prometheus promv1.API, expression string,
 // placeByAll has each profile place a pod, and removes them.
 func (e environment) placeByAll() {
 	e.t.Helper()
-	profiles := []string{"plimsoll", "limited", "shared"}
-	for _, profile := range profiles {
-		e.createPod(podIn(metav1.NamespaceDefault, "placed-by-"+profile, func(p *corev1.Pod) {
-			p.Spec.SchedulerName, p.Labels = profile, map[string]string{"placed": "by-all"}
-		}))
+	for _, profile := range []string{"plimsoll", "limited", "shared"} {
+		e.placeAndDelete(profile, nil)
 	}
-	for _, profile := range profiles {
-		e.waitBoundIn(metav1.NamespaceDefault, "placed-by-"+profile)
-	}
-	e.must(e.DeletePods(e.ctx, metav1.NamespaceDefault, metav1.ListOptions{LabelSelector: "placed=by-all"}))
+}
+
+// placeAndDelete has a profile place a pod, and removes it. Its name is its own: KWOK, which removes what is deleted by its
+// name, must not take it for the one before.
+func (e environment) placeAndDelete(profile string, nodes map[string]string) {
+	e.t.Helper()
+	pod := podIn(metav1.NamespaceDefault, "", func(p *corev1.Pod) {
+		p.GenerateName, p.Labels = "placed-", map[string]string{"placed": "for-once"}
+		p.Spec.SchedulerName, p.Spec.NodeSelector = profile, nodes
+	})
+	e.waitBoundIn(metav1.NamespaceDefault, e.createPod(pod).Name)
+	e.must(e.DeletePods(e.ctx, metav1.NamespaceDefault, metav1.ListOptions{LabelSelector: "placed=for-once"}))
 }
 
 func (e environment) ask(prometheus promv1.API, expression string) model.Vector {

@@ -118,6 +118,12 @@ func (e environment) tryApply(objects []*unstructured.Unstructured, dryRun ...st
 func (e environment) apply(objects []*unstructured.Unstructured) {
 	e.t.Helper()
 	e.must(e.tryApply(objects))
+	e.waitRights(objects)
+}
+
+// waitRights waits until the API server goes by the rights that objects give.
+func (e environment) waitRights(objects []*unstructured.Unstructured) {
+	e.t.Helper()
 	rules := map[string][]rbacv1.PolicyRule{}
 	for _, role := range find[rbacv1.ClusterRole](e.t, objects, "ClusterRole") {
 		rules[role.Name] = role.Rules

@@ -1,0 +1,244 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/leaderelection"
+	componentbaseconfig "k8s.io/component-base/config"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
+)
+
+// TestWhenTheSchedulerIsAway runs the two replicas of the manifest beside a default scheduler, and takes them away.
+func TestWhenTheSchedulerIsAway(t *testing.T) {
+	e := start(t, cluster.Options{Scheduler: header, AuditLog: true})
+	e.apply(manifest(t, "second-scheduler.yaml"))
+	for _, name := range []string{"worker-1", "worker-2"} {
+		e.must(e.CreateNodes(e.ctx, cluster.Node{Name: name, CPU: "8", Memory: "32Gi"}))
+	}
+	election := e.election()
+	c, _ := e.scheduler(system, "plimsoll")
+	leader := e.run(c)
+	e.eventually("the first replica to lead", func() bool { return e.holder(system, "plimsoll") != "" })
+	c, _ = e.scheduler(system, "plimsoll")
+	c.Name += "-standby"
+	standby := e.run(c)
+
+	// The parts build on one another: each leaves the cluster to the next.
+	t.Run("when the leader is killed, the other one follows and no pod is lost", func(t *testing.T) {
+		e.in(t).wantFollowed(election, leader)
+	})
+	t.Run("a leader that stops lets go of the lease", func(t *testing.T) {
+		e := e.in(t)
+		before := e.holder(system, "plimsoll")
+		e.must(standby.Stop())
+		if after := e.holder(system, "plimsoll"); before == "" || after != "" {
+			t.Errorf("the lease was held by %q, and is by %q", before, after)
+		}
+	})
+	t.Run("the stopgap places pods meanwhile", func(t *testing.T) { e.in(t).wantStopgap(standby) })
+	t.Run("pods find their way back to the default scheduler", func(t *testing.T) { e.in(t).wantWayBack() })
+}
+
+// election returns the rendered settings of leader election, with the defaults filled in as the scheduler does.
+func (e environment) election() componentbaseconfig.LeaderElectionConfiguration {
+	e.t.Helper()
+	config, err := e.Client.CoreV1().ConfigMaps(system).Get(e.ctx, "plimsoll", metav1.GetOptions{})
+	e.must(err)
+	file := filepath.Join(e.t.TempDir(), "config.yaml")
+	write(e.t, file, config.Data["config.yaml"])
+	c, err := options.LoadConfigFromFile(klog.Background(), file)
+	e.must(err)
+	return c.LeaderElection
+}
+
+// wantFollowed kills the leader while pods arrive.
+func (e environment) wantFollowed(election componentbaseconfig.LeaderElectionConfiguration, leader *cluster.Process) {
+	e.t.Helper()
+	holder := e.holder(system, "plimsoll")
+	labels := map[string]string{"batch": "arriving"}
+	ctx, stop := context.WithCancel(e.ctx)
+	created := 0
+	var arriving sync.WaitGroup
+	arriving.Go(func() {
+		_ = wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+			if err := e.CreatePods(e.ctx, tinyPod(fmt.Sprintf("arriving-%d", created+1), labels)); err != nil {
+				e.t.Error(err)
+				return true, nil
+			}
+			created++
+			return false, nil
+		})
+	})
+	defer arriving.Wait()
+	defer stop()
+	_, err := e.WaitBound(e.ctx, labels, 5)
+	e.must(err)
+
+	leader.Kill()
+	killed := time.Now()
+	var next time.Time
+	e.eventually("a binding after the leader is gone", func() bool {
+		events, err := e.Client.EventsV1().Events(metav1.NamespaceDefault).List(e.ctx, metav1.ListOptions{FieldSelector: "reason=Scheduled"})
+		e.must(err)
+		for _, event := range events.Items {
+			if at := event.EventTime.Time; at.After(killed) && (next.IsZero() || at.Before(next)) {
+				next = at
+			}
+		}
+		return !next.IsZero()
+	})
+	stop()
+	arriving.Wait()
+	took := next.Sub(killed)
+	e.t.Logf("failover: the next binding came %.1f s after the leader was killed; the lease is for %s, tried for every %s",
+		took.Seconds(), election.LeaseDuration.Duration, election.RetryPeriod.Duration)
+	// Who stands by looks at the lease once a retry period, with jitter, and waits for its duration from when he saw it last
+	// renewed, which may be a retry period after it was. The rest is for a machine that is busy.
+	const busy = time.Minute
+	if most := election.LeaseDuration.Duration + time.Duration(2*(1+leaderelection.JitterFactor)*float64(election.RetryPeriod.Duration)) + busy; took > most {
+		e.t.Errorf("it took %s, want at most %s", took, most)
+	}
+	if now := e.holder(system, "plimsoll"); now == "" || now == holder {
+		e.t.Errorf("the lease was held by %q and is held by %q", holder, now)
+	}
+	bound, err := e.WaitBound(e.ctx, labels, created)
+	e.must(err)
+	if len(bound) != created {
+		e.t.Errorf("%d pods are bound, want %d", len(bound), created)
+	}
+}
+
+// documented returns the command in the README's section about the absence of the scheduler that has a text in it.
+func documented(t *testing.T, text string) string {
+	t.Helper()
+	_, section, _ := strings.Cut(string(readFile(t, root, "README.md")), "\n## When the scheduler is away\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var commands []string
+	continued := false
+	for line := range strings.Lines(section) {
+		command := strings.TrimSpace(line)
+		if continued {
+			commands[len(commands)-1] += "\n" + command
+		} else if strings.HasPrefix(line, "    ") && strings.HasPrefix(command, "kubectl ") {
+			commands = append(commands, command)
+		} else {
+			continue
+		}
+		continued = strings.HasSuffix(command, "|") || strings.HasSuffix(command, `\`)
+	}
+	var found []string
+	for _, command := range commands {
+		if strings.Contains(command, text) {
+			found = append(found, command)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%d commands of the README have %q in them, want one: %q", len(found), text, commands)
+	}
+	return found[0]
+}
+
+// shell runs a documented command as an administrator in the root of this repository, and returns what it prints. replace
+// are texts, each followed by what stands in its place.
+func (e environment) shell(command string, replace ...string) string {
+	e.t.Helper()
+	command = strings.NewReplacer(replace...).Replace(command)
+	dir, err := binDir(e.ctx)
+	e.must(err)
+	cmd := exec.CommandContext(e.ctx, "bash", "-o", "pipefail", "-c", command)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+e.AdminKubeconfig, "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		e.t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+	e.t.Logf("%s\n%s", command, out)
+	return string(out)
+}
+
+// waiting creates a pod that waits for the scheduler, and one of a ReplicaSet that does so too.
+func (e environment) waiting(namespace string) {
+	e.t.Helper()
+	e.createNamespace(namespace, nil)
+	for _, name := range []string{"owned", "alone"} {
+		e.createPod(podIn(namespace, name, func(p *corev1.Pod) {
+			p.Spec.SchedulerName = profile
+			if name == "owned" {
+				p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "a"}}
+			}
+		}))
+	}
+}
+
+// wantStopgap has the stock scheduler stand in for replicas that are gone, and Plimsoll come back after it.
+func (e environment) wantStopgap(plimsoll *cluster.Process) {
+	e.t.Helper()
+	e.waiting("market")
+	list := e.shell(documented(e.t, "custom-columns"))
+	for _, want := range []string{"market owned ReplicaSet web", "market alone <none> <none>"} {
+		if !strings.Contains(strings.Join(strings.Fields(list), " "), want) {
+			e.t.Errorf("pods that wait are listed as\n%s, want %s among them", list, want)
+		}
+	}
+
+	e.shell(documented(e.t, "--replicas=0"))
+	e.shell(documented(e.t, "apply -f manifests/stopgap"))
+	e.waitRights(manifest(e.t, "stopgap/stopgap.yaml"))
+	d, err := e.Client.AppsV1().Deployments(system).Get(e.ctx, "plimsoll", metav1.GetOptions{})
+	e.must(err)
+	if *d.Spec.Replicas != 0 {
+		e.t.Errorf("Plimsoll has %d replicas, want none", *d.Spec.Replicas)
+	}
+	c, _ := e.scheduler(system, "plimsoll-stopgap")
+	c.Program = "stock-kube-scheduler"
+	stopgap := e.run(c)
+	for _, name := range []string{"owned", "alone"} {
+		e.waitBoundIn("market", name)
+	}
+
+	// Its rights go with it, and so it cannot let go of the lease, which runs out.
+	e.wantNothingForbidden(account(system, "plimsoll-stopgap"), stopgap)
+	e.shell(documented(e.t, "--replicas=2"))
+	e.shell(documented(e.t, "delete -f manifests/stopgap"))
+	e.must(stopgap.Stop())
+	e.must(plimsoll.Start(e.ctx))
+	e.createPod(podIn("market", "after", func(p *corev1.Pod) { p.Spec.SchedulerName = profile }))
+	e.waitBoundIn("market", "after")
+	e.must(plimsoll.Stop())
+}
+
+// wantWayBack gives the pods that wait for a scheduler that does not come back to the default one.
+func (e environment) wantWayBack() {
+	e.t.Helper()
+	const namespace = "shop"
+	e.waiting(namespace)
+	e.createPod(podIn(namespace, "running", func(p *corev1.Pod) { p.Spec.SchedulerName, p.Spec.NodeName = profile, "worker-1" }))
+	e.createPod(podIn(namespace, "another", func(p *corev1.Pod) { p.Spec.SchedulerName = "another" }))
+
+	e.shell(documented(e.t, "replace --force"), "NAME", "alone")
+	e.waitBoundIn(namespace, "alone")
+	e.shell(documented(e.t, "delete pods"))
+	pods, err := e.Client.CoreV1().Pods(namespace).List(e.ctx, metav1.ListOptions{})
+	e.must(err)
+	var left []string
+	for _, p := range pods.Items {
+		left = append(left, p.Name)
+	}
+	if strings.Join(left, " ") != "alone another running" {
+		e.t.Errorf("the pods are %v, want those that run, and the one that waits for another scheduler", left)
+	}
+}

@@ -1,0 +1,155 @@
+package e2e
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/cert"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
+)
+
+// TestUnderOpenShiftsOperator runs the scheduler as the Secondary Scheduler Operator does: by its command line, to which only
+// the address on this machine is added, in its environment, as a user that nobody knows, with what the operator, OpenShift and manifests/openshift
+// give it. Of the configuration only the port of Thanos differs.
+func TestUnderOpenShiftsOperator(t *testing.T) {
+	const (
+		namespace, name = "openshift-secondary-scheduler-operator", "secondary-scheduler"
+		thanos          = "thanos-querier.openshift-monitoring.svc"
+		served          = "secondary-scheduler.openshift-secondary-scheduler-operator.svc"
+	)
+	e := start(t, cluster.Options{AuditLog: true})
+	e.applyCRDs()
+	e.apply(objects(t, readFile(t, "testdata", "openshift.yaml")))
+	for _, file := range []string{"configmap.yaml", "rbac.yaml", "secondaryscheduler.yaml"} {
+		e.apply(manifest(t, "openshift/"+file))
+	}
+	e.workers(exampleWorkers()...)
+	var answered atomic.Int64
+	proxy, authority := e.prometheusFor(thanos, func(token string) bool {
+		may := e.mayQueryThanos(token)
+		if may {
+			answered.Add(1)
+		}
+		return may
+	})
+	certificate, key, err := cert.GenerateSelfSignedCertKey(served, nil, nil)
+	e.must(err)
+	port, err := cluster.FreePort()
+	e.must(err)
+
+	config, err := e.Client.CoreV1().ConfigMaps(namespace).Get(e.ctx, configured(t), metav1.GetOptions{})
+	e.must(err)
+	c := cluster.Container{
+		Name: name,
+		Command: []string{
+			"/bin/kube-scheduler", "--config=/etc/kubernetes/config.yaml",
+			"--tls-cert-file=/certs-dir/tls.crt", "--tls-private-key-file=/certs-dir/tls.key",
+			"--leader-elect=true", "--leader-elect-lease-duration=137s", "--leader-elect-renew-deadline=107s",
+			"--leader-elect-resource-lock=leases", "--leader-elect-resource-name=" + name,
+			"--leader-elect-resource-namespace=" + namespace, "--leader-elect-retry-period=26s", "-v=2",
+			"--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "--tls-min-version=VersionTLS12",
+			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
+		},
+		Env:       []string{"ENABLE_OPENSHIFT_AUTH=true"},
+		Namespace: namespace, ServiceAccount: name,
+		Files: map[string]string{
+			"/etc/kubernetes/config.yaml": config.Data["config.yaml"],
+			"/certs-dir/tls.crt":          string(certificate),
+			"/certs-dir/tls.key":          string(key),
+			"/var/run/secrets/kubernetes.io/serviceaccount/service-ca.crt": authority,
+		},
+		Ready: fmt.Sprintf("https://127.0.0.1:%d/healthz", port),
+	}
+	e.must(redirect(&c, "https://"+thanos+":9091", proxy))
+	p := e.run(c)
+
+	t.Run("it serves healthz with the operator's certificate", func(t *testing.T) {
+		e := e.in(t)
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(certificate)
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: served}}}
+		defer client.CloseIdleConnections()
+		response, err := client.Get("https://" + net.JoinHostPort("127.0.0.1", fmt.Sprint(port)) + "/healthz")
+		e.must(err)
+		e.must(response.Body.Close())
+		if response.StatusCode != http.StatusOK {
+			t.Errorf("it answers %s", response.Status)
+		}
+	})
+	t.Run("it leads, by the operator's lease", func(t *testing.T) {
+		e := e.in(t)
+		e.eventually("the lease", func() bool { return e.holder(namespace, name) != "" })
+		lease, err := e.Client.CoordinationV1().Leases(namespace).Get(e.ctx, name, metav1.GetOptions{})
+		e.must(err)
+		if seconds := *lease.Spec.LeaseDurationSeconds; seconds != 137 {
+			t.Errorf("the lease is for %d s, want 137", seconds)
+		}
+	})
+	t.Run("Thanos answers its token", func(t *testing.T) {
+		e.in(t).eventually("a query that is answered", func() bool { return answered.Load() > 0 })
+	})
+	t.Run("it places pods", func(t *testing.T) {
+		e := e.in(t)
+		e.createPod(podIn(metav1.NamespaceDefault, "placed", func(p *corev1.Pod) { p.Spec.SchedulerName = profile }))
+		e.waitBoundIn(metav1.NamespaceDefault, "placed")
+	})
+	t.Run("it could write to nothing but /tmp", func(t *testing.T) {
+		e := e.in(t)
+		// With this flag it writes its configuration, and ends.
+		for file, want := range map[string]string{"/written.yaml": "permission denied", "/etc/kubernetes/written.yaml": "permission denied", "/tmp/written.yaml": "Wrote configuration"} {
+			writing := c
+			writing.Ready = "http://127.0.0.1:1" // which nobody serves
+			writing.Name = "writes-" + strings.ReplaceAll(file[1:], "/", "-")
+			writing.Command = append(slices.Clone(c.Command), "--secure-port=0", "--write-config-to="+file)
+			p, err := e.RunContainer(e.ctx, writing)
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("writing %s: %v, want %s", file, err, want)
+			}
+			e.must(p.Stop())
+		}
+	})
+	t.Run("nothing is forbidden", func(t *testing.T) { e.in(t).wantNothingForbidden(account(namespace, name), p) })
+}
+
+// configured returns the name of the ConfigMap that the resource names.
+func configured(t *testing.T) string {
+	t.Helper()
+	name, found, err := unstructured.NestedString(manifest(t, "openshift/secondaryscheduler.yaml")[0].Object, "spec", "schedulerConfig")
+	if !found || err != nil {
+		t.Fatalf("schedulerConfig: %v, %v", found, err)
+	}
+	return name
+}
+
+// mayQueryThanos tells whether Thanos would answer the bearer of a token.
+func (e environment) mayQueryThanos(token string) bool {
+	who, err := e.Client.AuthenticationV1().TokenReviews().Create(e.ctx, &authenticationv1.TokenReview{
+		Spec: authenticationv1.TokenReviewSpec{Token: token},
+	}, metav1.CreateOptions{})
+	if err != nil || !who.Status.Authenticated {
+		return false
+	}
+	may, err := e.Client.AuthorizationV1().SubjectAccessReviews().Create(e.ctx, &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: who.Status.User.Username, Groups: who.Status.User.Groups,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Verb: "get", Group: "monitoring.coreos.com", Resource: "prometheuses", Subresource: "api",
+				Namespace: "openshift-monitoring", Name: "k8s",
+			},
+		},
+	}, metav1.CreateOptions{})
+	return err == nil && may.Status.Allowed
+}
