@@ -95,7 +95,7 @@ func New(ctx context.Context, object runtime.Object, given deps.Deps) (fwk.Plugi
 	if args.Statistic == config.StatisticMeanPlusStdDev {
 		pl.deviations = args.StdDevFactor
 	}
-	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, MayTake: pl.mayTake}
+	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, Refuses: pl.refuses, MayTake: pl.mayTake}
 	pl.gate = softlimit.NewGate(ctx, limit, given.Handle, cpu.Updates(), clock.RealClock{})
 	if err := complainOfAnnotations(given.Handle); err != nil {
 		return nil, err
@@ -152,13 +152,15 @@ func (pl *LoadThreshold) PreFilterExtensions() fwk.PreFilterExtensions { return 
 // Filter rules the node out if it would pass its load line with the pod on it.
 func (pl *LoadThreshold) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
 	d := pl.decide(state, pod)
-	if d.aside() {
-		return nil
-	}
 	if reason := pl.reason(d, node); reason != "" && !pl.gate.Waived(state) {
 		return pl.gate.Refuse(reason)
 	}
 	return nil
+}
+
+// refuses tells whether the node would pass its load line with the pod on it.
+func (pl *LoadThreshold) refuses(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) bool {
+	return pl.reason(pl.decide(state, pod), node) != ""
 }
 
 func (pl *LoadThreshold) estimate(d *decision, node fwk.NodeInfo) load.Estimate {
@@ -171,6 +173,9 @@ func (pl *LoadThreshold) estimate(d *decision, node fwk.NodeInfo) load.Estimate 
 
 // reason says why the node cannot have the pod, or is empty.
 func (pl *LoadThreshold) reason(d *decision, node fwk.NodeInfo) string {
+	if d.aside() {
+		return ""
+	}
 	estimate, line := pl.estimate(d, node), pl.lineOf(node.Node())
 	if d.looksAtCPU {
 		if reason := pl.resourceReason(&pl.cpuReasons, &estimate.CPU, d.demand.CPUMillis, line.cpu); reason != "" {

@@ -72,7 +72,7 @@ func New(ctx context.Context, object runtime.Object, given deps.Deps) (fwk.Plugi
 	if pl.source, err = given.Metrics(ctx, args.LoadSpec, expressions); err != nil {
 		return nil, err
 	}
-	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, MayTake: pl.mayTake}
+	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, Refuses: pl.refuses, MayTake: pl.mayTake}
 	pl.gate = softlimit.NewGate(ctx, limit, given.Handle, pl.source.Updates(), clock.RealClock{})
 	return pl, nil
 }
@@ -136,6 +136,12 @@ func (pl *NodeMetrics) Filter(ctx context.Context, state fwk.CycleState, _ *core
 		return pl.gate.Refuse(m.reason)
 	}
 	return nil
+}
+
+// refuses tells whether some rule rules the node out.
+func (pl *NodeMetrics) refuses(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) bool {
+	d := pl.decide(ctx, state)
+	return pl.rejecting(d, d.view.Row(node)) != nil
 }
 
 // rejecting returns the first metric whose rule rules out the node with the row.
