@@ -25,13 +25,13 @@ type Models interface {
 	Metrics(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, expressions []string) (*load.Metrics, error)
 }
 
-// NewRegistry returns the factories of all plugins, by name. Their metrics are registered by register.
+// NewRegistry returns the factories of all plugins of one scheduler, by name. Their metrics are registered by register.
 func NewRegistry(models Models, register func(...metrics.Registerable)) frameworkruntime.Registry {
 	type builder = func(context.Context, runtime.Object, deps.Deps) (fwk.Plugin, error)
 	loadMetrics := loadscore.NewMetrics(register)
 	registry := frameworkruntime.Registry{}
 	for name, build := range map[string]builder{
-		loadthreshold.Name:              loadthreshold.New,
+		loadthreshold.Name:              new(loadthreshold.Factory).New,
 		loadvariationriskbalancing.Name: loadvariationriskbalancing.New,
 		nodemetrics.Name:                nodemetrics.New,
 		targetloadpacking.Name:          targetloadpacking.New,

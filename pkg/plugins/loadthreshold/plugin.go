@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
@@ -40,6 +41,8 @@ type LoadThreshold struct {
 	exemptions exemptions
 	gate       *softlimit.Gate
 	decisions  *softlimit.Decisions[decision]
+	complaints *complaints
+	events     events.EventRecorder
 }
 
 var (
@@ -53,8 +56,11 @@ var (
 	_ fwk.SignPlugin        = &LoadThreshold{}
 )
 
+// Factory makes the plugins of all profiles of one scheduler, which share what concerns the nodes. Its zero value is ready.
+type Factory struct{ complaints complaints }
+
 // New returns the plugin. It wakes waiting pods until ctx is done.
-func New(ctx context.Context, object runtime.Object, given deps.Deps) (fwk.Plugin, error) {
+func (f *Factory) New(ctx context.Context, object runtime.Object, given deps.Deps) (fwk.Plugin, error) {
 	args, ok := object.(*config.LoadThresholdArgs)
 	if !ok {
 		return nil, fmt.Errorf("want args of type LoadThresholdArgs, got %T", object)
@@ -88,6 +94,8 @@ func New(ctx context.Context, object runtime.Object, given deps.Deps) (fwk.Plugi
 		missingLoad: args.MissingLoad,
 		exemptions:  exemptions,
 		decisions:   softlimit.NewDecisions[decision](Name),
+		complaints:  &f.complaints,
+		events:      given.Handle.EventRecorder(),
 
 		cpuReasons:    reasonsOf("cpu"),
 		memoryReasons: reasonsOf("memory"),
@@ -97,7 +105,7 @@ func New(ctx context.Context, object runtime.Object, given deps.Deps) (fwk.Plugi
 	}
 	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, Refuses: pl.refuses, MayTake: pl.mayTake}
 	pl.gate = softlimit.NewGate(ctx, limit, given.Handle, cpu.Updates(), clock.RealClock{})
-	if err := complainOfAnnotations(given.Handle); err != nil {
+	if err := f.complaints.watch(given.Handle.SharedInformerFactory().Core().V1().Nodes().Informer()); err != nil {
 		return nil, err
 	}
 	return pl, nil
@@ -126,8 +134,10 @@ func demandOf(pod *corev1.Pod) demand {
 	return demand{CPUMillis: cpuMillis, MemoryBytes: memoryBytes}
 }
 
+// decide returns what the decision is made by. Its first call, whichever extension points are enabled, tells of malformed
+// annotations.
 func (pl *LoadThreshold) decide(state fwk.CycleState, pod *corev1.Pod) *decision {
-	return pl.decisions.Of(state, func() *decision {
+	d, first := pl.decisions.Of(state, func() *decision {
 		d := &decision{cpu: pl.cpu.View(state), memory: pl.memory.View(state), demand: demandOf(pod)}
 		if !pl.exemptions.hold(pod) {
 			rejects := pl.missingLoad == config.MissingLoadReject
@@ -135,6 +145,10 @@ func (pl *LoadThreshold) decide(state fwk.CycleState, pod *corev1.Pod) *decision
 		}
 		return d
 	})
+	if first {
+		pl.complaints.tell(pl.events)
+	}
+	return d
 }
 
 // PreFilter steps aside for exempt pods, for those that the thresholds were waived for, and when no load is known.

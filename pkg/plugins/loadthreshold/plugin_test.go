@@ -2,6 +2,7 @@ package loadthreshold
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -56,6 +57,7 @@ func nothing() *corev1.Pod { return podOf("0", "0") }
 // testee is a plugin on a cluster of known load.
 type testee struct {
 	*LoadThreshold
+	Factory
 	handle    *plugintest.Handle
 	publisher *load.Publisher
 }
@@ -65,7 +67,7 @@ func build(t testing.TB, args string, known loads, nodes ...*corev1.Node) *teste
 	ctx := t.Context()
 	b := &testee{handle: plugintest.NewHandle(nodes...), publisher: load.NewPublisher()}
 	plugintest.Publish(b.publisher, known)
-	plugin, err := New(ctx, plugintest.Args(t, "LoadThresholdArgs", args), plugintest.Deps(b.handle, b.publisher))
+	plugin, err := b.New(ctx, plugintest.Args(t, "LoadThresholdArgs", args), plugintest.Deps(b.handle, b.publisher))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,6 +244,8 @@ func TestAMalformedAnnotationGetsOneEventAndTheProfilesThresholds(t *testing.T) 
 		"CPU=70":             `"CPU=70" names neither cpu nor memory`,
 		"cpu=50;memory=70":   `"cpu=50;memory=70" is not a threshold`,
 		"cpu=50,memory=many": `"memory=many" is not a threshold`,
+		"cpu=70,cpu=90":      `"cpu=90" is a second threshold for the same resource: give each resource one`,
+		"memory=1, memory=1": `" memory=1" is a second threshold for the same resource`,
 	}
 	for annotation, complaint := range complaints {
 		t.Run(annotation, func(t *testing.T) {
@@ -255,17 +259,85 @@ func TestAMalformedAnnotationGetsOneEventAndTheProfilesThresholds(t *testing.T) 
 	}
 }
 
-// wantEvent wants the next Event to complain of the annotation.
+// wantEvent decides until there is an Event, and wants it to complain of the annotation.
 func (b *testee) wantEvent(t *testing.T, annotation, complaint string) {
 	t.Helper()
 	want := fmt.Sprintf("Warning InvalidThresholds Annotation plimsoll.io/thresholds=%q is not used: %s", annotation, complaint)
-	select {
-	case got := <-b.handle.Events.Events:
-		if !strings.HasPrefix(got, want) {
-			t.Errorf("Event %q\nwant  %q", got, want)
+	if got := b.nextEvent(t); !strings.HasPrefix(got, want) {
+		t.Errorf("Event %q\nwant  %q", got, want)
+	}
+}
+
+func (b *testee) nextEvent(t *testing.T) string {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); { // never reached where all is well
+		b.PreFilter(t.Context(), framework.NewCycleState(), nothing(), nil)
+		select {
+		case got := <-b.handle.Events.Events:
+			return got
+		case <-time.After(time.Millisecond):
 		}
-	case <-time.After(10 * time.Second): // never reached where all is well
-		t.Fatalf("no Event, want %q", want)
+	}
+	t.Fatal("no Event")
+	return ""
+}
+
+func TestOnlyASchedulerThatDecidesComplainsAndOnceForAllItsProfiles(t *testing.T) {
+	b := build(t, "", nil)
+	other, err := b.New(t.Context(), plugintest.Args(t, "LoadThresholdArgs", ""), plugintest.Deps(b.handle, b.publisher))
+	if err != nil {
+		t.Fatal(err)
+	}
+	watched := b.handle.WatchNodes(t)
+	watched.Add(node("deleted", "wrong"))
+	watched.Add(node("mended", "wrong"))
+	watched.Add(node("n", "wrong"))
+	watched.Modify(node("mended", "cpu=70"))
+	watched.Delete(node("deleted", "wrong"))
+	watched.Add(node("last"))
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		b.Factory.complaints.mu.Lock()
+		noted := slices.Collect(maps.Keys(b.Factory.complaints.nodes))
+		b.Factory.complaints.mu.Unlock()
+		if slices.Equal(noted, []string{"n"}) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("noted %v, want n alone", noted)
+		}
+	}
+	if n := len(b.handle.Events.Events); n != 0 {
+		t.Fatalf("%d Events before any decision, want none", n)
+	}
+	for range 2 {
+		for _, pl := range []fwk.Plugin{b.LoadThreshold, other} {
+			pl.(fwk.PreFilterPlugin).PreFilter(t.Context(), framework.NewCycleState(), nothing(), nil)
+		}
+	}
+	if n := len(b.handle.Events.Events); n != 1 {
+		t.Errorf("%d Events, want one", n)
+	}
+}
+
+func TestAnEventIsNoLongerThanTheAPITakes(t *testing.T) {
+	const most = 1024 // of core/v1's validation of Events
+	for name, annotation := range map[string]string{
+		"long":                        strings.Repeat("cpu:70;", 80),
+		"long, of wide letters":       strings.Repeat("\u6c34", 300),
+		"long, of what is not shown":  strings.Repeat("\U000e0001", 300),
+		"a long entry after good one": "cpu=70," + strings.Repeat("x", 2000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := build(t, "", nil)
+			b.handle.WatchNodes(t).Add(node("n", annotation))
+			got := strings.TrimPrefix(b.nextEvent(t), "Warning InvalidThresholds ")
+			if len(got) > most {
+				t.Errorf("%d bytes: %s", len(got), got)
+			}
+			if !strings.Contains(got, "...") || !strings.HasSuffix(got, "is not a threshold such as cpu=70, in percent from 1 to 100") {
+				t.Errorf("does not say what is wrong: %s", got)
+			}
+		})
 	}
 }
 
@@ -581,7 +653,7 @@ func TestAWaitingPodIsTriedAsSoonAsANodeIsMeasuredBelowItsLine(t *testing.T) {
 
 func TestArgsThatCannotBeMeantAreRefused(t *testing.T) {
 	args := plugintest.Args(t, "LoadThresholdArgs", "thresholds: {cpu: 101}")
-	if _, err := New(t.Context(), args, plugintest.Deps(plugintest.NewHandle(), load.NewPublisher())); err == nil {
+	if _, err := new(Factory).New(t.Context(), args, plugintest.Deps(plugintest.NewHandle(), load.NewPublisher())); err == nil {
 		t.Error("not refused")
 	}
 }

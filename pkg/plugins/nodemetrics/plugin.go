@@ -98,13 +98,13 @@ func (pl *NodeMetrics) decisionOn(view load.MetricsView) *decision {
 // decide returns the metrics as the decision sees them. Whichever extension points are enabled, its first call notes which
 // metrics have no value.
 func (pl *NodeMetrics) decide(ctx context.Context, state fwk.CycleState) *decision {
-	return pl.decisions.Of(state, func() *decision {
-		d := pl.decisionOn(pl.source.View(state))
+	d, first := pl.decisions.Of(state, func() *decision { return pl.decisionOn(pl.source.View(state)) })
+	if first {
 		for i, m := range pl.metrics {
 			m.note(ctx, !d.values[i].Any())
 		}
-		return d
-	})
+	}
+	return d
 }
 
 // PreFilter steps aside where no rule rules out any node, and for pods that the rules were waived for.

@@ -494,26 +494,34 @@ func TestNothingRunsOnAfterTheContext(t *testing.T) {
 }
 
 func TestWhatIsDecidedHoldsForTheDecisionAndItsClones(t *testing.T) {
-	d, made := softlimit.NewDecisions[int]("Limit"), 0
+	decisions, made := softlimit.NewDecisions[int]("Limit"), 0
 	decide := func() *int { made++; value := made; return &value }
+	of := func(state fwk.CycleState, wantFirst bool) int {
+		t.Helper()
+		value, first := decisions.Of(state, decide)
+		if first != wantFirst {
+			t.Errorf("the first call: %v, want %v", first, wantFirst)
+		}
+		return *value
+	}
 	state := framework.NewCycleState()
-	if got := *d.Of(state, decide); got != 1 {
+	if got := of(state, true); got != 1 {
 		t.Fatalf("decided %d, want 1", got)
 	}
 	clone := state.Clone()
 	for name, s := range map[string]fwk.CycleState{"the state": state, "a clone": clone, "a clone's clone": clone.Clone()} {
-		if got := *d.Of(s, decide); got != 1 {
+		if got := of(s, false); got != 1 {
 			t.Errorf("%s: decided %d, want 1 as before", name, got)
 		}
 	}
-	if got := *d.Of(framework.NewCycleState(), decide); got != 2 {
+	if got := of(framework.NewCycleState(), true); got != 2 {
 		t.Errorf("the next decision is %d, want 2", got)
 	}
-	if got := *d.Of(state, decide); got != 1 {
+	if got := of(state, false); got != 1 {
 		t.Errorf("the first decision has become %d", got)
 	}
 	for name, s := range map[string]fwk.CycleState{"the state": state, "a clone": clone} {
-		if allocs := testing.AllocsPerRun(100, func() { d.Of(s, decide) }); allocs != 0 {
+		if allocs := testing.AllocsPerRun(100, func() { decisions.Of(s, decide) }); allocs != 0 {
 			t.Errorf("%s: %v allocations a call, want 0", name, allocs)
 		}
 	}
