@@ -11,8 +11,8 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadvariationriskbalancing"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
@@ -28,7 +28,7 @@ type Models interface {
 // NewRegistry returns the factories of all plugins of one scheduler, by name. Their metrics are registered by register.
 func NewRegistry(models Models, register func(...metrics.Registerable)) frameworkruntime.Registry {
 	type builder = func(context.Context, runtime.Object, deps.Deps) (fwk.Plugin, error)
-	loadMetrics := loadscore.NewMetrics(register)
+	counts := counters.NewMetrics(register)
 	registry := frameworkruntime.Registry{}
 	for name, build := range map[string]builder{
 		loadthreshold.Name:              new(loadthreshold.Factory).New,
@@ -45,7 +45,7 @@ func NewRegistry(models Models, register func(...metrics.Registerable)) framewor
 				Metrics: func(ctx context.Context, spec config.LoadSpec, expressions []string) (*load.Metrics, error) {
 					return models.Metrics(ctx, handle, spec, expressions)
 				},
-				Counters: loadMetrics.For(name),
+				Counters: counts.For(name),
 			})
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/softlimit"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
@@ -41,6 +42,7 @@ type LoadThreshold struct {
 	exemptions exemptions
 	gate       *softlimit.Gate
 	decisions  *softlimit.Decisions[decision]
+	counters   counters.Counters
 	complaints *complaints
 	events     events.EventRecorder
 }
@@ -94,6 +96,7 @@ func (f *Factory) New(ctx context.Context, object runtime.Object, given deps.Dep
 		missingLoad: args.MissingLoad,
 		exemptions:  exemptions,
 		decisions:   softlimit.NewDecisions[decision](Name),
+		counters:    given.Counters,
 		complaints:  &f.complaints,
 		events:      given.Handle.EventRecorder(),
 
@@ -118,9 +121,11 @@ func (pl *LoadThreshold) Name() string { return Name }
 type decision struct {
 	cpu, memory load.View
 	demand      demand
+	exempt      bool
 	// looksAtCPU and looksAtMemory say which thresholds hold: those of resources that some node's load is known of, and
 	// none for a pod that is exempt.
 	looksAtCPU, looksAtMemory bool
+	noted                     counters.Noted
 }
 
 // aside tells whether every node passes.
@@ -134,18 +139,22 @@ func demandOf(pod *corev1.Pod) demand {
 	return demand{CPUMillis: cpuMillis, MemoryBytes: memoryBytes}
 }
 
-// decide returns what the decision is made by. Its first call, whichever extension points are enabled, tells of malformed
-// annotations.
+// decide returns what the decision is made by. Its first call, whichever extension points are enabled, counts the decision and
+// tells of malformed annotations.
 func (pl *LoadThreshold) decide(state fwk.CycleState, pod *corev1.Pod) *decision {
 	d, first := pl.decisions.Of(state, func() *decision {
-		d := &decision{cpu: pl.cpu.View(state), memory: pl.memory.View(state), demand: demandOf(pod)}
-		if !pl.exemptions.hold(pod) {
+		d := &decision{cpu: pl.cpu.View(state), memory: pl.memory.View(state), demand: demandOf(pod), exempt: pl.exemptions.hold(pod)}
+		if !d.exempt {
 			rejects := pl.missingLoad == config.MissingLoadReject
 			d.looksAtCPU, d.looksAtMemory = rejects || d.cpu.KnowsCPU(), rejects || d.memory.KnowsMemory()
 		}
 		return d
 	})
 	if first {
+		pl.counters.Decisions.Inc()
+		if d.aside() && !d.exempt {
+			pl.counters.Aside.Inc()
+		}
 		pl.complaints.tell(pl.events)
 	}
 	return d
@@ -192,12 +201,12 @@ func (pl *LoadThreshold) reason(d *decision, node fwk.NodeInfo) string {
 	}
 	estimate, line := pl.estimate(d, node), pl.lineOf(node.Node())
 	if d.looksAtCPU {
-		if reason := pl.resourceReason(&pl.cpuReasons, &estimate.CPU, d.demand.CPUMillis, line.cpu); reason != "" {
+		if reason := pl.resourceReason(d, &pl.cpuReasons, &estimate.CPU, d.demand.CPUMillis, line.cpu); reason != "" {
 			return reason
 		}
 	}
 	if d.looksAtMemory {
-		return pl.resourceReason(&pl.memoryReasons, &estimate.Memory, d.demand.MemoryBytes, line.memory)
+		return pl.resourceReason(d, &pl.memoryReasons, &estimate.Memory, d.demand.MemoryBytes, line.memory)
 	}
 	return ""
 }
@@ -216,11 +225,12 @@ func reasonsOf(resource string) reasons {
 	return r
 }
 
-func (pl *LoadThreshold) resourceReason(reasons *reasons, r *load.ResourceEstimate, extra float64, percent int64) string {
+func (pl *LoadThreshold) resourceReason(d *decision, reasons *reasons, r *load.ResourceEstimate, extra float64, percent int64) string {
 	if percent == 0 {
 		return ""
 	}
 	if r.State != load.Fresh {
+		pl.counters.FallBack(&d.noted, r.State)
 		switch pl.missingLoad {
 		case config.MissingLoadPass:
 			return ""
@@ -330,11 +340,17 @@ func (pl *LoadThreshold) Score(_ context.Context, state fwk.CycleState, pod *cor
 	}
 	d := pl.decide(state, pod)
 	estimate, line, used := pl.estimate(d, node), pl.lineOf(node.Node()), 0.0
+	use := func(r *load.ResourceEstimate, extra float64) {
+		if r.State != load.Fresh {
+			pl.counters.FallBack(&d.noted, r.State)
+		}
+		used = max(used, utilization(r, extra, pl.deviations))
+	}
 	if d.looksAtCPU && line.cpu > 0 {
-		used = utilization(&estimate.CPU, d.demand.CPUMillis, pl.deviations)
+		use(&estimate.CPU, d.demand.CPUMillis)
 	}
 	if d.looksAtMemory && line.memory > 0 {
-		used = max(used, utilization(&estimate.Memory, d.demand.MemoryBytes, pl.deviations))
+		use(&estimate.Memory, d.demand.MemoryBytes)
 	}
 	return int64(math.Round(min(used, usedUp) / scoreUnit)), nil
 }

@@ -14,11 +14,14 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 )
 
@@ -532,6 +535,35 @@ func TestAWaivedPodGoesToTheLeastLoadedNode(t *testing.T) {
 				t.Errorf("scores (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestAScoreWithoutKnownLoadIsCounted(t *testing.T) {
+	// By requests, 7 of 8 cores are 87.5 %.
+	full := infoOf(node("unknown"), st.MakePod().Name("a").Req(plugintest.CPUAndMemory("7", "0")).Obj())
+	b, registry := build(t, "", loads{"a": both(0.9, 0)}, node("a"), node("unknown")), metrics.NewKubeRegistry()
+	state := b.waivedState(t, nothing(), infoOf(node("a")), full)
+	b.counters = counters.NewMetrics(registry.MustRegister).For(Name)
+	for range 2 {
+		b.Score(t.Context(), state, nothing(), full)
+	}
+	if got, err := testutil.GetCounterMetricValue(b.counters.Absent); err != nil || got != 1 {
+		t.Errorf("counted %v, %v; want one decision in which load was absent", got, err)
+	}
+}
+
+func TestMemoryThatIsKnownOfNoNodeIsNotScored(t *testing.T) {
+	// By requests, 15 of 16 GiB are 94 %, more than any node's cpu.
+	crowded := infoOf(node("a"), plugintest.Running(st.MakePod().Name("a").Req(plugintest.CPUAndMemory("0", "15Gi")).Obj(), time.Hour))
+	b := build(t, "", loads{"a": cpuOnly(0.81), "b": cpuOnly(0.91)}, node("a"), node("b"))
+	state := b.waivedState(t, nothing(), crowded, infoOf(node("b")))
+	for _, tc := range []struct {
+		node fwk.NodeInfo
+		want int64 // 0.01 % each
+	}{{crowded, 8100}, {infoOf(node("b")), 9100}} {
+		if got, _ := b.Score(t.Context(), state, nothing(), tc.node); got != tc.want {
+			t.Errorf("%s: %d before normalization, want %d", tc.node.Node().Name, got, tc.want)
+		}
 	}
 }
 

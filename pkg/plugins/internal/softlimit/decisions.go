@@ -18,7 +18,7 @@ func NewDecisions[T any](plugin string) *Decisions[T] {
 	return &Decisions[T]{key: fwk.StateKey(plugin)}
 }
 
-// held is a T as CycleState keeps it. It is shared by clones: a T is not changed once it is made.
+// held is a T as CycleState keeps it. It is shared by clones: what changes in a T is safe for concurrent use.
 type held[T any] struct{ value *T }
 
 // Clone implements fwk.StateData.
