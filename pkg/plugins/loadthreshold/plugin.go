@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,6 +46,8 @@ type LoadThreshold struct {
 	counters   counters.Counters
 	complaints *complaints
 	events     events.EventRecorder
+	// scoringAlone is done once it is told that nothing but scoring is enabled.
+	scoringAlone sync.Once
 }
 
 var (
@@ -319,11 +322,21 @@ func (pl *LoadThreshold) afterPodLabel(_ klog.Logger, pod *corev1.Pod, oldObj, n
 }
 
 // PreScore skips the scoring of all pods but those that the thresholds were waived for.
-func (pl *LoadThreshold) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
+func (pl *LoadThreshold) PreScore(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
 	if pl.gate.Waived(state) {
 		return nil
 	}
+	pl.warnIfScoringAlone(ctx, state)
 	return fwk.NewStatus(fwk.Skip)
+}
+
+// warnIfScoringAlone says once that the plugin does nothing where only its scoring is enabled.
+func (pl *LoadThreshold) warnIfScoringAlone(ctx context.Context, state fwk.CycleState) {
+	if !pl.gate.Begun(state) {
+		pl.scoringAlone.Do(func() {
+			klog.FromContext(ctx).Info("The plugin is enabled for scoring, but not at preFilter: it rules no node out and scores no pod. Enable it by multiPoint or under filter", "plugin", Name)
+		})
+	}
 }
 
 // scoreUnit is the utilization that is one point before normalization; usedUp is where points end.
@@ -334,8 +347,9 @@ const (
 
 // Score is, for a pod that the thresholds were waived for, the utilization of the scarcer resource that has a threshold on
 // the node, as it is held against it. It may be beyond 1. NormalizeScore turns it round.
-func (pl *LoadThreshold) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+func (pl *LoadThreshold) Score(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	if !pl.gate.Waived(state) {
+		pl.warnIfScoringAlone(ctx, state)
 		return fwk.MinScore, nil
 	}
 	d := pl.decide(state, pod)

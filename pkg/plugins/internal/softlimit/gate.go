@@ -132,6 +132,9 @@ func (g *Gate) Waived(state fwk.CycleState) bool {
 	return err == nil && data.(waiver).waived
 }
 
+// Begun tells whether Begin was called in the decision.
+func (g *Gate) Begun(state fwk.CycleState) bool { return begun(state, g.limit.Plugin) }
+
 // Refuse is the status of a node that the limit rules out. Evicting pods makes no room below a limit that is not relaxed:
 // such a node is none for preemption.
 func (g *Gate) Refuse(reason string) *fwk.Status {
@@ -181,7 +184,7 @@ func (g *Gate) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1
 // called. It returns nil if waiving is not enough.
 func (g *Gate) enough(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo, statuses fwk.NodeToStatusReader) []*Gate {
 	// Where PreFilter is not enabled no attempt would find a waiver: the pod would be refused and waived for ever.
-	if !begun(state, g.limit.Plugin) {
+	if !g.Begun(state) {
 		return nil
 	}
 	ruledOutBy := func(gates []*Gate) (limited []fwk.NodeInfo) {
