@@ -11,8 +11,8 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadvariationriskbalancing"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
@@ -25,13 +25,13 @@ type Models interface {
 	Metrics(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, expressions []string) (*load.Metrics, error)
 }
 
-// NewRegistry returns the factories of all plugins, by name. Their metrics are registered by register.
+// NewRegistry returns the factories of all plugins of one scheduler, by name. Their metrics are registered by register.
 func NewRegistry(models Models, register func(...metrics.Registerable)) frameworkruntime.Registry {
 	type builder = func(context.Context, runtime.Object, deps.Deps) (fwk.Plugin, error)
-	loadMetrics := loadscore.NewMetrics(register)
+	counts := counters.NewMetrics(register)
 	registry := frameworkruntime.Registry{}
 	for name, build := range map[string]builder{
-		loadthreshold.Name:              loadthreshold.New,
+		loadthreshold.Name:              new(loadthreshold.Factory).New,
 		loadvariationriskbalancing.Name: loadvariationriskbalancing.New,
 		nodemetrics.Name:                nodemetrics.New,
 		targetloadpacking.Name:          targetloadpacking.New,
@@ -45,7 +45,7 @@ func NewRegistry(models Models, register func(...metrics.Registerable)) framewor
 				Metrics: func(ctx context.Context, spec config.LoadSpec, expressions []string) (*load.Metrics, error) {
 					return models.Metrics(ctx, handle, spec, expressions)
 				},
-				Counters: loadMetrics.For(name),
+				Counters: counts.For(name),
 			})
 		}
 	}

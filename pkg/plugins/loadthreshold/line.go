@@ -1,13 +1,16 @@
 package loadthreshold
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
-	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/client-go/tools/events"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -33,27 +36,49 @@ func lineOf(t config.Thresholds) line {
 // overriddenBy returns the line with the thresholds that the annotation names in place of its own. The error says what is
 // wrong with the annotation, and what is allowed.
 func (l line) overriddenBy(annotation string) (line, error) {
-	overridden := l
+	var own line
 	for rest := annotation; ; {
 		entry, others, more := strings.Cut(rest, ",")
 		resource, value, _ := strings.Cut(entry, "=")
 		percent, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
 		if err != nil || percent < 1 || percent > 100 {
-			return l, fmt.Errorf("%q is not a threshold such as cpu=70, in percent from 1 to 100", entry)
+			return l, fmt.Errorf("%s is not a threshold such as cpu=70, in percent from 1 to 100", quote(entry))
 		}
+		var threshold *int64
 		switch strings.TrimSpace(resource) {
 		case "cpu":
-			overridden.cpu = percent
+			threshold = &own.cpu
 		case "memory":
-			overridden.memory = percent
+			threshold = &own.memory
 		default:
-			return l, fmt.Errorf("%q names neither cpu nor memory", entry)
+			return l, fmt.Errorf("%s names neither cpu nor memory", quote(entry))
 		}
+		if *threshold != 0 {
+			return l, fmt.Errorf("%s is a second threshold for the same resource: give each resource one", quote(entry))
+		}
+		*threshold = percent
 		if !more {
-			return overridden, nil
+			return line{cpu: cmp.Or(own.cpu, l.cpu), memory: cmp.Or(own.memory, l.memory)}, nil
 		}
 		rest = others
 	}
+}
+
+// quote returns s in quotes, cut where that takes more than about a hundred bytes: the API takes Events of up to 1024.
+func quote(s string) string {
+	const most = 100
+	quoted := strconv.Quote(s)
+	if len(quoted) <= most {
+		return quoted
+	}
+	kept := ""
+	for i := range s {
+		if quoted = strconv.Quote(s[:i]); len(quoted) > most {
+			break
+		}
+		kept = quoted
+	}
+	return kept + "..."
 }
 
 // utilization is what is held against a threshold: the fraction in use once a pod that uses extra more (in milliCPU or
@@ -71,32 +96,84 @@ func passes(utilization float64, percent int64) bool {
 	return percent > 0 && utilization > float64(percent)/100
 }
 
-// complainOfAnnotations has each malformed annotation told by an Event on its node, once when it is first seen.
-func complainOfAnnotations(handle fwk.Handle) error {
-	check := func(node *corev1.Node) {
-		annotation, ok := node.Annotations[Annotation]
-		if !ok {
-			return
-		}
-		if _, err := (line{}).overriddenBy(annotation); err != nil {
-			handle.EventRecorder().Eventf(node, nil, corev1.EventTypeWarning, "InvalidThresholds", "Scheduling",
-				"Annotation %s=%q is not used: %v", Annotation, annotation, err)
-		}
-	}
-	_, err := handle.SharedInformerFactory().Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) {
-			if node, ok := obj.(*corev1.Node); ok {
-				check(node)
-			}
-		},
-		UpdateFunc: func(oldObj, newObj any) {
-			before, _ := oldObj.(*corev1.Node)
-			if now, ok := newObj.(*corev1.Node); ok && annotationChanged(before, now) {
-				check(now)
-			}
-		},
+// complaints are the nodes whose annotation is malformed, and no Event has told it yet. Schedulers that do not decide see the
+// nodes as well: the Events are left to the first decision of the one that does. It is safe for concurrent use.
+type complaints struct {
+	watching sync.Once
+	// any tells whether there are nodes, and costs a decision nothing if there are none.
+	any atomic.Bool
+
+	mu    sync.Mutex
+	nodes map[string]*corev1.Node
+}
+
+// watch begins to look for malformed annotations if it has not yet.
+func (c *complaints) watch(nodes cache.SharedIndexInformer) (err error) {
+	c.watching.Do(func() {
+		_, err = nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: func(obj any) {
+				if node, ok := obj.(*corev1.Node); ok {
+					c.note(node)
+				}
+			},
+			UpdateFunc: func(oldObj, newObj any) {
+				before, _ := oldObj.(*corev1.Node)
+				if now, ok := newObj.(*corev1.Node); ok && annotationChanged(before, now) {
+					c.note(now)
+				}
+			},
+			DeleteFunc: func(obj any) {
+				if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
+					c.forget(name)
+				}
+			},
+		})
 	})
 	return err
+}
+
+func (c *complaints) note(node *corev1.Node) {
+	annotation, ok := node.Annotations[Annotation]
+	if ok {
+		_, err := line{}.overriddenBy(annotation)
+		ok = err != nil
+	}
+	if !ok {
+		c.forget(node.Name)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.nodes == nil {
+		c.nodes = map[string]*corev1.Node{}
+	}
+	c.nodes[node.Name] = node
+	c.any.Store(true)
+}
+
+func (c *complaints) forget(node string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.nodes, node)
+	c.any.Store(len(c.nodes) > 0)
+}
+
+// tell has an Event on each of the nodes, and forgets them.
+func (c *complaints) tell(recorder events.EventRecorder) {
+	if !c.any.Load() {
+		return
+	}
+	c.mu.Lock()
+	nodes := c.nodes
+	c.nodes = nil
+	c.any.Store(false)
+	c.mu.Unlock()
+	for _, node := range nodes {
+		annotation := node.Annotations[Annotation]
+		_, err := line{}.overriddenBy(annotation)
+		recorder.Eventf(node, nil, corev1.EventTypeWarning, "InvalidThresholds", "Scheduling",
+			"Annotation %s=%s is not used: %v", Annotation, quote(annotation), err)
+	}
 }
 
 // annotationChanged tells whether the node's annotation is another one now. Either may be nil.

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
@@ -18,6 +20,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/softlimit"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
@@ -40,6 +43,11 @@ type LoadThreshold struct {
 	exemptions exemptions
 	gate       *softlimit.Gate
 	decisions  *softlimit.Decisions[decision]
+	counters   counters.Counters
+	complaints *complaints
+	events     events.EventRecorder
+	// scoringAlone is done once it is told that nothing but scoring is enabled.
+	scoringAlone sync.Once
 }
 
 var (
@@ -53,8 +61,11 @@ var (
 	_ fwk.SignPlugin        = &LoadThreshold{}
 )
 
+// Factory makes the plugins of all profiles of one scheduler, which share what concerns the nodes. Its zero value is ready.
+type Factory struct{ complaints complaints }
+
 // New returns the plugin. It wakes waiting pods until ctx is done.
-func New(ctx context.Context, object runtime.Object, given deps.Deps) (fwk.Plugin, error) {
+func (f *Factory) New(ctx context.Context, object runtime.Object, given deps.Deps) (fwk.Plugin, error) {
 	args, ok := object.(*config.LoadThresholdArgs)
 	if !ok {
 		return nil, fmt.Errorf("want args of type LoadThresholdArgs, got %T", object)
@@ -88,6 +99,9 @@ func New(ctx context.Context, object runtime.Object, given deps.Deps) (fwk.Plugi
 		missingLoad: args.MissingLoad,
 		exemptions:  exemptions,
 		decisions:   softlimit.NewDecisions[decision](Name),
+		counters:    given.Counters,
+		complaints:  &f.complaints,
+		events:      given.Handle.EventRecorder(),
 
 		cpuReasons:    reasonsOf("cpu"),
 		memoryReasons: reasonsOf("memory"),
@@ -95,9 +109,9 @@ func New(ctx context.Context, object runtime.Object, given deps.Deps) (fwk.Plugi
 	if args.Statistic == config.StatisticMeanPlusStdDev {
 		pl.deviations = args.StdDevFactor
 	}
-	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, MayTake: pl.mayTake}
+	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, Refuses: pl.refuses, MayTake: pl.mayTake}
 	pl.gate = softlimit.NewGate(ctx, limit, given.Handle, cpu.Updates(), clock.RealClock{})
-	if err := complainOfAnnotations(given.Handle); err != nil {
+	if err := f.complaints.watch(given.Handle.SharedInformerFactory().Core().V1().Nodes().Informer()); err != nil {
 		return nil, err
 	}
 	return pl, nil
@@ -110,9 +124,11 @@ func (pl *LoadThreshold) Name() string { return Name }
 type decision struct {
 	cpu, memory load.View
 	demand      demand
+	exempt      bool
 	// looksAtCPU and looksAtMemory say which thresholds hold: those of resources that some node's load is known of, and
 	// none for a pod that is exempt.
 	looksAtCPU, looksAtMemory bool
+	noted                     counters.Noted
 }
 
 // aside tells whether every node passes.
@@ -126,15 +142,25 @@ func demandOf(pod *corev1.Pod) demand {
 	return demand{CPUMillis: cpuMillis, MemoryBytes: memoryBytes}
 }
 
+// decide returns what the decision is made by. Its first call, whichever extension points are enabled, counts the decision and
+// tells of malformed annotations.
 func (pl *LoadThreshold) decide(state fwk.CycleState, pod *corev1.Pod) *decision {
-	return pl.decisions.Of(state, func() *decision {
-		d := &decision{cpu: pl.cpu.View(state), memory: pl.memory.View(state), demand: demandOf(pod)}
-		if !pl.exemptions.hold(pod) {
+	d, first := pl.decisions.Of(state, func() *decision {
+		d := &decision{cpu: pl.cpu.View(state), memory: pl.memory.View(state), demand: demandOf(pod), exempt: pl.exemptions.hold(pod)}
+		if !d.exempt {
 			rejects := pl.missingLoad == config.MissingLoadReject
 			d.looksAtCPU, d.looksAtMemory = rejects || d.cpu.KnowsCPU(), rejects || d.memory.KnowsMemory()
 		}
 		return d
 	})
+	if first {
+		pl.counters.Decisions.Inc()
+		if d.aside() && !d.exempt {
+			pl.counters.Aside.Inc()
+		}
+		pl.complaints.tell(pl.events)
+	}
+	return d
 }
 
 // PreFilter steps aside for exempt pods, for those that the thresholds were waived for, and when no load is known.
@@ -152,13 +178,15 @@ func (pl *LoadThreshold) PreFilterExtensions() fwk.PreFilterExtensions { return 
 // Filter rules the node out if it would pass its load line with the pod on it.
 func (pl *LoadThreshold) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
 	d := pl.decide(state, pod)
-	if d.aside() {
-		return nil
-	}
 	if reason := pl.reason(d, node); reason != "" && !pl.gate.Waived(state) {
 		return pl.gate.Refuse(reason)
 	}
 	return nil
+}
+
+// refuses tells whether the node would pass its load line with the pod on it.
+func (pl *LoadThreshold) refuses(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) bool {
+	return pl.reason(pl.decide(state, pod), node) != ""
 }
 
 func (pl *LoadThreshold) estimate(d *decision, node fwk.NodeInfo) load.Estimate {
@@ -171,14 +199,17 @@ func (pl *LoadThreshold) estimate(d *decision, node fwk.NodeInfo) load.Estimate 
 
 // reason says why the node cannot have the pod, or is empty.
 func (pl *LoadThreshold) reason(d *decision, node fwk.NodeInfo) string {
+	if d.aside() {
+		return ""
+	}
 	estimate, line := pl.estimate(d, node), pl.lineOf(node.Node())
 	if d.looksAtCPU {
-		if reason := pl.resourceReason(&pl.cpuReasons, &estimate.CPU, d.demand.CPUMillis, line.cpu); reason != "" {
+		if reason := pl.resourceReason(d, &pl.cpuReasons, &estimate.CPU, d.demand.CPUMillis, line.cpu); reason != "" {
 			return reason
 		}
 	}
 	if d.looksAtMemory {
-		return pl.resourceReason(&pl.memoryReasons, &estimate.Memory, d.demand.MemoryBytes, line.memory)
+		return pl.resourceReason(d, &pl.memoryReasons, &estimate.Memory, d.demand.MemoryBytes, line.memory)
 	}
 	return ""
 }
@@ -197,11 +228,12 @@ func reasonsOf(resource string) reasons {
 	return r
 }
 
-func (pl *LoadThreshold) resourceReason(reasons *reasons, r *load.ResourceEstimate, extra float64, percent int64) string {
+func (pl *LoadThreshold) resourceReason(d *decision, reasons *reasons, r *load.ResourceEstimate, extra float64, percent int64) string {
 	if percent == 0 {
 		return ""
 	}
 	if r.State != load.Fresh {
+		pl.counters.FallBack(&d.noted, r.State)
 		switch pl.missingLoad {
 		case config.MissingLoadPass:
 			return ""
@@ -290,11 +322,21 @@ func (pl *LoadThreshold) afterPodLabel(_ klog.Logger, pod *corev1.Pod, oldObj, n
 }
 
 // PreScore skips the scoring of all pods but those that the thresholds were waived for.
-func (pl *LoadThreshold) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
+func (pl *LoadThreshold) PreScore(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
 	if pl.gate.Waived(state) {
 		return nil
 	}
+	pl.warnIfScoringAlone(ctx, state)
 	return fwk.NewStatus(fwk.Skip)
+}
+
+// warnIfScoringAlone says once that the plugin does nothing where only its scoring is enabled.
+func (pl *LoadThreshold) warnIfScoringAlone(ctx context.Context, state fwk.CycleState) {
+	if !pl.gate.Begun(state) {
+		pl.scoringAlone.Do(func() {
+			klog.FromContext(ctx).Info("The plugin is enabled for scoring, but not at preFilter: it rules no node out and scores no pod. Enable it by multiPoint or under filter", "plugin", Name)
+		})
+	}
 }
 
 // scoreUnit is the utilization that is one point before normalization; usedUp is where points end.
@@ -305,17 +347,24 @@ const (
 
 // Score is, for a pod that the thresholds were waived for, the utilization of the scarcer resource that has a threshold on
 // the node, as it is held against it. It may be beyond 1. NormalizeScore turns it round.
-func (pl *LoadThreshold) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+func (pl *LoadThreshold) Score(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	if !pl.gate.Waived(state) {
+		pl.warnIfScoringAlone(ctx, state)
 		return fwk.MinScore, nil
 	}
 	d := pl.decide(state, pod)
 	estimate, line, used := pl.estimate(d, node), pl.lineOf(node.Node()), 0.0
+	use := func(r *load.ResourceEstimate, extra float64) {
+		if r.State != load.Fresh {
+			pl.counters.FallBack(&d.noted, r.State)
+		}
+		used = max(used, utilization(r, extra, pl.deviations))
+	}
 	if d.looksAtCPU && line.cpu > 0 {
-		used = utilization(&estimate.CPU, d.demand.CPUMillis, pl.deviations)
+		use(&estimate.CPU, d.demand.CPUMillis)
 	}
 	if d.looksAtMemory && line.memory > 0 {
-		used = max(used, utilization(&estimate.Memory, d.demand.MemoryBytes, pl.deviations))
+		use(&estimate.Memory, d.demand.MemoryBytes)
 	}
 	return int64(math.Round(min(used, usedUp) / scoreUnit)), nil
 }

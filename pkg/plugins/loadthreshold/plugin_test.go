@@ -2,6 +2,7 @@ package loadthreshold
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -13,11 +14,16 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 )
 
@@ -56,6 +62,7 @@ func nothing() *corev1.Pod { return podOf("0", "0") }
 // testee is a plugin on a cluster of known load.
 type testee struct {
 	*LoadThreshold
+	Factory
 	handle    *plugintest.Handle
 	publisher *load.Publisher
 }
@@ -65,7 +72,7 @@ func build(t testing.TB, args string, known loads, nodes ...*corev1.Node) *teste
 	ctx := t.Context()
 	b := &testee{handle: plugintest.NewHandle(nodes...), publisher: load.NewPublisher()}
 	plugintest.Publish(b.publisher, known)
-	plugin, err := New(ctx, plugintest.Args(t, "LoadThresholdArgs", args), plugintest.Deps(b.handle, b.publisher))
+	plugin, err := b.New(ctx, plugintest.Args(t, "LoadThresholdArgs", args), plugintest.Deps(b.handle, b.publisher))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,6 +249,8 @@ func TestAMalformedAnnotationGetsOneEventAndTheProfilesThresholds(t *testing.T) 
 		"CPU=70":             `"CPU=70" names neither cpu nor memory`,
 		"cpu=50;memory=70":   `"cpu=50;memory=70" is not a threshold`,
 		"cpu=50,memory=many": `"memory=many" is not a threshold`,
+		"cpu=70,cpu=90":      `"cpu=90" is a second threshold for the same resource: give each resource one`,
+		"memory=1, memory=1": `" memory=1" is a second threshold for the same resource`,
 	}
 	for annotation, complaint := range complaints {
 		t.Run(annotation, func(t *testing.T) {
@@ -255,17 +264,88 @@ func TestAMalformedAnnotationGetsOneEventAndTheProfilesThresholds(t *testing.T) 
 	}
 }
 
-// wantEvent wants the next Event to complain of the annotation.
+// wantEvent decides until there is an Event, and wants it to complain of the annotation.
 func (b *testee) wantEvent(t *testing.T, annotation, complaint string) {
 	t.Helper()
 	want := fmt.Sprintf("Warning InvalidThresholds Annotation plimsoll.io/thresholds=%q is not used: %s", annotation, complaint)
-	select {
-	case got := <-b.handle.Events.Events:
-		if !strings.HasPrefix(got, want) {
-			t.Errorf("Event %q\nwant  %q", got, want)
+	if got := b.nextEvent(t); !strings.HasPrefix(got, want) {
+		t.Errorf("Event %q\nwant  %q", got, want)
+	}
+}
+
+func (b *testee) nextEvent(t *testing.T) string {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); { // never reached where all is well
+		b.PreFilter(t.Context(), framework.NewCycleState(), nothing(), nil)
+		select {
+		case got := <-b.handle.Events.Events:
+			return got
+		case <-time.After(time.Millisecond):
 		}
-	case <-time.After(10 * time.Second): // never reached where all is well
-		t.Fatalf("no Event, want %q", want)
+	}
+	t.Fatal("no Event")
+	return ""
+}
+
+func TestOnlyASchedulerThatDecidesComplainsAndOnceForAllItsProfiles(t *testing.T) {
+	b := build(t, "", nil)
+	other, err := b.New(t.Context(), plugintest.Args(t, "LoadThresholdArgs", ""), plugintest.Deps(b.handle, b.publisher))
+	if err != nil {
+		t.Fatal(err)
+	}
+	noted := func(want ...string) {
+		t.Helper()
+		var got []string
+		for deadline := time.Now().Add(10 * time.Second); !slices.Equal(got, want); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("noted %v, want %v", got, want)
+			}
+			b.Factory.complaints.mu.Lock()
+			got = slices.Sorted(maps.Keys(b.Factory.complaints.nodes))
+			b.Factory.complaints.mu.Unlock()
+		}
+	}
+	watched := b.handle.WatchNodes(t)
+	watched.Add(node("deleted", "wrong"))
+	watched.Add(node("mended", "wrong"))
+	watched.Add(node("n", "wrong"))
+	noted("deleted", "mended", "n")
+	watched.Modify(node("mended", "cpu=70"))
+	noted("deleted", "n")
+	watched.Delete(node("deleted", "wrong"))
+	noted("n")
+	if n := len(b.handle.Events.Events); n != 0 {
+		t.Fatalf("%d Events before any decision, want none", n)
+	}
+	for range 2 {
+		for _, pl := range []fwk.Plugin{b.LoadThreshold, other} {
+			pl.(fwk.PreFilterPlugin).PreFilter(t.Context(), framework.NewCycleState(), nothing(), nil)
+		}
+	}
+	if n := len(b.handle.Events.Events); n != 1 {
+		t.Errorf("%d Events, want one", n)
+	}
+}
+
+func TestAnEventIsNoLongerThanTheAPITakes(t *testing.T) {
+	const most = 1024 // of core/v1's validation of Events
+	for name, annotation := range map[string]string{
+		"long":                        strings.Repeat("cpu:70;", 80),
+		"long, of wide letters":       strings.Repeat("\u6c34", 300),
+		"long, of what is not shown":  strings.Repeat("\U000e0001", 300),
+		"a long entry after good one": "cpu=70," + strings.Repeat("x", 2000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := build(t, "", nil)
+			b.handle.WatchNodes(t).Add(node("n", annotation))
+			got := strings.TrimPrefix(b.nextEvent(t), "Warning InvalidThresholds ")
+			if len(got) > most {
+				t.Errorf("%d bytes: %s", len(got), got)
+			}
+			if !strings.Contains(got, "...") || !strings.HasSuffix(got, "is not a threshold such as cpu=70, in percent from 1 to 100") {
+				t.Errorf("does not say what is wrong: %s", got)
+			}
+		})
 	}
 }
 
@@ -460,6 +540,35 @@ func TestAWaivedPodGoesToTheLeastLoadedNode(t *testing.T) {
 	}
 }
 
+func TestAScoreWithoutKnownLoadIsCounted(t *testing.T) {
+	// By requests, 7 of 8 cores are 87.5 %.
+	full := infoOf(node("unknown"), st.MakePod().Name("a").Req(plugintest.CPUAndMemory("7", "0")).Obj())
+	b, registry := build(t, "", loads{"a": both(0.9, 0)}, node("a"), node("unknown")), metrics.NewKubeRegistry()
+	state := b.waivedState(t, nothing(), infoOf(node("a")), full)
+	b.counters = counters.NewMetrics(registry.MustRegister).For(Name)
+	for range 2 {
+		b.Score(t.Context(), state, nothing(), full)
+	}
+	if got, err := testutil.GetCounterMetricValue(b.counters.Absent); err != nil || got != 1 {
+		t.Errorf("counted %v, %v; want one decision in which load was absent", got, err)
+	}
+}
+
+func TestMemoryThatIsKnownOfNoNodeIsNotScored(t *testing.T) {
+	// By requests, 15 of 16 GiB are 94 %, more than any node's cpu.
+	crowded := infoOf(node("a"), plugintest.Running(st.MakePod().Name("a").Req(plugintest.CPUAndMemory("0", "15Gi")).Obj(), time.Hour))
+	b := build(t, "", loads{"a": cpuOnly(0.81), "b": cpuOnly(0.91)}, node("a"), node("b"))
+	state := b.waivedState(t, nothing(), crowded, infoOf(node("b")))
+	for _, tc := range []struct {
+		node fwk.NodeInfo
+		want int64 // 0.01 % each
+	}{{crowded, 8100}, {infoOf(node("b")), 9100}} {
+		if got, _ := b.Score(t.Context(), state, nothing(), tc.node); got != tc.want {
+			t.Errorf("%s: %d before normalization, want %d", tc.node.Node().Name, got, tc.want)
+		}
+	}
+}
+
 func TestOtherPodsAreNotScored(t *testing.T) {
 	b, n := build(t, "", loads{"a": both(0.1, 0.1)}, node("a")), infoOf(node("a"))
 	state := framework.NewCycleState()
@@ -469,6 +578,34 @@ func TestOtherPodsAreNotScored(t *testing.T) {
 	}
 	if got := plugintest.Scores(t, b, nothing(), n); got["a"] != 0 {
 		t.Errorf("score %d where PreScore is not enabled, want 0", got["a"])
+	}
+}
+
+func TestThatOnlyScoringIsEnabledIsLoggedOnce(t *testing.T) {
+	for _, tc := range []struct {
+		name      string
+		preFilter bool
+		want      int
+	}{{"scoring alone", false, 1}, {"with PreFilter", true, 0}} {
+		for _, point := range []string{"PreScore", "Score"} {
+			b, logger := build(t, "", loads{"a": both(0.1, 0.1)}), ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(0), ktesting.BufferLogs(true)))
+			ctx := klog.NewContext(t.Context(), logger)
+			for range 3 {
+				state := framework.NewCycleState()
+				if tc.preFilter {
+					b.PreFilter(ctx, state, nothing(), nil)
+				}
+				if point == "PreScore" {
+					b.PreScore(ctx, state, nothing(), nil)
+				} else {
+					b.Score(ctx, state, nothing(), infoOf(node("a")))
+				}
+			}
+			logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+			if got := strings.Count(logged, "enabled for scoring, but not at preFilter"); got != tc.want || strings.Count(logged, "\n") != tc.want {
+				t.Errorf("%s, %s: logged %q, want %d lines", tc.name, point, logged, tc.want)
+			}
+		}
 	}
 }
 
@@ -581,7 +718,7 @@ func TestAWaitingPodIsTriedAsSoonAsANodeIsMeasuredBelowItsLine(t *testing.T) {
 
 func TestArgsThatCannotBeMeantAreRefused(t *testing.T) {
 	args := plugintest.Args(t, "LoadThresholdArgs", "thresholds: {cpu: 101}")
-	if _, err := New(t.Context(), args, plugintest.Deps(plugintest.NewHandle(), load.NewPublisher())); err == nil {
+	if _, err := new(Factory).New(t.Context(), args, plugintest.Deps(plugintest.NewHandle(), load.NewPublisher())); err == nil {
 		t.Error("not refused")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/softlimit"
 )
@@ -28,6 +29,7 @@ type NodeMetrics struct {
 	metrics   []*metric
 	gate      *softlimit.Gate
 	decisions *softlimit.Decisions[decision]
+	counters  counters.Counters
 }
 
 // metric is one of the plugin's metrics.
@@ -58,7 +60,7 @@ func New(ctx context.Context, object runtime.Object, given deps.Deps) (fwk.Plugi
 	if err := validation.ValidateNodeMetricsArgs(nil, args); err != nil {
 		return nil, err
 	}
-	pl := &NodeMetrics{decisions: softlimit.NewDecisions[decision](Name)}
+	pl := &NodeMetrics{decisions: softlimit.NewDecisions[decision](Name), counters: given.Counters}
 	var expressions []string
 	for _, m := range args.Metrics {
 		rule, err := config.ParseRejectRule(m.Reject)
@@ -72,7 +74,7 @@ func New(ctx context.Context, object runtime.Object, given deps.Deps) (fwk.Plugi
 	if pl.source, err = given.Metrics(ctx, args.LoadSpec, expressions); err != nil {
 		return nil, err
 	}
-	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, MayTake: pl.mayTake}
+	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, Refuses: pl.refuses, MayTake: pl.mayTake}
 	pl.gate = softlimit.NewGate(ctx, limit, given.Handle, pl.source.Updates(), clock.RealClock{})
 	return pl, nil
 }
@@ -85,6 +87,7 @@ type decision struct {
 	view load.MetricsView
 	// values runs parallel to the plugin's metrics.
 	values []load.MetricValues
+	noted  counters.Noted
 }
 
 func (pl *NodeMetrics) decisionOn(view load.MetricsView) *decision {
@@ -95,16 +98,22 @@ func (pl *NodeMetrics) decisionOn(view load.MetricsView) *decision {
 	return d
 }
 
-// decide returns the metrics as the decision sees them. Whichever extension points are enabled, its first call notes which
-// metrics have no value.
+// decide returns the metrics as the decision sees them. Whichever extension points are enabled, its first call counts
+// the decision and notes which metrics have no value.
 func (pl *NodeMetrics) decide(ctx context.Context, state fwk.CycleState) *decision {
-	return pl.decisions.Of(state, func() *decision {
-		d := pl.decisionOn(pl.source.View(state))
+	d, first := pl.decisions.Of(state, func() *decision { return pl.decisionOn(pl.source.View(state)) })
+	if first {
+		known := false
 		for i, m := range pl.metrics {
 			m.note(ctx, !d.values[i].Any())
+			known = known || d.values[i].Any()
 		}
-		return d
-	})
+		pl.counters.Decisions.Inc()
+		if !known {
+			pl.counters.Aside.Inc()
+		}
+	}
+	return d
 }
 
 // PreFilter steps aside where no rule rules out any node, and for pods that the rules were waived for.
@@ -132,23 +141,37 @@ func (pl *NodeMetrics) PreFilterExtensions() fwk.PreFilterExtensions { return ni
 // Filter rules the node out if a value is known that its metric's rule rejects.
 func (pl *NodeMetrics) Filter(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
 	d := pl.decide(ctx, state)
-	if m := pl.rejecting(d, d.view.Row(node)); m != nil && !pl.gate.Waived(state) {
+	m, unknown := pl.rejecting(d, d.view.Row(node))
+	if unknown {
+		pl.counters.FallBack(&d.noted, load.Absent)
+	}
+	if m != nil && !pl.gate.Waived(state) {
 		return pl.gate.Refuse(m.reason)
 	}
 	return nil
 }
 
-// rejecting returns the first metric whose rule rules out the node with the row.
-func (pl *NodeMetrics) rejecting(d *decision, row int) *metric {
+// refuses tells whether some rule rules the node out.
+func (pl *NodeMetrics) refuses(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) bool {
+	d := pl.decide(ctx, state)
+	m, _ := pl.rejecting(d, d.view.Row(node))
+	return m != nil
+}
+
+// rejecting returns the first metric whose rule rules out the node with the row, and whether a rule had no value to go by that
+// other nodes have.
+func (pl *NodeMetrics) rejecting(d *decision, row int) (rejecting *metric, unknown bool) {
 	for i, m := range pl.metrics {
 		if m.reject.IsZero() {
 			continue
 		}
-		if value, known := d.values[i].At(row); known && m.reject.RulesOut(value) {
-			return m
+		value, known := d.values[i].At(row)
+		if known && m.reject.RulesOut(value) {
+			return m, unknown
 		}
+		unknown = unknown || !known && d.values[i].Any()
 	}
-	return nil
+	return nil, unknown
 }
 
 // PostFilter relaxes the rules or lets the pod wait, as the arguments say.
@@ -159,7 +182,10 @@ func (pl *NodeMetrics) PostFilter(ctx context.Context, state fwk.CycleState, pod
 // mayTake tells which nodes no rule rules out.
 func (pl *NodeMetrics) mayTake(*corev1.Pod) func(node *corev1.Node) bool {
 	d := pl.decisionOn(pl.source.Latest())
-	return func(node *corev1.Node) bool { return pl.rejecting(d, d.view.RowOf(node.Name)) == nil }
+	return func(node *corev1.Node) bool {
+		m, _ := pl.rejecting(d, d.view.RowOf(node.Name))
+		return m == nil
+	}
 }
 
 // EventsToRegister names the events that can let a pod in that a rule kept out. Metrics are not among them: the gate looks
@@ -191,6 +217,9 @@ func (pl *NodeMetrics) NormalizeScore(ctx context.Context, state fwk.CycleState,
 			if value, known := d.values[i].At(int(scores[j].Score)); known {
 				candidates.add(value)
 			}
+		}
+		if candidates.known < len(scores) && d.values[i].Any() {
+			pl.counters.FallBack(&d.noted, load.Absent)
 		}
 		if candidates.known == 0 {
 			continue

@@ -8,7 +8,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 )
 
 // Deps is what a plugin is given beside its arguments.
@@ -20,5 +20,5 @@ type Deps struct {
 	// Metrics gives the metrics of the PromQL expressions, which the arguments' source is asked for until ctx is done.
 	Metrics func(ctx context.Context, spec config.LoadSpec, expressions []string) (*load.Metrics, error)
 	// Counters are the plugin's own.
-	Counters loadscore.Counters
+	Counters counters.Counters
 }

@@ -5,13 +5,13 @@ package loadscore
 import (
 	"context"
 	"math"
-	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 )
 
 // missing is what Score returns, before normalization, for a node that gets the mean of the others.
@@ -38,7 +38,7 @@ type Scorer[D any] struct {
 	model       *load.Model
 	missingLoad config.MissingLoad
 	formula     Formula[D]
-	counters    Counters
+	counters    counters.Counters
 	pin         load.Pin[decision[D]]
 }
 
@@ -46,13 +46,12 @@ type decision[D any] struct {
 	view   load.View
 	aside  bool
 	demand D
-	// absent and expired are set once a node was judged without load for that reason.
-	absent, expired atomic.Bool
+	noted  counters.Noted
 }
 
 // New returns a scorer by formula on the load of model.
-func New[D any](model *load.Model, missingLoad config.MissingLoad, formula Formula[D], counters Counters) *Scorer[D] {
-	return &Scorer[D]{model: model, missingLoad: missingLoad, formula: formula, counters: counters}
+func New[D any](model *load.Model, missingLoad config.MissingLoad, formula Formula[D], c counters.Counters) *Scorer[D] {
+	return &Scorer[D]{model: model, missingLoad: missingLoad, formula: formula, counters: c}
 }
 
 // decide returns the decision's view of the load and demand of the pod, the same for every call with the same state.
@@ -76,17 +75,6 @@ func (s *Scorer[D]) Sign(plugin string, pod *corev1.Pod) []fwk.SignFragment {
 	return []fwk.SignFragment{{Key: "v1.Pod.Spec." + plugin + "()", Value: s.formula.Demand(pod)}}
 }
 
-// fallBack notes that a node of the decision was judged without all of its load. A reason counts once a decision.
-func (s *Scorer[D]) fallBack(d *decision[D], state load.State) {
-	noted, counter := &d.absent, s.counters.Absent
-	if state == load.Expired {
-		noted, counter = &d.expired, s.counters.Expired
-	}
-	if !noted.Load() && noted.CompareAndSwap(false, true) {
-		counter.Inc()
-	}
-}
-
 // PreScore steps aside when no node's load is known: the profile's other plugins decide.
 func (s *Scorer[D]) PreScore(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
 	if s.decide(state, pod).aside {
@@ -104,7 +92,7 @@ func (s *Scorer[D]) Score(_ context.Context, state fwk.CycleState, pod *corev1.P
 	estimate := d.view.Estimate(node)
 	best, worst := s.formula.States(estimate)
 	if worst != load.Fresh {
-		s.fallBack(d, worst)
+		s.counters.FallBack(&d.noted, worst)
 	}
 	if best != load.Fresh {
 		switch s.missingLoad {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 )
@@ -198,7 +199,7 @@ func TestDecisionsAndFallbacksAreCountedOncePerDecision(t *testing.T) {
 			registry, publisher := metrics.NewKubeRegistry(), load.NewPublisher()
 			plugintest.Publish(publisher, tc.loads)
 			usage := func(fwk.PodInfo) (cpuMillis, memoryBytes float64) { return 0, 0 }
-			s := loadscore.New(plugintest.Model(publisher, usage), config.MissingLoadRequests, percent, loadscore.NewMetrics(registry.MustRegister).For("test"))
+			s := loadscore.New(plugintest.Model(publisher, usage), config.MissingLoadRequests, percent, counters.NewMetrics(registry.MustRegister).For("test"))
 			for range 2 {
 				plugintest.Scores(t, s, pod, nodeInfo("a", "4"), nodeInfo("b", "4"), nodeInfo("c", "4"))
 			}

@@ -12,6 +12,7 @@ import (
 	clientcache "k8s.io/client-go/tools/cache"
 	cachetesting "k8s.io/client-go/tools/cache/testing"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
@@ -86,6 +87,11 @@ func (h *Handle) Loses(t testing.TB, pod *corev1.Pod) {
 	}
 }
 
+// Runs makes the pods run on the handle's nodes, which have to be given again, and on no other.
+func (h *Handle) Runs(nodes []*corev1.Node, pods ...*corev1.Pod) {
+	h.snapshot = cache.NewSnapshot(pods, nodes)
+}
+
 // Activate implements fwk.Handle.
 func (h *Handle) Activate(_ klog.Logger, pods map[string]*corev1.Pod) { h.Activated <- pods }
 
@@ -104,6 +110,24 @@ func (h *Handle) RunFilterPluginsWithNominatedPods(_ context.Context, state fwk.
 		return nil
 	}
 	return fwk.NewStatus(fwk.Unschedulable)
+}
+
+// RunPreFilterExtensionRemovePod implements fwk.Handle.
+func (h *Handle) RunPreFilterExtensionRemovePod(context.Context, fwk.CycleState, *corev1.Pod, fwk.PodInfo, fwk.NodeInfo) *fwk.Status {
+	return nil
+}
+
+// Parallelizer implements fwk.Handle.
+func (h *Handle) Parallelizer() fwk.Parallelizer { return inTurn{} }
+
+// inTurn does one piece of work after the other.
+type inTurn struct{}
+
+// Until implements fwk.Parallelizer.
+func (inTurn) Until(ctx context.Context, pieces int, do workqueue.DoWorkPieceFunc, _ string) {
+	for i := 0; i < pieces && ctx.Err() == nil; i++ {
+		do(i)
+	}
 }
 
 // Deps is what a plugin is given on the handle's cluster, with load and metrics as p publishes them.

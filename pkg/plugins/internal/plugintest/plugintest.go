@@ -21,8 +21,8 @@ import (
 
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // Args decodes the plugins' kinds
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 )
 
 // Window is the window that readings are over.
@@ -53,8 +53,8 @@ func Metrics(p *load.Publisher) *load.Metrics {
 }
 
 // Counters count nothing.
-func Counters() loadscore.Counters {
-	return loadscore.NewMetrics(func(...metrics.Registerable) {}).For("test")
+func Counters() counters.Counters {
+	return counters.NewMetrics(func(...metrics.Registerable) {}).For("test")
 }
 
 // Node is a node that offers all of its capacity and runs the given pods.

@@ -5,12 +5,13 @@ package softlimit
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
@@ -37,6 +38,8 @@ type Limit struct {
 	Plugin string
 	// WhenNoneFits says what becomes of a pod that the limit leaves no node for.
 	WhenNoneFits config.WhenNoneFits
+	// Refuses tells whether the limit rules the node out in the decision, whether or not it is waived.
+	Refuses func(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) bool
 	// MayTake tells of the pod which nodes the limit may let it have, by what is measured now: pods that the measurement
 	// has not seen yet are left out.
 	MayTake func(pod *corev1.Pod) func(node *corev1.Node) bool
@@ -58,15 +61,23 @@ type Gate struct {
 	mu sync.Mutex
 	// waived holds the pods for whose next attempt the limit does not hold, and since when.
 	waived map[types.UID]time.Time
-	// waiting holds the pods that the limit left no node for.
-	waiting map[types.UID]*corev1.Pod
+	// waiting holds the pods that the limit keeps from some node.
+	waiting map[types.UID]waiting
+	// lastNodes are the nodes of the pod that began to wait last. Pods that wait for the same ones share them.
+	lastNodes []string
+}
+
+// waiting is a pod and the nodes that it waits for, by name.
+type waiting struct {
+	pod   *corev1.Pod
+	nodes []string
 }
 
 // NewGate returns the gate of the limit on what updates publishes, and starts waking pods until ctx is done.
 func NewGate(ctx context.Context, limit Limit, handle fwk.Handle, updates *load.Publisher, c clock.Clock) *Gate {
 	g := &Gate{
 		limit:   limit,
-		key:     fwk.StateKey(limit.Plugin + "/waived"),
+		key:     waiverKey(limit.Plugin),
 		handle:  handle,
 		pods:    handle.SharedInformerFactory().Core().V1().Pods().Lister(),
 		nodes:   handle.SharedInformerFactory().Core().V1().Nodes().Lister(),
@@ -75,16 +86,16 @@ func NewGate(ctx context.Context, limit Limit, handle fwk.Handle, updates *load.
 		clock:   c,
 		outrun:  make(chan struct{}, 1),
 		waived:  map[types.UID]time.Time{},
-		waiting: map[types.UID]*corev1.Pod{},
+		waiting: map[types.UID]waiting{},
 	}
-	if !g.relax {
-		go g.run(ctx)
-	}
+	go g.run(ctx)
 	return g
 }
 
 // waiver is the CycleState's note whether the limit is waived for the decision.
 type waiver struct{ waived bool }
+
+func waiverKey(plugin string) fwk.StateKey { return fwk.StateKey(plugin + "/waived") }
 
 // Clone implements fwk.StateData.
 func (w waiver) Clone() fwk.StateData { return w }
@@ -121,6 +132,9 @@ func (g *Gate) Waived(state fwk.CycleState) bool {
 	return err == nil && data.(waiver).waived
 }
 
+// Begun tells whether Begin was called in the decision.
+func (g *Gate) Begun(state fwk.CycleState) bool { return begun(state, g.limit.Plugin) }
+
 // Refuse is the status of a node that the limit rules out. Evicting pods makes no room below a limit that is not relaxed:
 // such a node is none for preemption.
 func (g *Gate) Refuse(reason string) *fwk.Status {
@@ -134,16 +148,46 @@ func (g *Gate) Refuse(reason string) *fwk.Status {
 // limit alone and limits are relaxed, it waives the limit for the pod's next attempt, which is made at once, and succeeds,
 // so that nobody is preempted. Where the limits of several plugins keep the pod out together, the last of them waives all.
 //
-// Otherwise the plugins that follow have their turn. For them a limit that is relaxed holds as long as some node below it may
-// be had by preemption. Where all such nodes are above it, it does not hold: what is measured still shows the pods that
-// preemption would evict, so that the limit would keep a pod out that has the right to their place. A limit that is not
-// relaxed keeps holding, and the pod is woken when it may let it in.
+// Otherwise the plugins that follow have their turn. For them a limit that is relaxed holds if preemption can serve the pod on
+// a node below it. If it cannot, the limit does not hold: what is measured still shows the pods that preemption would evict,
+// so that the limit would keep a pod out that has the right to their place. A limit that is not relaxed keeps holding.
+//
+// The pod is woken when a limit that holds may let it have a node that it keeps it from.
 func (g *Gate) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
-	nodes, err := statuses.NodesForStatusCode(g.handle.SnapshotSharedLister().NodeInfos(), g.Refuse("").Code())
-	if err != nil {
+	refused := fwk.NewStatus(fwk.Unschedulable)
+	if state.GetSkipFilterPlugins().Has(g.limit.Plugin) {
+		return nil, refused // by others
+	}
+	if g.relax {
+		// All that may be had by preemption, or by a waiver.
+		nodes, err := statuses.NodesForStatusCode(g.handle.SnapshotSharedLister().NodeInfos(), fwk.Unschedulable)
+		if err != nil {
+			return nil, fwk.AsStatus(err)
+		}
+		if gates := g.enough(ctx, state, pod, nodes, statuses); gates != nil {
+			return nil, g.waive(ctx, pod, gates)
+		}
+		mayTake := g.limit.MayTake(pod)
+		below := slices.DeleteFunc(slices.Clone(nodes), func(node fwk.NodeInfo) bool { return !mayTake(node.Node()) })
+		if !g.preemptionServes(ctx, state, pod, below) {
+			state.Write(g.key, waiver{true})
+			return nil, refused
+		}
+	}
+	if err := g.wait(ctx, state, pod, statuses); err != nil {
 		return nil, fwk.AsStatus(err)
 	}
-	ruledOutBy := func(gates ...*Gate) (limited []fwk.NodeInfo) {
+	return nil, refused
+}
+
+// enough returns the gates whose limits, waived, leave the pod some of the nodes: this one, or else all whose PostFilter was
+// called. It returns nil if waiving is not enough.
+func (g *Gate) enough(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo, statuses fwk.NodeToStatusReader) []*Gate {
+	// Where PreFilter is not enabled no attempt would find a waiver: the pod would be refused and waived for ever.
+	if !g.Begun(state) {
+		return nil
+	}
+	ruledOutBy := func(gates []*Gate) (limited []fwk.NodeInfo) {
 		for _, node := range nodes {
 			by := statuses.Get(node.Node().Name).Plugin()
 			if slices.ContainsFunc(gates, func(g *Gate) bool { return g.limit.Plugin == by }) {
@@ -152,42 +196,33 @@ func (g *Gate) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1
 		}
 		return limited
 	}
-	if !g.relax {
-		if len(ruledOutBy(g)) > 0 {
-			g.wait(state, pod)
-		}
-		return nil, fwk.NewStatus(fwk.Unschedulable)
-	}
 	var others []*Gate
 	if data, err := state.Read(relaxingKey); err == nil {
 		others = data.(relaxing).gates
 	}
-	without := state.Clone()
+	without, alone := state.Clone(), []*Gate{g}
 	without.Write(g.key, waiver{true})
 	for _, other := range others {
-		without.Delete(other.key)
+		without.Write(other.key, waiver{false}) // which preemption may have been given
 	}
-	// Where PreFilter is not enabled no attempt would find a waiver: the pod would be refused and waived for ever.
-	_, err = state.Read(g.key)
-	begun := err == nil
-	if begun && g.anyPasses(ctx, without, pod, ruledOutBy(g)) {
-		return nil, g.waive(ctx, pod, g)
+	if g.anyPasses(ctx, without, pod, ruledOutBy(alone)) {
+		return alone
 	}
 	all := append(slices.Clone(others), g)
 	for _, gate := range all {
 		without.Write(gate.key, waiver{true})
 	}
-	if begun && len(others) > 0 && g.anyPasses(ctx, without, pod, ruledOutBy(all...)) {
-		return nil, g.waive(ctx, pod, all...)
+	if len(others) > 0 && g.anyPasses(ctx, without, pod, ruledOutBy(all)) {
+		return all
 	}
-	if begun {
-		state.Write(relaxingKey, relaxing{all})
-	}
-	mayTake := g.limit.MayTake(pod)
-	if !slices.ContainsFunc(nodes, func(node fwk.NodeInfo) bool { return mayTake(node.Node()) }) {
-		state.Write(g.key, waiver{true})
-	}
-	return nil, fwk.NewStatus(fwk.Unschedulable)
+	state.Write(relaxingKey, relaxing{all})
+	return nil
+}
+
+// begun tells whether the named plugin has a gate that was begun in the decision.
+func begun(state fwk.CycleState, plugin string) bool {
+	_, err := state.Read(waiverKey(plugin))
+	return err == nil
 }
 
 func (g *Gate) anyPasses(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) bool {
@@ -196,8 +231,49 @@ func (g *Gate) anyPasses(ctx context.Context, state fwk.CycleState, pod *corev1.
 	})
 }
 
+// preemptionServes tells whether the pod can have one of the nodes by preemption.
+func (g *Gate) preemptionServes(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) bool {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var serves atomic.Bool
+	g.handle.Parallelizer().Until(ctx, len(nodes), func(i int) {
+		if mayEvict(pod, nodes[i]) && g.passesAlone(ctx, state.Clone(), pod, nodes[i].Snapshot()) {
+			serves.Store(true)
+			cancel()
+		}
+	}, g.limit.Plugin)
+	return serves.Load()
+}
+
+// passesAlone tells whether the pod can have the node without all that it may evict there, which is how DefaultPreemption
+// finds its candidates. It changes the state and the node.
+func (g *Gate) passesAlone(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) bool {
+	logger := klog.FromContext(ctx)
+	for _, other := range slices.Clone(node.GetPods()) {
+		if !outranks(pod, other.GetPod()) {
+			continue
+		}
+		if node.RemovePod(logger, other.GetPod()) != nil || !g.handle.RunPreFilterExtensionRemovePod(ctx, state, pod, other, node).IsSuccess() {
+			return false
+		}
+	}
+	return g.handle.RunFilterPluginsWithNominatedPods(ctx, state, pod, node).IsSuccess()
+}
+
+// mayEvict tells whether there are pods on the node that may be evicted for the pod.
+func mayEvict(pod *corev1.Pod, node fwk.NodeInfo) bool {
+	if policy := pod.Spec.PreemptionPolicy; policy != nil && *policy == corev1.PreemptNever {
+		return false
+	}
+	return slices.ContainsFunc(node.GetPods(), func(other fwk.PodInfo) bool { return outranks(pod, other.GetPod()) })
+}
+
+func outranks(pod, other *corev1.Pod) bool {
+	return schedulingcorev1.PodPriority(other) < schedulingcorev1.PodPriority(pod)
+}
+
 // waive waives the limits of the gates for the pod's next attempt, and has it made at once.
-func (g *Gate) waive(ctx context.Context, pod *corev1.Pod, gates ...*Gate) *fwk.Status {
+func (g *Gate) waive(ctx context.Context, pod *corev1.Pod, gates []*Gate) *fwk.Status {
 	logger := klog.FromContext(ctx)
 	for _, gate := range gates {
 		gate.waiveNext(pod)
@@ -221,9 +297,36 @@ func (g *Gate) waiveNext(pod *corev1.Pod) {
 
 func keyOf(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }
 
-func (g *Gate) wait(state fwk.CycleState, pod *corev1.Pod) {
+// wait has the pod woken when the limit may let it have one of the nodes that it keeps it from: nodes that nothing but limits
+// rule out, and those that the pod could only have by preemption, which the limit prevents there. Other nodes are left to the
+// plugins that rule them out, and to what they wait for.
+func (g *Gate) wait(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses fwk.NodeToStatusReader) error {
+	nodes, err := g.handle.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return err
+	}
+	limits, names := map[string]bool{g.limit.Plugin: true}, []string(nil)
+	for _, node := range nodes {
+		status := statuses.Get(node.Node().Name)
+		limited, known := limits[status.Plugin()]
+		if !known {
+			limited = begun(state, status.Plugin())
+			limits[status.Plugin()] = limited
+		}
+		toBeHad := limited || status.Code() == fwk.Unschedulable && mayEvict(pod, node)
+		if toBeHad && g.limit.Refuses(ctx, state, pod, node) {
+			names = append(names, node.Node().Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
 	g.mu.Lock()
-	g.waiting[pod.UID] = pod
+	if slices.Equal(names, g.lastNodes) {
+		names = g.lastNodes
+	}
+	g.lastNodes = names
+	g.waiting[pod.UID] = waiting{pod, names}
 	g.mu.Unlock()
 	if g.updates.Outdated(state) {
 		select {
@@ -231,6 +334,7 @@ func (g *Gate) wait(state fwk.CycleState, pod *corev1.Pod) {
 		default:
 		}
 	}
+	return nil
 }
 
 // run wakes waiting pods after each refresh that may let them in. A pod that is then refused again, for load that no
@@ -253,16 +357,13 @@ func (g *Gate) run(ctx context.Context) {
 	}
 }
 
-// mayFit tells whether the limit may let the pod in on some node that it may go to at all. Of what else keeps a pod from a
-// node, it knows what nodes and pods say themselves; where that is in doubt, trying tells.
-func (g *Gate) mayFit(logger klog.Logger, pod *corev1.Pod) bool {
-	nodes, err := g.nodes.List(labels.Everything())
-	if err != nil {
-		return true
-	}
+// mayFit tells whether the limit may let the pod in on one of the nodes, by name, and the pod may go there at all. Of what else
+// keeps a pod from a node, it knows what nodes and pods say themselves; where that is in doubt, trying tells.
+func (g *Gate) mayFit(logger klog.Logger, pod *corev1.Pod, nodes []string) bool {
 	mayTake, required := g.limit.MayTake(pod), nodeaffinity.GetRequiredNodeAffinity(pod)
-	return slices.ContainsFunc(nodes, func(node *corev1.Node) bool {
-		if !mayTake(node) || !tolerates(logger, pod, node) {
+	return slices.ContainsFunc(nodes, func(name string) bool {
+		node, err := g.nodes.Get(name)
+		if err != nil || !mayTake(node) || !tolerates(logger, pod, node) {
 			return false
 		}
 		matches, err := required.Match(node)
@@ -286,20 +387,18 @@ func tolerates(logger klog.Logger, pod *corev1.Pod, node *corev1.Node) bool {
 
 func (g *Gate) wake(logger klog.Logger) {
 	g.mu.Lock()
-	waiting := make([]*corev1.Pod, 0, len(g.waiting))
-	for _, pod := range g.waiting {
-		waiting = append(waiting, pod)
-	}
+	all := slices.Collect(maps.Values(g.waiting))
 	g.mu.Unlock()
 
 	woken := map[string]*corev1.Pod{}
 	var done []types.UID
-	for _, pod := range waiting {
+	for _, w := range all {
+		pod := w.pod
 		now, err := g.pods.Pods(pod.Namespace).Get(pod.Name)
 		switch {
 		case err != nil || now.UID != pod.UID || now.Spec.NodeName != "":
 			done = append(done, pod.UID) // deleted, or placed meanwhile
-		case g.mayFit(logger, now):
+		case g.mayFit(logger, now, w.nodes):
 			done = append(done, pod.UID)
 			woken[keyOf(now)] = now
 		}

@@ -11,10 +11,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -27,7 +29,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience bounds what is waited for until it happens; nothing is waited for that long where all is well.
 const patience = 10 * time.Second
 
-// cluster is a framework with the limits of plugins: of each node, the plugins that rule it out.
+// cluster is a framework with the limits of plugins: of each node, the plugins that rule it out. The one named Full does so
+// while there are pods on the node.
 type cluster struct {
 	*plugintest.Handle
 	gates     map[string]*softlimit.Gate
@@ -35,8 +38,11 @@ type cluster struct {
 	publisher *load.Publisher
 	clock     *clocktesting.FakeClock
 
+	// tried counts the nodes that the filters were run on out of turn.
+	tried int
+
 	mu sync.Mutex
-	// room holds the names of the pods that mayFit says yes to, and asked counts how often it was asked.
+	// room holds the names of the pods that may take any node, and asked counts how often it was asked.
 	room  map[string]bool
 	asked int
 }
@@ -60,7 +66,8 @@ func newClusterOf(ruledOut map[string][]string, nodes ...*corev1.Node) *cluster 
 		room:      map[string]bool{},
 	}
 	c.Passes = func(state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) bool {
-		return c.by(state, node.Node().Name) == ""
+		c.tried++
+		return c.by(state, node) == ""
 	}
 	return c
 }
@@ -77,12 +84,12 @@ func (c *cluster) limit(plugin string, whenNoneFits config.WhenNoneFits) softlim
 	return softlimit.Limit{
 		Plugin:       plugin,
 		WhenNoneFits: whenNoneFits,
+		Refuses: func(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) bool {
+			return slices.Contains(c.ruledOut[node.Node().Name], plugin)
+		},
 		MayTake: func(pod *corev1.Pod) func(*corev1.Node) bool {
-			if whenNoneFits == config.WhenNoneFitsReject {
-				fits := c.mayFit(pod)
-				return func(*corev1.Node) bool { return fits }
-			}
-			return func(node *corev1.Node) bool { return !slices.Contains(c.ruledOut[node.Name], plugin) }
+			fits := c.mayFit(pod)
+			return func(node *corev1.Node) bool { return fits || !slices.Contains(c.ruledOut[node.Name], plugin) }
 		},
 	}
 }
@@ -95,9 +102,10 @@ func (c *cluster) mayFit(pod *corev1.Pod) bool {
 }
 
 // by is the first plugin that rules the node out with the waivers that the state holds, or is empty.
-func (c *cluster) by(state fwk.CycleState, node string) string {
-	for _, plugin := range c.ruledOut[node] {
-		if g, ok := c.gates[plugin]; !ok || !g.Waived(state) {
+func (c *cluster) by(state fwk.CycleState, node fwk.NodeInfo) string {
+	for _, plugin := range c.ruledOut[node.Node().Name] {
+		g, ok := c.gates[plugin]
+		if (!ok || !g.Waived(state)) && (plugin != "Full" || len(node.GetPods()) > 0) {
 			return plugin
 		}
 	}
@@ -118,13 +126,19 @@ func (c *cluster) begin(pod *corev1.Pod) (fwk.CycleState, map[string]bool) {
 // filter is what the filters of an attempt find.
 func (c *cluster) filter(state fwk.CycleState) *framework.NodeToStatus {
 	statuses := framework.NewDefaultNodeToStatus()
-	for node := range c.ruledOut {
+	nodes, err := c.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		panic(err)
+	}
+	for _, node := range nodes {
 		if by := c.by(state, node); by != "" {
 			status := fwk.NewStatus(fwk.Unschedulable)
 			if g, ok := c.gates[by]; ok {
 				status = g.Refuse("ruled out")
+			} else if by == "Taint" {
+				status = fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
 			}
-			statuses.Set(node, status.WithPlugin(by))
+			statuses.Set(node.Node().Name, status.WithPlugin(by))
 		}
 	}
 	return statuses
@@ -480,52 +494,172 @@ func TestNothingRunsOnAfterTheContext(t *testing.T) {
 }
 
 func TestWhatIsDecidedHoldsForTheDecisionAndItsClones(t *testing.T) {
-	d, made := softlimit.NewDecisions[int]("Limit"), 0
+	decisions, made := softlimit.NewDecisions[int]("Limit"), 0
 	decide := func() *int { made++; value := made; return &value }
+	of := func(state fwk.CycleState, wantFirst bool) int {
+		t.Helper()
+		value, first := decisions.Of(state, decide)
+		if first != wantFirst {
+			t.Errorf("the first call: %v, want %v", first, wantFirst)
+		}
+		return *value
+	}
 	state := framework.NewCycleState()
-	if got := *d.Of(state, decide); got != 1 {
+	if got := of(state, true); got != 1 {
 		t.Fatalf("decided %d, want 1", got)
 	}
 	clone := state.Clone()
 	for name, s := range map[string]fwk.CycleState{"the state": state, "a clone": clone, "a clone's clone": clone.Clone()} {
-		if got := *d.Of(s, decide); got != 1 {
+		if got := of(s, false); got != 1 {
 			t.Errorf("%s: decided %d, want 1 as before", name, got)
 		}
 	}
-	if got := *d.Of(framework.NewCycleState(), decide); got != 2 {
+	if got := of(framework.NewCycleState(), true); got != 2 {
 		t.Errorf("the next decision is %d, want 2", got)
 	}
-	if got := *d.Of(state, decide); got != 1 {
+	if got := of(state, false); got != 1 {
 		t.Errorf("the first decision has become %d", got)
 	}
 	for name, s := range map[string]fwk.CycleState{"the state": state, "a clone": clone} {
-		if allocs := testing.AllocsPerRun(100, func() { d.Of(s, decide) }); allocs != 0 {
+		if allocs := testing.AllocsPerRun(100, func() { decisions.Of(s, decide) }); allocs != 0 {
 			t.Errorf("%s: %v allocations a call, want 0", name, allocs)
 		}
 	}
 }
 
-func TestPreemptionIsHeldToTheLimitWhileItMayServeBelowIt(t *testing.T) {
+// fill puts a pod of the priority on each of the cluster's nodes.
+func (c *cluster) fill(priority int32) {
+	var nodes []*corev1.Node
+	var pods []*corev1.Pod
+	for _, name := range slices.Sorted(maps.Keys(c.ruledOut)) {
+		node, err := c.SharedInformerFactory().Core().V1().Nodes().Lister().Get(name)
+		if err != nil {
+			panic(err)
+		}
+		nodes = append(nodes, node)
+		pods = append(pods, st.MakePod().Namespace("ns").Name("on-"+name).UID("on-"+name).Priority(priority).Node(name).Obj())
+	}
+	c.Runs(nodes, pods...)
+}
+
+func TestPreemptionIsNotTriedAboveTheLimit(t *testing.T) {
+	c := newCluster(t, map[string][]string{"hot": {"Full", "Limit"}, "hotter": {"Full", "Limit"}})
+	c.fill(4)
+	c.gate(t, "Limit", config.WhenNoneFitsRelax)
+	state, _ := c.begin(outranking("p"))
+	c.refuse(t, state, outranking("p"))
+	if c.tried != 0 {
+		t.Errorf("filters were run on %d nodes, want none", c.tried)
+	}
+}
+
+// outranking is a pod of priority 5.
+func outranking(name string) *corev1.Pod {
+	return st.MakePod().Namespace("ns").Name(name).UID(name).Priority(5).Obj()
+}
+
+func TestPreemptionIsHeldToTheLimitWhereItServesBelowIt(t *testing.T) {
+	never := outranking("p")
+	never.Spec.PreemptionPolicy = ptr.To(corev1.PreemptNever)
 	for _, tc := range []struct {
 		name     string
 		ruledOut map[string][]string
+		priority int32 // of the pods on the nodes
+		pod      *corev1.Pod
 		want     bool // whether the limit is waived for the plugins that follow
 	}{
-		{"a full node is below the limit", map[string][]string{"cool": {"Fit"}, "hot": {"Fit", "Limit"}}, false},
-		{"all full nodes are above it", map[string][]string{"hot": {"Fit", "Limit"}, "hotter": {"Limit", "Fit"}}, true},
+		{"a full node is below the limit", map[string][]string{"cool": {"Full"}, "hot": {"Full", "Limit"}}, 4, outranking("p"), false},
+		{"all full nodes are above it", map[string][]string{"hot": {"Full", "Limit"}, "hotter": {"Limit", "Full"}}, 4, outranking("p"), true},
+		{"nobody is to be evicted below it", map[string][]string{"cool": {"Full"}, "hot": {"Full", "Limit"}}, 5, outranking("p"), true},
+		{"evicting is not enough below it", map[string][]string{"cool": {"Full", "Taint"}, "hot": {"Full", "Limit"}}, 4, outranking("p"), true},
+		{"one of several below it serves", map[string][]string{"a": {"Full", "Taint"}, "b": {"Full"}, "c": {"Full", "Taint"}}, 4, outranking("p"), false},
+		{"the pod never preempts", map[string][]string{"cool": {"Full"}}, 4, never, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := newCluster(t, tc.ruledOut)
+			c.fill(tc.priority)
 			g := c.gate(t, "Limit", config.WhenNoneFitsRelax)
-			pod := podNamed("p")
-			state, _ := c.begin(pod)
-			if _, status := g.PostFilter(t.Context(), state, pod, c.filter(state)); status.Code() != fwk.Unschedulable {
+			state, _ := c.begin(tc.pod)
+			if _, status := g.PostFilter(t.Context(), state, tc.pod, c.filter(state)); status.Code() != fwk.Unschedulable {
 				t.Fatalf("PostFilter: %v, want Unschedulable: no node is ruled out by the limit alone", status)
 			}
 			if got := g.Waived(state); got != tc.want {
 				t.Errorf("waived for preemption: %v, want %v", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestWhatAPodWaitsFor(t *testing.T) {
+	pool := func(pod *corev1.Pod) *corev1.Pod {
+		pod.Spec.NodeSelector = map[string]string{"pool": "this"}
+		return pod
+	}
+	never := outranking("p")
+	never.Spec.PreemptionPolicy = ptr.To(corev1.PreemptNever)
+	for _, tc := range []struct {
+		name     string
+		ruledOut []string
+		pod      *corev1.Pod
+		want     bool
+	}{
+		{"a node above the limit", []string{"Limit"}, podNamed("p"), true},
+		{"a node above the limit that has another reason behind it", []string{"Limit", "Full"}, podNamed("p"), true},
+		{"a node that another limit was asked about first", []string{"Other", "Limit"}, podNamed("p"), true},
+		{"a node above the limit that preemption could give it", []string{"Full", "Limit"}, outranking("p"), true},
+		{"not a node that has nobody to evict", []string{"Full", "Limit"}, podNamed("p"), false},
+		{"not a node that it cannot have, whoever is evicted", []string{"Taint", "Limit"}, outranking("p"), false},
+		{"not a node where it may evict nobody", []string{"Full", "Limit"}, never, false},
+		{"not a node that was below the limit all along", []string{"Full"}, outranking("p"), false},
+		{"not a node that only another limit rules out", []string{"Other"}, podNamed("p"), false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := newClusterOf(map[string][]string{"a": tc.ruledOut, "b": {"Limit"}}, st.MakeNode().Name("a").Label("pool", "this").Obj(), st.MakeNode().Name("b").Obj())
+			c.fill(4)
+			c.gate(t, "Other", config.WhenNoneFitsRelax)
+			c.makeWait(t, pool(tc.pod), podNamed("b")) // which waits for the node b in any case
+			c.makeRoomFor("p", "b")
+			c.publisher.Publish(load.NewSnapshot(nil))
+			want := []string{"ns/b"}
+			if tc.want {
+				want = append(want, "ns/p")
+			}
+			c.wantActivated(t, want...)
+		})
+	}
+}
+
+func TestAPodWaitsForARelaxedLimitThatPreemptionIsHeldTo(t *testing.T) {
+	c := newCluster(t, map[string][]string{"cool": {"Full"}, "hot": {"Full", "Limit"}})
+	c.fill(4)
+	pod, g := outranking("p"), c.gate(t, "Limit", config.WhenNoneFitsRelax)
+	c.untilTheGateWaits(t)
+	c.Has(t, pod)
+	state, _ := c.begin(pod)
+	c.publisher.Pinned(state)
+	c.refuse(t, state, pod)
+	if g.Waived(state) {
+		t.Fatal("preemption is not held to the limit")
+	}
+	c.publisher.Publish(load.NewSnapshot(nil))
+	c.askedAtLeast(t, 2) // by PostFilter, and in vain
+	if got := c.activated(); got != nil {
+		t.Fatalf("activated for a node that was below the limit all along: %v", got)
+	}
+	c.makeRoomFor("p")
+	c.publisher.Publish(load.NewSnapshot(nil))
+	c.wantActivated(t, "ns/p")
+}
+
+func TestALimitThatSteppedAsideHasNoSayInWhatFollows(t *testing.T) {
+	c := newCluster(t, map[string][]string{"cool": {"Full"}, "hot": {"Full", "Limit"}})
+	c.fill(4)
+	c.gate(t, "Limit", config.WhenNoneFitsRelax)
+	state, _ := c.begin(outranking("p"))
+	state.SetSkipFilterPlugins(sets.New("Limit"))
+	c.refuse(t, state, outranking("p"))
+	if c.asked != 0 {
+		t.Error("the limit is asked where the pod may go")
 	}
 }
 

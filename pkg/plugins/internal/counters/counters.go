@@ -1,7 +1,12 @@
-package loadscore
+// Package counters counts the decisions of plugins, and those that were not made by what is measured alone.
+package counters
 
 import (
+	"sync/atomic"
+
 	"k8s.io/component-base/metrics"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
 // Counters count one plugin's decisions and those that were not made by measured load alone.
@@ -12,7 +17,22 @@ type Counters struct {
 	Absent, Expired, Aside metrics.CounterMetric
 }
 
-// Metrics are the metrics of all load plugins.
+// Noted holds for which reasons a decision has been counted. It is safe for concurrent use.
+type Noted struct{ absent, expired atomic.Bool }
+
+// FallBack counts that a node of the decision was judged without what should have been measured of it, which is in the given
+// state. A reason counts once a decision, whose notes are noted.
+func (c *Counters) FallBack(noted *Noted, state load.State) {
+	reason, counter := &noted.absent, c.Absent
+	if state == load.Expired {
+		reason, counter = &noted.expired, c.Expired
+	}
+	if !reason.Load() && reason.CompareAndSwap(false, true) {
+		counter.Inc()
+	}
+}
+
+// Metrics are the metrics of all plugins.
 type Metrics struct {
 	decisions *metrics.CounterVec
 	fallbacks *metrics.CounterVec

@@ -1,0 +1,121 @@
+package plugins_test
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
+)
+
+// counted are the plugin's decisions, and those with a fallback by reason.
+type counted struct{ decisions, absent, expired, aside float64 }
+
+func countedOf(t *testing.T, registry metrics.KubeRegistry, plugin string) counted {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c counted
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if !testutil.LabelsMatch(m, map[string]string{"plugin": plugin}) {
+				continue
+			}
+			reason := ""
+			for _, label := range m.GetLabel() {
+				if label.GetName() == "reason" {
+					reason = label.GetValue()
+				}
+			}
+			*map[string]*float64{"": &c.decisions, "Absent": &c.absent, "Expired": &c.expired, "StepAside": &c.aside}[reason] = m.GetCounter().GetValue()
+		}
+	}
+	return c
+}
+
+func TestLimitsCountDecisionsAndFallbacksOncePerDecision(t *testing.T) {
+	fresh := load.NodeLoad{CPU: plugintest.Reading(0.5, 0), Memory: plugintest.Reading(0.5, 0)}
+	old, cpuAlone := fresh, load.NodeLoad{CPU: fresh.CPU}
+	old.CPU.End = old.CPU.End.Add(-time.Hour)
+	all := func(l load.NodeLoad) map[string]load.NodeLoad {
+		return map[string]load.NodeLoad{"a": l, "b": l, "c": l}
+	}
+	type values = map[string]float64
+	const rules = `metricProvider: {type: Prometheus, address: "http://prometheus:9090"}
+metrics: [{name: x, query: m0, prefer: Lower, weight: 0, reject: "> 5"}, {name: w, query: m1, prefer: Lower, reject: "< 0"}]`
+
+	for _, tc := range []struct {
+		name         string
+		plugin, args string
+		loads        map[string]load.NodeLoad
+		m0, m1       values
+		age          time.Duration // of the value that c has of m0
+		want         counted
+	}{
+		{name: "measured load decides", plugin: loadthreshold.Name, loads: all(fresh), want: counted{decisions: 2}},
+		{name: "two nodes were never measured", plugin: loadthreshold.Name, loads: map[string]load.NodeLoad{"a": fresh}, want: counted{decisions: 2, absent: 2}},
+		{name: "two nodes were not measured lately", plugin: loadthreshold.Name, loads: map[string]load.NodeLoad{"a": fresh, "b": old, "c": old}, want: counted{decisions: 2, expired: 2}},
+		{name: "both", plugin: loadthreshold.Name, loads: map[string]load.NodeLoad{"a": fresh, "b": old}, want: counted{decisions: 2, absent: 2, expired: 2}},
+		{name: "no load is known", plugin: loadthreshold.Name, want: counted{decisions: 2, aside: 2}},
+		{name: "no load is known, and nodes are refused for it", plugin: loadthreshold.Name, args: "missingLoad: Reject", want: counted{decisions: 2, absent: 2}},
+		{name: "an exempt pod, when no load is known", plugin: loadthreshold.Name, args: "exempt: {podSelector: {}}", want: counted{decisions: 2}},
+		{name: "a resource without a threshold is not known of a node", plugin: loadthreshold.Name, args: "thresholds: {cpu: 80}", loads: map[string]load.NodeLoad{"a": fresh, "b": fresh, "c": cpuAlone}, want: counted{decisions: 2}},
+		{name: "a resource is known of no node", plugin: loadthreshold.Name, loads: all(cpuAlone), want: counted{decisions: 2}},
+
+		{name: "values decide", plugin: nodemetrics.Name, args: rules, m0: values{"a": 9, "b": 1, "c": 1}, m1: values{"a": 1, "b": 1, "c": 1}, want: counted{decisions: 2}},
+		{name: "a node has no value to reject it by", plugin: nodemetrics.Name, args: rules, m0: values{"a": 9, "b": 1}, m1: values{"a": 1, "b": 1, "c": 1}, want: counted{decisions: 2, absent: 2}},
+		{name: "a node's value to reject it by is too old", plugin: nodemetrics.Name, args: rules, m0: values{"a": 9, "b": 1, "c": 1}, m1: values{"a": 1, "b": 1, "c": 1}, age: time.Hour, want: counted{decisions: 2, absent: 2}},
+		{name: "a node has no value to score it by", plugin: nodemetrics.Name, args: rules, m0: values{"a": 1, "b": 1, "c": 1}, m1: values{"a": 1, "b": 1}, want: counted{decisions: 2, absent: 2}},
+		{name: "a metric without any value drops out", plugin: nodemetrics.Name, args: rules, m0: values{"a": 9, "b": 1, "c": 1}, want: counted{decisions: 2}},
+		{name: "a rule's metric without any value drops out", plugin: nodemetrics.Name, args: rules, m1: values{"a": 9, "b": 1, "c": 1}, want: counted{decisions: 2}},
+		{name: "no value is known", plugin: nodemetrics.Name, args: rules, want: counted{decisions: 2, aside: 2}},
+	} {
+		t.Run(tc.plugin+"/"+tc.name, func(t *testing.T) {
+			registry, p := metrics.NewKubeRegistry(), load.NewPublisher()
+			tables := map[string]load.MetricTable{"m0": {}, "m1": {}}
+			for query, v := range map[string]values{"m0": tc.m0, "m1": tc.m1} {
+				for node, value := range v {
+					reading := load.MetricReading{Value: value, End: plugintest.Now()}
+					if query == "m0" && node == "c" {
+						reading.End = reading.End.Add(-tc.age)
+					}
+					tables[query][node] = reading
+				}
+			}
+			plugintest.Publish(p, tc.loads)
+			p.Publish(p.Latest().WithMetrics(tables))
+			pl, err := plugins.NewRegistry(models{p}, registry.MustRegister)[tc.plugin](t.Context(), plugintest.Args(t, kinds()[tc.plugin], tc.args), plugintest.NewHandle())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				state, scores := framework.NewCycleState(), fwk.NodeScoreList{}
+				_, status := pl.(fwk.PreFilterPlugin).PreFilter(t.Context(), state, incoming(), nil)
+				clone := state.Clone() // as for nominated pods
+				for _, name := range []string{"a", "b", "c"} {
+					node := plugintest.Node(name, plugintest.CPUAndMemory("8", "16Gi"))
+					if !status.IsSkip() {
+						pl.(fwk.FilterPlugin).Filter(t.Context(), clone, incoming(), node)
+						pl.(fwk.FilterPlugin).Filter(t.Context(), state, incoming(), node)
+					}
+					score, _ := pl.(fwk.ScorePlugin).Score(t.Context(), state, incoming(), node)
+					scores = append(scores, fwk.NodeScore{Name: name, Score: score})
+				}
+				pl.(fwk.ScorePlugin).ScoreExtensions().NormalizeScore(t.Context(), state, incoming(), scores)
+			}
+			if got := countedOf(t, registry, tc.plugin); got != tc.want {
+				t.Errorf("counted %+v, want %+v", got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,275 @@
+package plugins_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
+	compmetrics "k8s.io/component-base/metrics"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	schedulerscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/scheduler/profile"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
+)
+
+// patience bounds what is waited for until it happens; nothing is waited for that long where all is well.
+const patience = 30 * time.Second
+
+// live is the scheduler itself, all of it, in front of an API that is made up.
+type live struct {
+	*testing.T
+	client    *fake.Clientset
+	publisher *load.Publisher
+	// load is the nodes' cpu utilization, and metric their value of the metric m.
+	load, metric map[string]float64
+}
+
+// newLive starts nothing yet: the cluster has the nodes of loads, with 8 cores each, and the given objects.
+func newLive(t *testing.T, loads, metric map[string]float64, objects ...runtime.Object) *live {
+	for name := range loads {
+		objects = append(objects, st.MakeNode().Name(name).Label(corev1.LabelHostname, name).
+			Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "8", corev1.ResourceMemory: "32Gi", corev1.ResourcePods: "100"}).Obj())
+	}
+	l := &live{T: t, client: fake.NewClientset(objects...), publisher: load.NewPublisher(), load: loads, metric: metric}
+	l.client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		object := action.(clienttesting.CreateAction).GetObject()
+		switch action.GetSubresource() {
+		case "binding":
+			binding := object.(*corev1.Binding)
+			found, err := l.client.Tracker().Get(action.GetResource(), action.GetNamespace(), binding.Name)
+			if err != nil {
+				return true, nil, err
+			}
+			pod := found.(*corev1.Pod).DeepCopy()
+			pod.Spec.NodeName = binding.Target.Name
+			return true, binding, l.client.Tracker().Update(action.GetResource(), pod, action.GetNamespace())
+		case "eviction":
+			return true, nil, l.client.Tracker().Delete(action.GetResource(), action.GetNamespace(), object.(*policyv1.Eviction).Name)
+		}
+		return false, nil, nil
+	})
+	l.publish()
+	return l
+}
+
+// publish makes load and metric what is known.
+func (l *live) publish() {
+	nodes, values := map[string]load.NodeLoad{}, load.MetricTable{}
+	for name, utilization := range l.load {
+		nodes[name] = load.NodeLoad{CPU: plugintest.Reading(utilization, 0)}
+	}
+	for name, value := range l.metric {
+		values[name] = load.MetricReading{Value: value, End: plugintest.Now()}
+	}
+	tables := map[time.Duration]*load.Table{plugintest.Window: load.TableOf(nodes)}
+	l.publisher.Publish(load.NewSnapshot(tables).WithMetrics(map[string]load.MetricTable{"m": values}))
+}
+
+// configuration decodes a configuration whose head is left out.
+func configuration(t *testing.T, profiles string) *schedconfig.KubeSchedulerConfiguration {
+	t.Helper()
+	const head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+	object, _, err := schedulerscheme.Codecs.UniversalDecoder().Decode([]byte(head+profiles), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return object.(*schedconfig.KubeSchedulerConfiguration)
+}
+
+// prepare makes a scheduler with the profiles that hears of everything, and decides nothing.
+func (l *live) prepare(profiles string) *scheduler.Scheduler {
+	l.Helper()
+	ctx, factory := l.Context(), informers.NewSharedInformerFactory(l.client, 0)
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: l.client.EventsV1()})
+	broadcaster.StartRecordingToSink(ctx.Done())
+	s, err := scheduler.New(ctx, l.client, factory, nil, profile.NewRecorderFactory(broadcaster),
+		scheduler.WithProfiles(configuration(l.T, profiles).Profiles...),
+		scheduler.WithFrameworkOutOfTreeRegistry(plugins.NewRegistry(models{l.publisher}, func(...compmetrics.Registerable) {})))
+	if err != nil {
+		l.Fatal(err)
+	}
+	factory.Start(ctx.Done())
+	factory.WaitForCacheSync(ctx.Done())
+	if err := s.WaitForHandlersSync(ctx); err != nil {
+		l.Fatal(err)
+	}
+	return s
+}
+
+func (l *live) start(profiles string) {
+	l.Helper()
+	go l.prepare(profiles).Run(l.Context())
+}
+
+func (l *live) create(pod *corev1.Pod) {
+	l.Helper()
+	if _, err := l.client.CoreV1().Pods(pod.Namespace).Create(l.Context(), pod, metav1.CreateOptions{}); err != nil {
+		l.Fatal(err)
+	}
+}
+
+// pod returns the pod of that name, or nil.
+func (l *live) pod(name string) *corev1.Pod {
+	pod, err := l.client.CoreV1().Pods(metav1.NamespaceDefault).Get(l.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return pod
+}
+
+func (l *live) eventually(what string, done func() bool) {
+	l.Helper()
+	err := wait.PollUntilContextTimeout(l.Context(), time.Millisecond, patience, true, func(context.Context) (bool, error) { return done(), nil })
+	if err != nil {
+		l.Fatalf("waiting for %s: %v", what, err)
+	}
+}
+
+// refused waits until the pod is refused for the reason.
+func (l *live) refused(name, reason string) {
+	l.Helper()
+	l.eventually(name+" to be refused: "+reason, func() bool {
+		for _, condition := range l.pod(name).Status.Conditions {
+			if strings.Contains(condition.Message, reason) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// bound waits until the pod is on the node.
+func (l *live) bound(name, node string) {
+	l.Helper()
+	l.eventually(name+" to be bound", func() bool { return l.pod(name).Spec.NodeName != "" })
+	if got := l.pod(name).Spec.NodeName; got != node {
+		l.Errorf("%s is on %s, want %s", name, got, node)
+	}
+}
+
+func podOf(name string, priority int32, cpu string) *st.PodWrapper {
+	return st.MakePod().Namespace(metav1.NamespaceDefault).Name(name).UID(name).SchedulerName("default-scheduler").
+		Priority(priority).Req(plugintest.CPU(cpu))
+}
+
+func running(pod *st.PodWrapper) *corev1.Pod { return plugintest.Running(pod.Obj(), time.Hour) }
+
+// limited is a profile with both limits, in the order of the names: cpu up to 80 %, and the metric m up to 5.
+func limited(loadThreshold, nodeMetrics string, names ...string) string {
+	return fmt.Sprintf(`
+profiles:
+- schedulerName: default-scheduler
+  plugins: {multiPoint: {enabled: [{name: %s}]}}
+  pluginConfig:
+  - {name: LoadThreshold, args: {thresholds: {cpu: 80}, whenNoneFits: %s}}
+  - name: NodeMetrics
+    args:
+      metricProvider: {type: Prometheus, address: "http://prometheus:9090"}
+      metrics: [{name: latency, query: m, prefer: Lower, reject: "> 5"}]
+      whenNoneFits: %s
+`, strings.Join(names, "}, {name: "), loadThreshold, nodeMetrics)
+}
+
+// beyond is a cluster in which, by either limit, hot is beyond it and cool is not.
+func beyond(t *testing.T, objects ...runtime.Object) *live {
+	return newLive(t, map[string]float64{"hot": 0.95, "cool": 0.1}, map[string]float64{"hot": 9, "cool": 1}, objects...)
+}
+
+func TestPreemptionIsHeldToARelaxedLimitOnlyWhereItServesBelowIt(t *testing.T) {
+	web := podOf("web", 1000, "4").Label("app", "web")
+	for _, tc := range []struct {
+		name     string
+		onCool   *st.PodWrapper
+		web      *st.PodWrapper
+		want     string
+		wantGone string
+	}{
+		{"a lesser pod is below the limit", podOf("other", 2, "8"), web, "cool", "other"},
+		{"what is below the limit outranks the pod", podOf("other", 2000, "8"), web, "hot", "batch"},
+		{
+			"below the limit the pod is kept out by something else", podOf("other", 1000, "1").Label("app", "web"),
+			podOf("web", 1000, "4").Label("app", "web").PodAntiAffinityExists("app", corev1.LabelHostname, st.PodAntiAffinityWithRequiredReq),
+			"hot", "batch",
+		},
+		{
+			"below the limit it is a lesser pod that keeps the pod out", podOf("other", 2, "1").Label("app", "web"),
+			podOf("web", 1000, "4").Label("app", "web").PodAntiAffinityExists("app", corev1.LabelHostname, st.PodAntiAffinityWithRequiredReq),
+			"cool", "other",
+		},
+	} {
+		for _, plugin := range []string{"LoadThreshold", "NodeMetrics"} {
+			t.Run(plugin+"/"+tc.name, func(t *testing.T) {
+				l := beyond(t, running(podOf("batch", 1, "8").Node("hot")), running(tc.onCool.Node("cool")))
+				l.start(limited("Relax", "Relax", plugin))
+				l.create(tc.web.Obj())
+				l.bound("web", tc.want)
+				for _, other := range []string{"batch", "other"} {
+					if gone := l.pod(other) == nil; gone != (other == tc.wantGone) {
+						t.Errorf("%s is evicted: %v", other, gone)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestAPodThatALimitKeepsFromPreemptingIsTriedWhenItNoLongerDoes(t *testing.T) {
+	for _, plugin := range []string{"LoadThreshold", "NodeMetrics"} {
+		t.Run(plugin, func(t *testing.T) {
+			l := beyond(t, running(podOf("batch", 1, "8").Node("hot")), running(podOf("db", 2000, "8").Node("cool")))
+			l.start(limited("Reject", "Reject", plugin))
+			l.create(podOf("web", 1000, "4").Obj())
+			l.refused("web", "Insufficient cpu")
+			l.load["hot"], l.metric["hot"] = 0.1, 1
+			l.publish()
+			l.bound("web", "hot")
+		})
+	}
+}
+
+func TestLimitsOfDifferentModesThatRefuseTogetherLoseNoPod(t *testing.T) {
+	for _, names := range [][]string{{"NodeMetrics", "LoadThreshold"}, {"LoadThreshold", "NodeMetrics"}} {
+		for _, tc := range []struct {
+			name                       string
+			loadThreshold, nodeMetrics string
+			first, second              func(*live)
+		}{
+			{"LoadThreshold rejects, and load falls first", "Reject", "Relax", (*live).coolDown, (*live).speedUp},
+			{"LoadThreshold rejects, and load falls last", "Reject", "Relax", (*live).speedUp, (*live).coolDown},
+			{"NodeMetrics rejects, and load falls first", "Relax", "Reject", (*live).coolDown, (*live).speedUp},
+			{"NodeMetrics rejects, and load falls last", "Relax", "Reject", (*live).speedUp, (*live).coolDown},
+			{"both reject, and load falls first", "Reject", "Reject", (*live).coolDown, (*live).speedUp},
+			{"both reject, and load falls last", "Reject", "Reject", (*live).speedUp, (*live).coolDown},
+		} {
+			t.Run(strings.Join(names, "_")+"/"+tc.name, func(t *testing.T) {
+				l := newLive(t, map[string]float64{"a": 0.95}, map[string]float64{"a": 9})
+				l.start(limited(tc.loadThreshold, tc.nodeMetrics, names...))
+				l.create(podOf("web", 0, "1").Obj())
+				l.refused("web", "0/1 nodes are available")
+				tc.first(l)
+				tc.second(l)
+				l.bound("web", "a")
+			})
+		}
+	}
+}
+
+func (l *live) coolDown() { l.load["a"] = 0.1; l.publish() }
+
+func (l *live) speedUp() { l.metric["a"] = 1; l.publish() }
