@@ -191,7 +191,7 @@ func cluster(nodes, podsPerNode int) (*load.Publisher, []fwk.NodeInfo) {
 	var infos []fwk.NodeInfo
 	for i := range nodes {
 		name := fmt.Sprint("node-", i)
-		loads[name] = load.NodeLoad{CPU: plugintest.Reading(float64(i%60)/100, 0.1), Memory: plugintest.Reading(0.25, 0.1)}
+		loads[name] = load.NodeLoad{CPU: plugintest.Reading(float64(i%40)/100, 0.1), Memory: plugintest.Reading(0.25, 0.1)}
 		var pods []*corev1.Pod
 		for j := range podsPerNode {
 			started := metav1.NewTime(plugintest.Now().Add(-time.Minute))
