@@ -26,6 +26,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 )
 
 // patience bounds what is waited for until it happens; nothing is waited for that long where all is well.
@@ -81,25 +82,24 @@ func (l *live) publish() {
 	l.publisher.Publish(load.NewSnapshot(tables).WithMetrics(map[string]load.MetricTable{"m": values}))
 }
 
-// configuration decodes a configuration whose head is left out.
-func configuration(t *testing.T, profiles string) *schedconfig.KubeSchedulerConfiguration {
+// decode returns a configuration with the defaults applied.
+func decode(t *testing.T, whole string) *schedconfig.KubeSchedulerConfiguration {
 	t.Helper()
-	const head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-	object, _, err := schedulerscheme.Codecs.UniversalDecoder().Decode([]byte(head+profiles), nil, nil)
+	object, _, err := schedulerscheme.Codecs.UniversalDecoder().Decode([]byte(whole), nil, nil)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v:\n%s", err, whole)
 	}
 	return object.(*schedconfig.KubeSchedulerConfiguration)
 }
 
-// prepare makes a scheduler with the profiles that hears of everything, and decides nothing.
-func (l *live) prepare(profiles string) *scheduler.Scheduler {
+// prepare makes a scheduler with the configuration's profiles that hears of everything, and decides nothing.
+func (l *live) prepare(configuration *schedconfig.KubeSchedulerConfiguration) *scheduler.Scheduler {
 	l.Helper()
 	ctx, factory := l.Context(), informers.NewSharedInformerFactory(l.client, 0)
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: l.client.EventsV1()})
 	broadcaster.StartRecordingToSink(ctx.Done())
 	s, err := scheduler.New(ctx, l.client, factory, nil, profile.NewRecorderFactory(broadcaster),
-		scheduler.WithProfiles(configuration(l.T, profiles).Profiles...),
+		scheduler.WithProfiles(configuration.Profiles...),
 		scheduler.WithFrameworkOutOfTreeRegistry(plugins.NewRegistry(models{l.publisher}, func(...compmetrics.Registerable) {})))
 	if err != nil {
 		l.Fatal(err)
@@ -112,9 +112,9 @@ func (l *live) prepare(profiles string) *scheduler.Scheduler {
 	return s
 }
 
-func (l *live) start(profiles string) {
+func (l *live) start(configuration string) {
 	l.Helper()
-	go l.prepare(profiles).Run(l.Context())
+	go l.prepare(decode(l.T, configuration)).Run(l.Context())
 }
 
 func (l *live) create(pod *corev1.Pod) {
@@ -170,9 +170,11 @@ func podOf(name string, priority int32, cpu string) *st.PodWrapper {
 
 func running(pod *st.PodWrapper) *corev1.Pod { return plugintest.Running(pod.Obj(), time.Hour) }
 
-// limited is a profile with both limits, in the order of the names: cpu up to 80 %, and the metric m up to 5.
+// limited is a configuration with both limits, in the order of the names: cpu up to 80 %, and the metric m up to 5.
 func limited(loadThreshold, nodeMetrics string, names ...string) string {
 	return fmt.Sprintf(`
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
 profiles:
 - schedulerName: default-scheduler
   plugins: {multiPoint: {enabled: [{name: %s}]}}
@@ -273,3 +275,43 @@ func TestLimitsOfDifferentModesThatRefuseTogetherLoseNoPod(t *testing.T) {
 func (l *live) coolDown() { l.load["a"] = 0.1; l.publish() }
 
 func (l *live) speedUp() { l.metric["a"] = 1; l.publish() }
+
+func TestOneOfTwoSchedulersWithTwoProfilesComplainsOnceOfAnAnnotation(t *testing.T) {
+	bad := st.MakeNode().Name("bad").Capacity(plugintest.CPU("8")).Annotation(loadthreshold.Annotation, "cpu=lots").Obj()
+	l := newLive(t, nil, nil, bad)
+	const profiles = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- {schedulerName: default-scheduler, plugins: {multiPoint: {enabled: [{name: LoadThreshold}]}}}
+- {schedulerName: other, plugins: {multiPoint: {enabled: [{name: LoadThreshold}]}}}
+`
+	l.prepare(decode(t, profiles)) // and never run, as one that does not lead
+	l.start(profiles)
+	complaints := func() (n int) {
+		all, err := l.client.EventsV1().Events("").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, event := range all.Items {
+			if event.Reason == "InvalidThresholds" {
+				n++
+			}
+		}
+		return n
+	}
+	pods := 0
+	decide := func() {
+		for _, profile := range []string{"default-scheduler", "other"} {
+			pods++
+			name := fmt.Sprint("web-", pods)
+			l.create(podOf(name, 0, "0").SchedulerName(profile).Obj())
+			l.eventually(name+" to be decided on", func() bool { return l.pod(name).Spec.NodeName != "" || len(l.pod(name).Status.Conditions) > 0 })
+		}
+	}
+	l.eventually("an Event", func() bool { decide(); return complaints() > 0 })
+	decide()
+	if n := complaints(); n != 1 {
+		t.Errorf("%d Events, want one", n)
+	}
+}

@@ -4,49 +4,13 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/metrics"
-)
 
-// refusedIn is the scheduler's own queue in which the pod waits that the plugin refused.
-func (b *testee) refusedIn(t *testing.T, pod *corev1.Pod) *queue.PriorityQueue {
-	t.Helper()
-	metrics.Register()
-	events, err := b.EventsToRegister(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	hints := queue.QueueingHintMap{}
-	for _, event := range events {
-		fn := event.QueueingHintFn
-		if fn == nil {
-			fn = func(klog.Logger, *corev1.Pod, any, any) (fwk.QueueingHint, error) { return fwk.Queue, nil } // as the scheduler does
-		}
-		hints[event.Event] = append(hints[event.Event], &queue.QueueingHintFunction{PluginName: Name, QueueingHintFn: fn})
-	}
-	first := func(a, b fwk.QueuedPodInfo) bool { return a.GetTimestamp().Before(b.GetTimestamp()) }
-	q := queue.NewTestQueue(t.Context(), first, queue.WithQueueingHintMapPerProfile(queue.QueueingHintMapPerProfile{pod.Spec.SchedulerName: hints}))
-	t.Cleanup(q.Close)
-	logger := klog.FromContext(t.Context())
-	q.Add(t.Context(), pod)
-	info, err := q.Pop(logger)
-	if err != nil {
-		t.Fatal(err)
-	}
-	info.UnschedulablePlugins = sets.New(Name)
-	if err := q.AddUnschedulableIfNotPresent(logger, info, q.SchedulingCycle()); err != nil {
-		t.Fatal(err)
-	}
-	q.Done(pod.UID)
-	if n := len(q.UnschedulablePods()); n != 1 {
-		t.Fatalf("%d pods wait, want the one that was refused", n)
-	}
-	return q
-}
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
+)
 
 func TestARefusedPodIsRetriedOnlyByWhatCanLetItIn(t *testing.T) {
 	pod := nothing()
@@ -106,7 +70,7 @@ func TestARefusedPodIsRetriedOnlyByWhatCanLetItIn(t *testing.T) {
 		{"the pod's own labels change, and do not exempt it", updated(labelled(pod, "back")), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			q := build(t, "exempt: {podSelector: {matchLabels: {tier: front}}}", nil).refusedIn(t, pod)
+			q := plugintest.RefusedIn(t, build(t, "exempt: {podSelector: {matchLabels: {tier: front}}}", nil), pod)
 			tc.happens(t, q)
 			if got := len(q.UnschedulablePods()) == 0; got != tc.want {
 				t.Errorf("retried: %v, want %v", got, tc.want)

@@ -225,7 +225,7 @@ func (pl *NodeMetrics) NormalizeScore(ctx context.Context, state fwk.CycleState,
 			continue
 		}
 		scale, weight := candidates.scale(m.Prefer, m.Bounds), float64(m.Weight)
-		scales = append(scales, weightedScale{values: d.values[i], scale: scale, weight: weight, unknown: scale.mark(candidates.mean())})
+		scales = append(scales, weightedScale{values: d.values[i], scale: scale, weight: weight, unknown: scale.mark(candidates.mean)})
 		weights += weight
 	}
 	for i := range scores {

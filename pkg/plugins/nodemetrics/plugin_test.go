@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -18,10 +16,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
-	"sigs.k8s.io/yaml"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 )
@@ -44,7 +39,7 @@ func table(v values, age time.Duration) load.MetricTable {
 func publish(p *load.Publisher, metrics map[string]values) {
 	tables := map[string]load.MetricTable{}
 	for name, v := range metrics {
-		tables[name] = table(v, 0)
+		tables["of_"+name] = table(v, 0)
 	}
 	p.Publish(load.NewSnapshot(nil).WithMetrics(tables))
 }
@@ -55,7 +50,7 @@ type testee struct {
 	publisher *load.Publisher
 }
 
-// build makes the plugin with metrics in YAML, one a line; what is called x in it is asked by the query x.
+// build makes the plugin with metrics in YAML, one a line; what is called x in it is asked by the query of_x.
 func build(t testing.TB, metrics string, nodes ...string) *testee {
 	t.Helper()
 	ctx := t.Context()
@@ -86,7 +81,7 @@ func nodesNamed(names ...string) []fwk.NodeInfo {
 func pod() *corev1.Pod { return st.MakePod().Namespace("ns").Name("p").UID("p").Obj() }
 
 func TestScores(t *testing.T) {
-	const lower, higher = "- {name: x, query: x, prefer: Lower}", "- {name: x, query: x, prefer: Higher}"
+	const lower, higher = "- {name: x, query: of_x, prefer: Lower}", "- {name: x, query: of_x, prefer: Higher}"
 	for _, tc := range []struct {
 		name    string
 		metrics string
@@ -100,32 +95,32 @@ func TestScores(t *testing.T) {
 		{"negative values", higher, map[string]values{"x": {"a": -4, "b": -3, "c": 0}}, map[string]int64{"a": 0, "b": 25, "c": 100}},
 		// (2 − 0.5) / (2 − 0.05) = 0.769; what is better than best is best, and what is worse than worst is worst.
 		{
-			"bounds fix the scale", "- {name: x, query: x, prefer: Lower, bounds: {best: 0.05, worst: 2}}",
+			"bounds fix the scale", "- {name: x, query: of_x, prefer: Lower, bounds: {best: 0.05, worst: 2}}",
 			map[string]values{"x": {"a": 0.01, "b": 0.5, "c": 7}}, map[string]int64{"a": 100, "b": 77, "c": 0},
 		},
 		// (15 − 10) / (30 − 10) = 0.25
 		{
-			"bounds of what is better the higher", "- {name: x, query: x, prefer: Higher, bounds: {best: 30, worst: 10}}",
+			"bounds of what is better the higher", "- {name: x, query: of_x, prefer: Higher, bounds: {best: 30, worst: 10}}",
 			map[string]values{"x": {"a": 10, "b": 15, "c": 31}}, map[string]int64{"a": 0, "b": 25, "c": 100},
 		},
 		// x: 1, 0.5, 0 and w: 0, 1, 0.25; (3·1 + 0)/4 = 0.75, (3·0.5 + 1)/4 = 0.625, (0 + 0.25)/4 = 0.0625.
 		{
-			"several metrics by weight", "- {name: x, query: x, prefer: Lower, weight: 3}\n- {name: w, query: w, prefer: Higher}",
+			"several metrics by weight", "- {name: x, query: of_x, prefer: Lower, weight: 3}\n- {name: w, query: of_w, prefer: Higher}",
 			map[string]values{"x": {"a": 1, "b": 2, "c": 3}, "w": {"a": 0, "b": 4, "c": 1}}, map[string]int64{"a": 75, "b": 63, "c": 6},
 		},
 		{
-			"a metric without weight is left out", lower + "\n- {name: w, query: w, prefer: Lower, weight: 0}",
+			"a metric without weight is left out", lower + "\n- {name: w, query: of_w, prefer: Lower, weight: 0}",
 			map[string]values{"x": {"a": 1, "b": 2, "c": 3}, "w": {"a": 9, "b": 1, "c": 1}}, map[string]int64{"a": 100, "b": 50, "c": 0},
 		},
 		// The mean of 1 and 5 is 3, which is half of the way; of x alone, 1 is best.
 		{"a candidate without a value has the candidates' mean", lower, map[string]values{"x": {"a": 1, "c": 5, "elsewhere": 99}}, map[string]int64{"a": 100, "b": 50, "c": 0}},
 		// The mean of 2 and 4 is 3: (11 − 3) / (11 − 1) = 0.8; 0.9 and 0.7 are those of 2 and 4.
 		{
-			"also within bounds", "- {name: x, query: x, prefer: Lower, bounds: {best: 1, worst: 11}}",
+			"also within bounds", "- {name: x, query: of_x, prefer: Lower, bounds: {best: 1, worst: 11}}",
 			map[string]values{"x": {"a": 2, "c": 4}}, map[string]int64{"a": 90, "b": 80, "c": 70},
 		},
 		{
-			"a metric without any value drops out", lower + "\n- {name: w, query: w, prefer: Lower, weight: 9}",
+			"a metric without any value drops out", lower + "\n- {name: w, query: of_w, prefer: Lower, weight: 9}",
 			map[string]values{"x": {"a": 1, "b": 2, "c": 3}}, map[string]int64{"a": 100, "b": 50, "c": 0},
 		},
 		{"all equal", lower, map[string]values{"x": {"a": 2, "b": 2, "c": 2}}, map[string]int64{"a": 100, "b": 100, "c": 100}},
@@ -133,7 +128,12 @@ func TestScores(t *testing.T) {
 		{"no metric is known", lower, nil, map[string]int64{"a": 0, "b": 0, "c": 0}},
 		// Neither the sum nor the difference of the greatest values is finite.
 		{"values as great as there are", lower, map[string]values{"x": {"a": -math.MaxFloat64, "b": 0, "c": math.MaxFloat64}}, map[string]int64{"a": 100, "b": 50, "c": 0}},
-		{"a mean of values whose sum is not finite", lower, map[string]values{"x": {"a": math.MaxFloat64, "c": math.MaxFloat64}}, map[string]int64{"a": 100, "b": 100, "c": 100}},
+		// (0.5 − −1) / (1 − −1) = 0.75, of which the counter is not finite.
+		{"values as great as there are, of which one is nearer to the best", higher, map[string]values{"x": {"a": -math.MaxFloat64, "b": math.MaxFloat64 / 2, "c": math.MaxFloat64}}, map[string]int64{"a": 0, "b": 75, "c": 100}},
+		// The mean of the greatest value and half of it is half of the way between them, also where their sum is not finite.
+		{"a mean of values whose sum is not finite", lower, map[string]values{"x": {"a": math.MaxFloat64, "c": math.MaxFloat64 / 2}}, map[string]int64{"a": 0, "b": 50, "c": 100}},
+		// Half of the smallest value is 0: there is nothing to tell them apart by.
+		{"values as near to each other as there are", lower, map[string]values{"x": {"a": 0, "b": math.SmallestNonzeroFloat64, "c": 0}}, map[string]int64{"a": 100, "b": 100, "c": 100}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := build(t, "metrics:\n"+tc.metrics)
@@ -151,19 +151,19 @@ func TestAMetricWithoutAnyValueIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
 		metric string
 		decide func(ctx context.Context, b *testee)
 	}{
-		{"scored by", "{name: w, query: w, prefer: Lower}", func(ctx context.Context, b *testee) {
+		{"scored by", "{name: w, query: of_w, prefer: Lower}", func(ctx context.Context, b *testee) {
 			state, scores := framework.NewCycleState(), fwk.NodeScoreList{{Name: "a"}, {Name: "b"}}
 			for i, node := range nodesNamed("a", "b") {
 				scores[i].Score, _ = b.Score(ctx, state, pod(), node)
 			}
 			b.NormalizeScore(ctx, state, pod(), scores)
 		}},
-		{"that only rejects", "{name: w, query: w, prefer: Lower, weight: 0, reject: '> 5'}", func(ctx context.Context, b *testee) {
+		{"that only rejects", "{name: w, query: of_w, prefer: Lower, weight: 0, reject: '> 5'}", func(ctx context.Context, b *testee) {
 			state := framework.NewCycleState()
 			b.PreFilter(ctx, state, pod(), nil)
 			b.Filter(ctx, state, pod(), nodesNamed("a")[0])
 		}},
-		{"of which every node is ruled out before it is scored", "{name: w, query: w, prefer: Lower, reject: '> 5'}", func(ctx context.Context, b *testee) {
+		{"of which every node is ruled out before it is scored", "{name: w, query: of_w, prefer: Lower, reject: '> 5'}", func(ctx context.Context, b *testee) {
 			state := framework.NewCycleState()
 			for _, node := range nodesNamed("a", "b") {
 				b.Filter(ctx, state, pod(), node) // as where PreFilter is not enabled
@@ -171,7 +171,7 @@ func TestAMetricWithoutAnyValueIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b := build(t, "metrics: [{name: x, query: x, prefer: Lower}, "+tc.metric+"]")
+			b := build(t, "metrics: [{name: x, query: of_x, prefer: Lower}, "+tc.metric+"]")
 			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2), ktesting.BufferLogs(true)))
 			ctx := klog.NewContext(t.Context(), logger)
 			buffer := logger.GetSink().(ktesting.Underlier).GetBuffer()
@@ -205,7 +205,7 @@ func TestAMetricWithoutAnyValueIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
 }
 
 func TestARuleRulesOut(t *testing.T) {
-	const rules = `metrics: [{name: x, query: x, prefer: Lower, reject: "> 5"}, {name: w, query: w, prefer: Higher, weight: 0, reject: "<=0.1"}, {name: z, query: z, prefer: Lower}]`
+	const rules = `metrics: [{name: x, query: of_x, prefer: Lower, reject: "> 5"}, {name: w, query: of_w, prefer: Higher, weight: 0, reject: "<=0.1"}, {name: z, query: of_z, prefer: Lower}]`
 	for _, tc := range []struct {
 		name  string
 		known map[string]values
@@ -240,8 +240,8 @@ func TestValuesOlderThanMaxAgeAreNotUsed(t *testing.T) {
 		age  time.Duration
 		used bool
 	}{{2 * time.Minute, true}, {2*time.Minute + 1, false}} {
-		b := build(t, "maxAge: 2m\nmetrics: [{name: x, query: x, prefer: Lower, reject: '> 5'}]", "a")
-		b.publisher.Publish(load.NewSnapshot(nil).WithMetrics(map[string]load.MetricTable{"x": table(values{"a": 6, "b": 1}, tc.age)}))
+		b := build(t, "maxAge: 2m\nmetrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]", "a")
+		b.publisher.Publish(load.NewSnapshot(nil).WithMetrics(map[string]load.MetricTable{"of_x": table(values{"a": 6, "b": 1}, tc.age)}))
 		if got := !b.Filter(t.Context(), framework.NewCycleState(), pod(), nodesNamed("a")[0]).IsSuccess(); got != tc.used {
 			t.Errorf("%v old: ruled out: %v, want %v", tc.age, got, tc.used)
 		}
@@ -273,7 +273,7 @@ func TestPreFilterStepsAsideWhereNoRuleRulesOutAnyNode(t *testing.T) {
 		{"< 5", values{"a": 9, "b": 4.9}, fwk.Success},
 		{"<= 5", values{"a": 9, "b": 5}, fwk.Success},
 	} {
-		b := build(t, fmt.Sprintf("metrics: [{name: x, query: x, prefer: Lower, reject: %q}]", tc.rule))
+		b := build(t, fmt.Sprintf("metrics: [{name: x, query: of_x, prefer: Lower, reject: %q}]", tc.rule))
 		publish(b.publisher, map[string]values{"x": tc.known})
 		if _, status := b.PreFilter(t.Context(), framework.NewCycleState(), pod(), nil); status.Code() != tc.want {
 			t.Errorf("%q of %v: %v, want %v", tc.rule, tc.known, status.Code(), tc.want)
@@ -282,7 +282,7 @@ func TestPreFilterStepsAsideWhereNoRuleRulesOutAnyNode(t *testing.T) {
 }
 
 func TestRulesAreWaivedForOneAttempt(t *testing.T) {
-	b := build(t, "metrics: [{name: x, query: x, prefer: Lower, reject: '> 5'}]", "a")
+	b := build(t, "metrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]", "a")
 	publish(b.publisher, map[string]values{"x": {"a": 6}})
 	node, state := nodesNamed("a")[0], framework.NewCycleState()
 	b.PreFilter(t.Context(), state, pod(), nil)
@@ -303,7 +303,7 @@ func TestRulesAreWaivedForOneAttempt(t *testing.T) {
 }
 
 func TestFilterAllocatesNothingForANodeThatPasses(t *testing.T) {
-	b, state := build(t, "metrics: [{name: x, query: x, prefer: Lower, reject: '> 5'}]"), framework.NewCycleState()
+	b, state := build(t, "metrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]"), framework.NewCycleState()
 	publish(b.publisher, map[string]values{"x": {"a": 1}})
 	b.PreFilter(t.Context(), state, pod(), nil)
 	ctx, p, n := t.Context(), pod(), nodesNamed("a")[0]
@@ -314,52 +314,39 @@ func TestFilterAllocatesNothingForANodeThatPasses(t *testing.T) {
 	}
 }
 
-// PromQL included.
-func TestEveryConfigurationOfTheREADMEIsValid(t *testing.T) {
-	const atLeast = 4
-	text, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	queries := 0
-	for i, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
-		var document struct {
-			Metrics  []any `json:"metrics"`
-			Profiles []struct {
-				PluginConfig []struct {
-					Name string         `json:"name"`
-					Args map[string]any `json:"args"`
-				} `json:"pluginConfig"`
-			} `json:"profiles"`
-		}
-		if err := yaml.Unmarshal([]byte(block[1]), &document); err != nil {
-			t.Fatalf("YAML %d: %v", i, err)
-		}
-		var all []map[string]any
-		if document.Metrics != nil {
-			provider := map[string]any{"type": "Prometheus", "address": "http://prometheus:9090"}
-			all = append(all, map[string]any{"metrics": document.Metrics, "metricProvider": provider})
-		}
-		for _, profile := range document.Profiles {
-			for _, pluginConfig := range profile.PluginConfig {
-				if pluginConfig.Name == Name {
-					all = append(all, pluginConfig.Args)
-				}
-			}
-		}
-		for _, args := range all {
-			fields, err := yaml.Marshal(args)
-			if err != nil {
-				t.Fatal(err)
-			}
-			decoded := plugintest.Args(t, "NodeMetricsArgs", string(fields)).(*config.NodeMetricsArgs)
-			queries += len(decoded.Metrics)
-			if err := validation.ValidateNodeMetricsArgs(nil, decoded); err != nil {
-				t.Errorf("YAML %d: %v", i, err)
-			}
+func TestADecisionSeesOneSnapshotAlsoInClonesOfItsState(t *testing.T) {
+	b, n := build(t, "metrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]"), nodesNamed("a")[0]
+	publish(b.publisher, map[string]values{"x": {"a": 1, "other": 9}})
+	state := framework.NewCycleState()
+	b.PreFilter(t.Context(), state, pod(), nil)
+	clone := state.Clone()
+	publish(b.publisher, map[string]values{"x": {"a": 9}})
+	for name, s := range map[string]fwk.CycleState{"state": state, "clone": clone} {
+		if status := b.Filter(t.Context(), s, pod(), n); !status.IsSuccess() {
+			t.Errorf("%s: %v by a snapshot of after the decision", name, status)
 		}
 	}
-	if queries < atLeast {
-		t.Errorf("%d queries in the README, want at least %d", queries, atLeast)
+	if b.Filter(t.Context(), framework.NewCycleState(), pod(), n).IsSuccess() {
+		t.Error("the next decision sees the old snapshot")
+	}
+}
+
+func TestARefusedPodIsRetriedOnlyByWhatCanLetItIn(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		event fwk.ClusterEvent
+		want  bool
+	}{
+		{"a node is added", fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}, true},
+		{"a node changes", fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Update}, false},
+		{"a pod ends", framework.EventAssignedPodDelete, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			q := plugintest.RefusedIn(t, build(t, "metrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]"), pod())
+			q.MoveAllToActiveOrBackoffQueue(klog.FromContext(t.Context()), tc.event, nil, nodesNamed("a")[0].Node(), nil)
+			if got := len(q.UnschedulablePods()) == 0; got != tc.want {
+				t.Errorf("retried: %v, want %v", got, tc.want)
+			}
+		})
 	}
 }

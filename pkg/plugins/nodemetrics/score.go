@@ -15,11 +15,13 @@ type scale struct{ best, worst float64 }
 // mark is where value stands between worst and best: clamp((value − worst) / (best − worst)). Where all candidates have the
 // same value, so that best is worst, there is nothing to tell them apart by and all are best.
 func (s scale) mark(value float64) float64 {
-	if s.best == s.worst {
+	// Of halves, for the difference of two finite values may be infinite. That of their halves is 0 also where they differ by
+	// less than there are numbers for.
+	span := s.best/2 - s.worst/2
+	if span == 0 {
 		return 1
 	}
-	// Of halves, for the difference of two finite values may be infinite.
-	return min(max((value/2-s.worst/2)/(s.best/2-s.worst/2), 0), 1)
+	return min(max((value/2-s.worst/2)/span, 0), 1)
 }
 
 // weightedScale is the scale of one metric in one decision.
@@ -41,8 +43,9 @@ func (s *weightedScale) mark(row int) float64 {
 
 // span is the values that the candidates of a decision have of one metric.
 type span struct {
-	low, high, sum float64
-	known          int
+	// mean is what a candidate without a value is taken to have.
+	low, high, mean float64
+	known           int
 }
 
 func (s *span) add(value float64) {
@@ -50,12 +53,11 @@ func (s *span) add(value float64) {
 		s.low, s.high = value, value
 	}
 	s.low, s.high = min(s.low, value), max(s.high, value)
-	s.sum += value
 	s.known++
+	// Not by way of the sum, which may be infinite.
+	n := float64(s.known)
+	s.mean += value/n - s.mean/n
 }
-
-// mean is what a candidate without a value is taken to have. It is finite, also where the sum is not.
-func (s *span) mean() float64 { return min(max(s.sum/float64(s.known), s.low), s.high) }
 
 // scale is that of the bounds, or else of the candidates themselves.
 func (s *span) scale(prefer config.Preference, bounds *config.MetricBounds) scale {
