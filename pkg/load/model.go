@@ -103,6 +103,7 @@ type result struct {
 	cpuUntil, memoryUntil int64
 	fresh                 Estimate
 	table                 *Table
+	node                  *corev1.Node
 	pending               pendingLoad
 }
 
@@ -251,23 +252,26 @@ func (v View) result(node fwk.NodeInfo) *result {
 
 // result computes what the node carries if its load is fresh. Before is an earlier result for the node, or nil.
 func (m *Model) result(table *Table, row int, node fwk.NodeInfo, before *result) *result {
-	known, capacity, allocatable := &table.nodes[row], node.Node().Status.Capacity, node.GetAllocatable()
-	cpu, memory := capacity[corev1.ResourceCPU], capacity[corev1.ResourceMemory]
+	if before == nil {
+		before = &result{}
+	}
+	known, cpu, memory, allocatable := &table.nodes[row], before.fresh.CPU.Base, before.fresh.Memory.Base, node.GetAllocatable()
+	if before.node != node.Node() {
+		capacity := node.Node().Status.Capacity
+		cpu, memory = float64(capacity.Cpu().MilliValue()), float64(capacity.Memory().Value())
+	}
 	r := &result{
 		generation:  node.GetGeneration(),
 		cpuUntil:    known.CPU.until(m.settings),
 		memoryUntil: known.Memory.until(m.settings),
 		fresh: Estimate{
-			CPU:    measured(&known.CPU, float64(cpu.MilliValue()), float64(allocatable.GetMilliCPU())),
-			Memory: measured(&known.Memory, float64(memory.Value()), float64(allocatable.GetMemory())),
+			CPU:    measured(&known.CPU, cpu, float64(allocatable.GetMilliCPU())),
+			Memory: measured(&known.Memory, memory, float64(allocatable.GetMemory())),
 		},
-		table: table,
+		table:   table,
+		node:    node.Node(),
+		pending: before.pending.next(node.GetPods(), known.horizon(), m.usage),
 	}
-	var pods pendingLoad
-	if before != nil {
-		pods = before.pending
-	}
-	r.pending = pods.next(node.GetPods(), known.horizon(), m.usage)
 	r.pending.on(&r.fresh, known)
 	return r
 }

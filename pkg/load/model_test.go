@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
@@ -100,6 +101,20 @@ func TestEstimate(t *testing.T) {
 				t.Errorf("estimate (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestANodeMayGrow(t *testing.T) {
+	model, _ := modelOf(map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0), Memory: reading(0.25, 0, 0)}})
+	info := node(t, "n")
+	for _, cores := range []int64{8, 16} {
+		grown := info.Node().DeepCopy()
+		grown.Status.Capacity[corev1.ResourceCPU] = *resource.NewQuantity(cores, resource.DecimalSI)
+		info.SetNode(grown)
+		// 0.25 of the capacity
+		if got, want := model.View(framework.NewCycleState()).Estimate(info).CPU.Mean, float64(cores*250); got != want {
+			t.Errorf("mean of %d cores: %v milliCPU, want %v", cores, got, want)
+		}
 	}
 }
 
