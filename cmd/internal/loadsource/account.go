@@ -55,7 +55,7 @@ type credentials struct {
 }
 
 // credentials returns those of the provider, or of the account where the provider has no token. The account's token is sent
-// over TLS alone. It fails if the token has to be sent and cannot be read.
+// over TLS with a verified certificate alone. It fails if the token has to be sent and cannot be read.
 func (a Account) credentials(ctx context.Context, address string, provider config.MetricProviderSpec) (credentials, error) {
 	c := credentials{token: string(provider.Token), tokenFile: provider.TokenFile, caFile: provider.CAFile}
 	if a.Dir == "" || c.token != "" || c.tokenFile != "" {
@@ -65,6 +65,12 @@ func (a Account) credentials(ctx context.Context, address string, provider confi
 	if !strings.HasPrefix(strings.ToLower(address), "https://") {
 		logger.Info("Load is read without a token: " + AccountVariable + " is set, but over plain http the service account's token " +
 			"could be read on the way; if the server wants it, write an https address")
+		return c, nil
+	}
+	if provider.InsecureSkipVerify {
+		logger.Info("Load is read without a token: " + AccountVariable + " is set, but with insecureSkipVerify anyone could pose as " +
+			"the server and take the service account's token; if the server wants it, set caFile instead of insecureSkipVerify, " +
+			"or send it in spite of that with tokenFile: " + filepath.Join(a.Dir, "token"))
 		return c, nil
 	}
 	c.tokenFile = filepath.Join(a.Dir, "token")

@@ -146,7 +146,11 @@ func TestTheAccountStandsBack(t *testing.T) {
 		{"on plain http", account, plain, config.MetricProviderSpec{}, ""},
 		{"where none is wanted", "", secure, config.MetricProviderSpec{CAFile: other}, ""},
 		{"but not for a caFile", account, secure, config.MetricProviderSpec{CAFile: other}, "Bearer of-account"},
-		{"but not where certificates are not verified", account, secure, config.MetricProviderSpec{InsecureSkipVerify: true}, "Bearer of-account"},
+		{"where certificates are not verified", account, secure, config.MetricProviderSpec{InsecureSkipVerify: true}, ""},
+		{
+			"for a tokenFile that is sent unverified", account, secure,
+			config.MetricProviderSpec{TokenFile: tokenFile, InsecureSkipVerify: true}, "Bearer of-file",
+		},
 	} {
 		for kind, spec := range specs(tt.server.URL, tt.provider) {
 			t.Run(tt.name+", "+kind, func(t *testing.T) {
@@ -184,18 +188,34 @@ func TestACAFileReplacesTheAccountsAuthorities(t *testing.T) {
 	}
 }
 
-func TestPlainHTTPIsReadWithoutTheAccountAndSaysSo(t *testing.T) {
+func TestAnUnsafeServerIsReadWithoutTheAccountAndTheLogSaysSo(t *testing.T) {
 	dir := t.TempDir() // without a token, which is not needed
-	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
-	ctx := klog.NewContext(t.Context(), logger)
-	spec := specs("http://prometheus:9090", config.MetricProviderSpec{})["Prometheus"]
-	if _, err := (Cluster{Nodes: oneNode(t), Account: Account{Dir: dir}}).Open(ctx, spec); err != nil {
-		t.Fatal(err)
-	}
-	said := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
-	for _, part := range []string{"ENABLE_OPENSHIFT_AUTH", "http://prometheus:9090", "without a token", "https"} {
-		if strings.Count(said, "\n") != 1 || !strings.Contains(said, part) {
-			t.Errorf("the log is not one line that says %q: %s", part, said)
+	for _, tt := range []struct {
+		name     string
+		address  string
+		provider config.MetricProviderSpec
+		parts    []string
+	}{
+		{"plain http", "http://prometheus:9090", config.MetricProviderSpec{}, []string{"https"}},
+		{
+			"unverified", "https://prometheus:9090", config.MetricProviderSpec{InsecureSkipVerify: true},
+			[]string{"insecureSkipVerify", "caFile", "tokenFile: " + filepath.Join(dir, "token")},
+		},
+	} {
+		for kind, spec := range specs(tt.address, tt.provider) {
+			t.Run(tt.name+", "+kind, func(t *testing.T) {
+				logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+				ctx := klog.NewContext(t.Context(), logger)
+				if _, err := (Cluster{Nodes: oneNode(t), Account: Account{Dir: dir}}).Open(ctx, spec); err != nil {
+					t.Fatal(err)
+				}
+				said := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+				for _, part := range append(tt.parts, "ENABLE_OPENSHIFT_AUTH", tt.address, "without a token") {
+					if strings.Count(said, "\n") != 1 || !strings.Contains(said, part) {
+						t.Errorf("the log is not one line that says %q: %s", part, said)
+					}
+				}
+			})
 		}
 	}
 }
