@@ -322,6 +322,58 @@ func TestASchedulerThatStandsByWithoutCachesIsReady(t *testing.T) {
 	}
 }
 
+// A value that YAML would read as a number, a boolean or null is a name all the same.
+func TestNamesStayStrings(t *testing.T) {
+	s := newSchemas(t)
+	for _, target := range []string{"Deployment", "OpenShift"} {
+		for _, name := range []string{"123", "true", "null", "1e3"} {
+			values := strings.NewReplacer("TARGET", target, "NAME", name).Replace(`
+target: TARGET
+fullnameOverride: plimsoll
+command: "NAME"
+priorityClassName: "NAME"
+serviceAccount: {name: "NAME"}
+openshift: {serviceAccountName: "NAME"}
+config:
+  leaderElection: {resourceName: "NAME", resourceNamespace: "NAME"}
+  profiles: [{schedulerName: "NAME"}]
+tokenSecret: {name: "NAME", key: "NAME"}
+caConfigMap: {name: "NAME", key: "NAME"}
+admissionPolicy: {enabled: true}
+`)
+			if target == "Deployment" {
+				values += `
+loadWatcher: {enabled: true, tokenSecret: {name: "` + name + `", key: "` + name + `"}, caConfigMap: {name: "` + name + `", key: "` + name + `"}}
+`
+			}
+			stream, err := helm(t).Template(t.Context(), name, name, values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.check(t, stream); err != nil {
+				t.Errorf("%s with names %s: %v", target, name, err)
+			}
+			if target == "Deployment" {
+				deployments := find[appsv1.Deployment](t, objects(t, stream), "Deployment")
+				for _, d := range deployments {
+					if d.Namespace != name || d.Labels["app.kubernetes.io/instance"] != name || d.Spec.Template.Spec.PriorityClassName != name {
+						t.Errorf("%s: namespace %q, labels %v, priority %q, want %q", d.Name, d.Namespace, d.Labels, d.Spec.Template.Spec.PriorityClassName, name)
+					}
+				}
+				if len(deployments) != 2 {
+					t.Errorf("there are %d Deployments", len(deployments))
+				}
+			}
+		}
+	}
+	for _, name := range []string{"true", "null"} {
+		d := one[appsv1.Deployment](t, render(t, "fullnameOverride: \""+name+"\""), "Deployment")
+		if d.Name != name || d.Spec.Template.Spec.Volumes[0].ConfigMap.Name != name {
+			t.Errorf("the Deployment is named %q and mounts %q, want %q", d.Name, d.Spec.Template.Spec.Volumes[0].ConfigMap.Name, name)
+		}
+	}
+}
+
 func TestCredentialsAreMountedAsFiles(t *testing.T) {
 	for _, d := range find[appsv1.Deployment](t, render(t, everythingOn), "Deployment") {
 		spec := d.Spec.Template.Spec

@@ -20,7 +20,7 @@
 
 {{- define "plimsoll.selectorLabels" -}}
 app.kubernetes.io/name: plimsoll
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: scheduler
 {{- end -}}
 
@@ -35,7 +35,7 @@ app.kubernetes.io/component: scheduler
 
 {{- define "plimsoll.loadWatcher.selectorLabels" -}}
 app.kubernetes.io/name: plimsoll
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: load-watcher
 {{- end -}}
 
@@ -45,7 +45,7 @@ app.kubernetes.io/component: load-watcher
 {{- end -}}
 
 {{- define "plimsoll.versionLabels" -}}
-app.kubernetes.io/version: {{ .Chart.AppVersion }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 
@@ -175,16 +175,16 @@ source reads KubernetesMetricsServer, also where it is enabled without arguments
 {{- if .tokenSecret.name -}}
 - name: token
   secret:
-    secretName: {{ .tokenSecret.name }}
+    secretName: {{ .tokenSecret.name | quote }}
     items:
-    - {key: {{ .tokenSecret.key }}, path: token}
+    - {key: {{ .tokenSecret.key | quote }}, path: token}
 {{ end -}}
 {{- if .caConfigMap.name -}}
 - name: ca
   configMap:
-    name: {{ .caConfigMap.name }}
+    name: {{ .caConfigMap.name | quote }}
     items:
-    - {key: {{ .caConfigMap.key }}, path: ca.crt}
+    - {key: {{ .caConfigMap.key | quote }}, path: ca.crt}
 {{- end -}}
 {{- end -}}
 
