@@ -32,7 +32,7 @@ load-watcher's HTTP API: GET /watcher[?host=NAME][&window=5m] and GET /watcher/h
 
 Settings are taken from flags, else from the environment variables that the flags name. A bearer token for the metrics
 provider is given in a file, or in METRICS_PROVIDER_TOKEN; without either and with ENABLE_OPENSHIFT_AUTH=true, an https provider
-is sent the token of the pod's service account.`,
+whose certificate is verified is sent the token of the pod's service account.`,
 		Args:         cobra.NoArgs,
 		Version:      programVersion(),
 		SilenceUsage: true, // a mistake is told in one line
