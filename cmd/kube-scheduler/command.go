@@ -40,6 +40,7 @@ func newCommand(c clock.Clock, registry loadwatcher.Registry, account loadsource
 		additions = append(additions, app.WithPlugin(name, factory))
 		known = append(known, name)
 	}
+	slices.Sort(known) // so that advice names them in one order
 	var notes []warning
 	additions = append(additions, func(frameworkruntime.Registry) error {
 		// Options are applied when the log has the format and the verbosity that the flags say.
@@ -78,7 +79,7 @@ func checkConfiguration(file string, known []string, flags *pflag.FlagSet) ([]wa
 	if err != nil {
 		return nil, err
 	}
-	if err := checkVersion(content); err != nil {
+	if err := checkVersion(content, known); err != nil {
 		return nil, err
 	}
 	configuration, err := options.LoadConfigFromFile(klog.Background(), file)

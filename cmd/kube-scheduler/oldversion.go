@@ -54,13 +54,13 @@ func (e *oldVersionError) Error() string {
 }
 
 // checkVersion returns an *oldVersionError if the configuration, or the arguments of a plugin in it, are of v1beta1, v1beta2
-// or v1beta3. What is no YAML is left to whoever reads it.
-func checkVersion(content []byte) error {
+// or v1beta3. known are the names of the plugins that there are. What is no YAML is left to whoever reads it.
+func checkVersion(content []byte, known []string) error {
 	var document yaml.Node
 	if err := yaml.Unmarshal(content, &document); err != nil || len(document.Content) == 0 {
 		return nil // the decoder says it better
 	}
-	u := &upgrade{root: document.Content[0]}
+	u := &upgrade{root: document.Content[0], known: known}
 	ofFile := text(entry(u.root, "apiVersion"))
 	u.version(entry(u.root, "apiVersion"), "apiVersion")
 	u.addresses()
@@ -89,6 +89,8 @@ func checkVersion(content []byte) error {
 // upgrade collects what leads to v1, and makes those changes to the parsed file that are needed to see what remains.
 type upgrade struct {
 	root *yaml.Node
+	// known are the names of the plugins that there are.
+	known []string
 	// old is the first old version that was met; empty if there is none.
 	old     string
 	changes []change
@@ -135,16 +137,20 @@ func (u *upgrade) plugins(plugins *yaml.Node, path string) {
 			var kept []*yaml.Node
 			for i, plugin := range items(entries) {
 				name := entry(plugin, "name")
+				at := fmt.Sprintf("%s.%s.%s[%d]", path, point.Value, list.Value, i)
 				gone, ok := successors()[text(name)]
 				if !ok {
 					kept = append(kept, plugin)
+					if list.Value == "enabled" { // disabled it is warned of in any version
+						u.unknown(name, at)
+					}
 					continue
 				}
 				advice := gone.enabled
 				if list.Value == "disabled" {
 					advice = gone.disabled
 				}
-				u.gone(name, fmt.Sprintf("%s.%s.%s[%d]", path, point.Value, list.Value, i), advice)
+				u.gone(name, at, advice)
 			}
 			entries.Content = kept
 		}
@@ -155,10 +161,26 @@ func (u *upgrade) gone(name *yaml.Node, path, advice string) {
 	u.say(name.Line, path, name.Value+" is gone: "+cmp.Or(advice, noSuccessor))
 }
 
+// unknown tells of a plugin that neither was in an old version nor is here, and returns whether it is one.
+func (u *upgrade) unknown(name *yaml.Node, path string) bool {
+	if text(name) == "" || slices.Contains(u.known, text(name)) {
+		return false
+	}
+	advice := noSuccessor
+	if similar := near(text(name), u.known); len(similar) > 0 {
+		advice = "write " + strings.Join(similar, " or ") + ", or " + noSuccessor
+	}
+	u.say(name.Line, path, text(name)+" does not exist: "+advice)
+	return true
+}
+
 func (u *upgrade) pluginConfig(pluginConfig *yaml.Node, path string) {
 	name := entry(pluginConfig, "name")
 	if gone, ok := successors()[text(name)]; ok {
 		u.gone(name, path, gone.args)
+		return
+	}
+	if u.unknown(name, path) {
 		return
 	}
 	u.version(entry(entry(pluginConfig, "args"), "apiVersion"), path+".args.apiVersion")

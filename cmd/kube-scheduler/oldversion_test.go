@@ -11,10 +11,15 @@ import (
 	kubeschedulervalidation "k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 )
 
+// present are the plugins that these tests take to be there.
+func present() []string {
+	return []string{"NodeResourcesBalancedAllocation", "NodeResourcesFit", "PodTopologySpread", "TargetLoadPacking"}
+}
+
 // said are the changes that the error names, one line each.
 func said(t *testing.T, config string) []string {
 	t.Helper()
-	err := checkVersion([]byte(config))
+	err := checkVersion([]byte(config), present())
 	if err == nil {
 		return nil
 	}
@@ -103,6 +108,32 @@ profiles:
 			"line 17: profiles[1].pluginConfig[0]: RequestedToCapacityRatio is gone: write name: NodeResourcesFit, and args: {scoringStrategy: {type: RequestedToCapacityRatio, resources: […], requestedToCapacityRatio: {shape: […]}}} with what stands here",
 			"line 21: profiles[1].pluginConfig[1]: ServiceAffinity is gone: remove this entry",
 		}},
+		// Two are mistyped: of one a letter is missing, of the other all but the beginning. The rest is like none that is there.
+		{"plugins that never were", `apiVersion: kubescheduler.config.k8s.io/v1beta3
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: packing
+  plugins:
+    score:
+      enabled:
+      - name: LowRiskOverCommitment
+      - name: TargetLoadPacking
+      - name: TargetLoadPaking
+      - name: NodeResources
+      disabled:
+      - name: Peaks
+    preFilter: {enabled: [{name: Coscheduling}]}
+  pluginConfig:
+  - name: LowRiskOverCommitment
+    args: {apiVersion: kubescheduler.config.k8s.io/v1beta3, smoothingWindowSize: 5}
+`, []string{
+			toV1,
+			"line 8: profiles[0].plugins.score.enabled[0]: LowRiskOverCommitment does not exist: remove this entry",
+			"line 10: profiles[0].plugins.score.enabled[2]: TargetLoadPaking does not exist: write TargetLoadPacking, or remove this entry",
+			"line 11: profiles[0].plugins.score.enabled[3]: NodeResources does not exist: write NodeResourcesBalancedAllocation or NodeResourcesFit, or remove this entry",
+			"line 14: profiles[0].plugins.preFilter.enabled[0]: Coscheduling does not exist: remove this entry",
+			"line 16: profiles[0].pluginConfig[0]: LowRiskOverCommitment does not exist: remove this entry",
+		}},
 		{"what v1 refuses beside the version", `apiVersion: kubescheduler.config.k8s.io/v1beta3
 kind: KubeSchedulerConfiguration
 parallelism: 0
@@ -149,7 +180,7 @@ func TestOnlyTheOldVersionsAreToldOf(t *testing.T) {
 		"lists as mappings": "apiVersion: kubescheduler.config.k8s.io/v1\nprofiles: {plugins: {score: {enabled: {name: SelectorSpread}}}}\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := checkVersion([]byte(config)); err != nil {
+			if err := checkVersion([]byte(config), present()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -161,7 +192,7 @@ func TestTheNewDefaultWeightsAreToldOfWhereTheyAreNew(t *testing.T) {
 		err := checkVersion([]byte("apiVersion: kubescheduler.config.k8s.io/" + version + `
 kind: KubeSchedulerConfiguration
 profiles: [{pluginConfig: [{name: TargetLoadPacking, args: {apiVersion: kubescheduler.config.k8s.io/v1beta2}}]}]
-`))
+`), present())
 		if err == nil || strings.Contains(err.Error(), "TaintToleration by 3 (1)") != want {
 			t.Errorf("%s: %v", version, err)
 		}
