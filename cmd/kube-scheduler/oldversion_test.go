@@ -189,7 +189,7 @@ func TestOnlyTheOldVersionsAreToldOf(t *testing.T) {
 
 func TestTheNewDefaultWeightsAreToldOfWhereTheyAreNew(t *testing.T) {
 	for version, want := range map[string]bool{"v1beta1": true, "v1beta2": true, "v1beta3": false, "v1": false} {
-		err := checkVersion([]byte("apiVersion: kubescheduler.config.k8s.io/" + version + `
+		err := checkVersion([]byte("apiVersion: kubescheduler.config.k8s.io/"+version+`
 kind: KubeSchedulerConfiguration
 profiles: [{pluginConfig: [{name: TargetLoadPacking, args: {apiVersion: kubescheduler.config.k8s.io/v1beta2}}]}]
 `), present())
