@@ -484,13 +484,13 @@ config:
 		name, values string
 		want         [][]int32
 	}{
-		{"where the API server listens is not known", "", [][]int32{{53, 53}, {0}}},
-		{"a source of the API server's own", "networkPolicy: {apiServer: {ports: [443, 6443]}}", [][]int32{{53, 53}, {443, 6443}}},
-		{"an address with a port", source("http://prometheus.monitoring.svc:9090/prefix"), [][]int32{{53, 53}, {6443}, {9090}}},
-		{"an address without a port", source("http://prometheus.monitoring.svc"), [][]int32{{53, 53}, {6443}, {80}}},
-		{"an https address without a port", source("https://prometheus.monitoring.svc/prefix"), [][]int32{{53, 53}, {6443}, {443}}},
-		{"an IPv6 address", source("https://[fd00::9]"), [][]int32{{53, 53}, {6443}, {443}}},
-		{"two sources, and a rule of one's own", strings.Replace(everythingOn, "loadWatcher:\n  enabled: true", "loadWatcher:\n  enabled: false", 1), [][]int32{{53, 53}, {6443}, {9090, 2020}, {10902}}},
+		{"where the API server listens is not known", "", [][]int32{{53, 53, 5353, 5353}, {0}}},
+		{"a source of the API server's own", "networkPolicy: {apiServer: {ports: [443, 6443]}}", [][]int32{{53, 53, 5353, 5353}, {443, 6443}}},
+		{"an address with a port", source("http://prometheus.monitoring.svc:9090/prefix"), [][]int32{{53, 53, 5353, 5353}, {6443}, {9090}}},
+		{"an address without a port", source("http://prometheus.monitoring.svc"), [][]int32{{53, 53, 5353, 5353}, {6443}, {80}}},
+		{"an https address without a port", source("https://prometheus.monitoring.svc/prefix"), [][]int32{{53, 53, 5353, 5353}, {6443}, {443}}},
+		{"an IPv6 address", source("https://[fd00::9]"), [][]int32{{53, 53, 5353, 5353}, {6443}, {443}}},
+		{"two sources, and a rule of one's own", strings.Replace(everythingOn, "loadWatcher:\n  enabled: true", "loadWatcher:\n  enabled: false", 1), [][]int32{{53, 53, 5353, 5353}, {6443}, {9090, 2020}, {10902}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

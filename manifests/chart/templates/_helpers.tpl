@@ -203,10 +203,12 @@ source reads KubernetesMetricsServer, also where it is enabled without arguments
 
 {{- /* The egress rules of a NetworkPolicy, of the values networkPolicy and the load sources. */ -}}
 {{- define "plimsoll.egress" -}}
-# DNS.
+# DNS. OpenShift's pods of it listen on 5353, and the pod's port is what counts.
 - ports:
   - {protocol: UDP, port: 53}
   - {protocol: TCP, port: 53}
+  - {protocol: UDP, port: 5353}
+  - {protocol: TCP, port: 5353}
 {{- if or .policy.apiServer.cidrs .policy.apiServer.ports }}
 # The API server.
 -
