@@ -35,7 +35,7 @@ type Container struct {
 	Program string
 	// Env are variables beside those that name the API server.
 	Env []string
-	// Namespace and ServiceAccount are of the account whose token it has.
+	// Namespace and ServiceAccount are of the account whose token it has. A static pod has none, and they are empty.
 	Namespace, ServiceAccount string
 	// Files holds the contents of files by their paths in the container.
 	Files map[string]string
@@ -58,19 +58,17 @@ func (c *Cluster) RunContainer(ctx context.Context, container Container) (*Proce
 
 // fillRoot writes the files of a container below its root.
 func (c *Cluster) fillRoot(ctx context.Context, root string, container Container) error {
-	token, err := c.Token(ctx, container.Namespace, container.ServiceAccount)
-	if err != nil {
-		return err
-	}
-	authority, err := os.ReadFile(c.client.certFile(c.client.name))
-	if err != nil {
-		return err
-	}
-	files := map[string]string{
-		accountDir + "/token":     token,
-		accountDir + "/ca.crt":    string(authority),
-		accountDir + "/namespace": container.Namespace,
-		"/etc/hosts":              loopback + " localhost " + strings.Join(container.Hosts, " ") + "\n",
+	files := map[string]string{"/etc/hosts": loopback + " localhost " + strings.Join(container.Hosts, " ") + "\n"}
+	if container.ServiceAccount != "" {
+		token, err := c.Token(ctx, container.Namespace, container.ServiceAccount)
+		if err != nil {
+			return err
+		}
+		authority, err := os.ReadFile(c.client.certFile(c.client.name))
+		if err != nil {
+			return err
+		}
+		files[accountDir+"/token"], files[accountDir+"/ca.crt"], files[accountDir+"/namespace"] = token, string(authority), container.Namespace
 	}
 	for name, content := range container.Files {
 		files[name] = content

@@ -1,0 +1,105 @@
+package e2e
+
+import (
+	"fmt"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeadmapi "k8s.io/kubernetes/cmd/kubeadm/app/apis/kubeadm"
+	"k8s.io/kubernetes/cmd/kubeadm/app/phases/controlplane"
+	"k8s.io/kubernetes/cmd/kubeadm/app/util/staticpod"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
+)
+
+// TestInThePlaceOfTheDefaultScheduler runs the static pod that kubeadm makes with the patch of manifests/default-scheduler,
+// as the user that a stock scheduler is, with the rights of that user and those of the manifest. Beside the port on this
+// machine it differs from the pod in that it is not root.
+func TestInThePlaceOfTheDefaultScheduler(t *testing.T) {
+	const user, namespace, lease = "system:kube-scheduler", metav1.NamespaceSystem, "kube-scheduler"
+	e := start(t, cluster.Options{MetricsServer: true, AuditLog: true})
+	e.withdrawMetrics(user)
+	e.apply(manifest(t, "default-scheduler/rbac.yaml"))
+	e.workers(exampleWorkers()...)
+
+	c, pod := e.staticPod(map[string]string{
+		"/etc/kubernetes/scheduler.conf":       string(readFile(t, e.Endpoints.Kubeconfig)),
+		"/etc/kubernetes/plimsoll/config.yaml": string(readFile(t, root, "manifests", "default-scheduler", "config.yaml")),
+	})
+	if pod.Namespace != namespace {
+		t.Errorf("the pod's namespace is %s", pod.Namespace)
+	}
+	p := e.run(c)
+
+	e.eventually("the lease of the stock scheduler", func() bool { return e.holder(namespace, lease) != "" })
+	e.eventually("the load to be read", func() bool {
+		events, err := e.AuditEvents()
+		e.must(err)
+		for _, event := range events {
+			if event.User.Username == user && strings.HasPrefix(event.RequestURI, "/apis/metrics.k8s.io/") && event.ResponseStatus.Code == 200 {
+				return true
+			}
+		}
+		return false
+	})
+	// It asks for no scheduler by name.
+	e.createPod(podIn(metav1.NamespaceDefault, "placed", nil))
+	e.waitBoundIn(metav1.NamespaceDefault, "placed")
+	e.wantNothingForbidden(user, p)
+}
+
+// staticPod returns kubeadm's pod of the scheduler, patched, and a container that runs it with those files of a node that the
+// pod mounts.
+func (e environment) staticPod(files map[string]string) (cluster.Container, corev1.Pod) {
+	e.t.Helper()
+	version, err := e.Client.Discovery().ServerVersion()
+	e.must(err)
+	stock := controlplane.GetStaticPodSpecs(
+		&kubeadmapi.ClusterConfiguration{KubernetesVersion: version.GitVersion}, &kubeadmapi.APIEndpoint{}, nil,
+	)["kube-scheduler"]
+	pod, err := staticpod.PatchStaticPod(&stock, filepath.Join(root, "manifests", "default-scheduler", "patches"), e.t.Output())
+	e.must(err)
+	port, err := cluster.FreePort()
+	e.must(err)
+	spec := pod.Spec.Containers[0]
+	c := cluster.Container{
+		Name:    pod.Name,
+		Command: append(append([]string{}, spec.Command...), spec.Args...),
+		Files:   map[string]string{},
+		Ready:   fmt.Sprintf("https://127.0.0.1:%d%s", port, spec.ReadinessProbe.HTTPGet.Path),
+	}
+	c.Command[0] = path.Join("/bin", c.Command[0]) // where the image's PATH finds it
+	c.Command = append(c.Command, fmt.Sprintf("--secure-port=%d", port))
+	for _, mount := range spec.VolumeMounts {
+		for _, volume := range pod.Spec.Volumes {
+			if volume.Name != mount.Name {
+				continue
+			}
+			for name, content := range files {
+				if rest, ok := strings.CutPrefix(name, volume.HostPath.Path); ok {
+					c.Files[mount.MountPath+rest] = content
+				}
+			}
+		}
+	}
+	return c, *pod
+}
+
+// withdrawMetrics takes back the right that a cluster with metrics-server gives to the stock scheduler's user.
+func (e environment) withdrawMetrics(user string) {
+	e.t.Helper()
+	list := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Group: "metrics.k8s.io", Resource: "nodes"},
+	}}
+	e.must(e.Client.RbacV1().ClusterRoleBindings().Delete(e.ctx, "plimsoll-reads-metrics", metav1.DeleteOptions{}))
+	e.eventually("the right to be gone", func() bool {
+		answer, err := e.Client.AuthorizationV1().SubjectAccessReviews().Create(e.ctx, list, metav1.CreateOptions{})
+		e.must(err)
+		return !answer.Status.Allowed
+	})
+}
