@@ -209,6 +209,29 @@ func TestBadValuesAreRefused(t *testing.T) {
 		{"the stock scheduler's profile", "config: {profiles: [{schedulerName: default-scheduler}]}", []string{"named default-scheduler", "both would place the same pods"}},
 		{"a profile without a name", "config: {profiles: [{}]}", []string{"has no schedulerName", "both would place the same pods"}},
 		{"a default scheduler without its profile", "target: StaticPod", []string{"none is named default-scheduler"}},
+		{
+			"a password in the address", provider("{type: Prometheus, address: 'https://me:s3cret@prometheus:9090/prefix'}"),
+			[]string{"config.profiles[0], arguments of TargetLoadPacking: metricProvider.address holds a user or a password", "tokenSecret"},
+		},
+		{
+			"a password in the address of a load-watcher", "{config: {profiles: [{schedulerName: a, pluginConfig: [{name: LoadThreshold, args: {watcherAddress: 'http://me:s3cret@watcher'}}]}]}}",
+			[]string{"config.profiles[0], arguments of LoadThreshold: watcherAddress holds a user or a password"},
+		},
+		{
+			"a password in the address that a load-watcher reads", "loadWatcher: {enabled: true, provider: Prometheus, address: 'https://me:s3cret@prometheus'}",
+			[]string{"loadWatcher.address holds a user or a password", "loadWatcher.tokenSecret"},
+		},
+		{"a flag that ends the election", "extraArgs: [--v=4, --leader-elect=false]", []string{"extraArgs[1] is --leader-elect=false", "config.leaderElection"}},
+		{"the same flag, written otherwise", "extraArgs: [--leader_elect=0]", []string{"extraArgs[0] is --leader_elect=0"}},
+		{"a label that selectors go by", "podLabels: {app.kubernetes.io/component: a}", []string{"podLabels: app.kubernetes.io/component", "selectors"}},
+		{"the label that opts out", "podLabels: {plimsoll.io/scheduler: plimsoll}", []string{"podLabels: plimsoll.io/scheduler", "admission policy"}},
+		{"a service monitor for OpenShift", "{target: OpenShift, serviceMonitor: {enabled: true}}", []string{"serviceMonitor.enabled", "target OpenShift"}},
+		{"alerts for OpenShift", "{target: OpenShift, prometheusRule: {enabled: true}}", []string{"prometheusRule.enabled", "target OpenShift"}},
+		{
+			"a dashboard for a static pod", "{target: StaticPod, dashboard: {enabled: true}, config: {profiles: [{schedulerName: default-scheduler}]}}",
+			[]string{"dashboard.enabled", "target StaticPod"},
+		},
+		{"a load-watcher for OpenShift", "{target: OpenShift, loadWatcher: {enabled: true}}", []string{"loadWatcher.enabled", "target OpenShift"}},
 		{"two replicas that elect no leader", "config: {leaderElection: {leaderElect: false}}", []string{"replicas is 2", "config.leaderElection.leaderElect"}},
 	}
 	for _, tt := range tests {

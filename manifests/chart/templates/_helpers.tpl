@@ -91,6 +91,13 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if hasKey $provider "token" -}}
 {{- fail (printf "%s.token would stand in a ConfigMap for all to read. Put the token into a Secret, name it in tokenSecret, and give %s.tokenFile: /etc/plimsoll/token/token" $where "metricProvider") -}}
 {{- end -}}
+{{- $userinfo := "^[a-zA-Z]+://[^/?#]*@" -}}
+{{- if regexMatch $userinfo ($provider.address | default "") -}}
+{{- fail (printf "%s.address holds a user or a password, which would stand in a ConfigMap for all to read. Take what stands before the @ out of it; a source that asks who reads takes a token, by tokenSecret and metricProvider.tokenFile" $where) -}}
+{{- end -}}
+{{- if regexMatch $userinfo ((.args | default dict).watcherAddress | default "") -}}
+{{- fail (printf "config.profiles[%d], arguments of %s: watcherAddress holds a user or a password, which would stand in a ConfigMap for all to read. Take what stands before the @ out of it" $i .name) -}}
+{{- end -}}
 {{- $deployment := eq $.Values.target "Deployment" -}}
 {{- range $field, $mount := dict "tokenFile" (dict "dir" "/etc/plimsoll/token/" "what" "Secret" "value" "tokenSecret") "caFile" (dict "dir" "/etc/plimsoll/ca/" "what" "ConfigMap" "value" "caConfigMap") -}}
 {{- if hasPrefix $mount.dir (get $provider $field | default "") -}}
@@ -112,6 +119,24 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if and (eq .Values.target "Deployment") (gt (int .Values.replicas) 1) (hasKey ($config.leaderElection | default dict) "leaderElect") -}}
 {{- if not $config.leaderElection.leaderElect -}}
 {{- fail (printf "replicas is %d and config.leaderElection.leaderElect false: all replicas would place the same pods. Leave leaderElect out, or set replicas: 1" (int .Values.replicas)) -}}
+{{- end -}}
+{{- end -}}
+{{- range $i, $flag := .Values.extraArgs -}}
+{{- /* kube-scheduler takes _ for - in the names of its flags. */ -}}
+{{- if hasPrefix "--leader-elect" ($flag | replace "_" "-") -}}
+{{- fail (printf "extraArgs[%d] is %s, which would win over config.leaderElection, by which rights, rollout and alerts are rendered. Say it there: config.leaderElection.leaderElect: false, for one, which wants replicas: 1" $i $flag) -}}
+{{- end -}}
+{{- end -}}
+{{- range $label := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" "plimsoll.io/scheduler" -}}
+{{- if hasKey $.Values.podLabels $label -}}
+{{- fail (printf "podLabels: %s is set by the chart, whose selectors or admission policy go by it. Take it out" $label) -}}
+{{- end -}}
+{{- end -}}
+{{- if ne .Values.target "Deployment" -}}
+{{- range $value := list "serviceMonitor" "prometheusRule" "dashboard" "loadWatcher" -}}
+{{- if (get $.Values $value).enabled -}}
+{{- fail (printf "%s.enabled: with target %s it is not rendered. Leave it out, or install it by a release with target Deployment" $value $.Values.target) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
