@@ -1,16 +1,30 @@
 package manifests_test
 
 import (
+	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	kubeadmapi "k8s.io/kubernetes/cmd/kubeadm/app/apis/kubeadm"
+	kubeadmscheme "k8s.io/kubernetes/cmd/kubeadm/app/apis/kubeadm/scheme"
+	"k8s.io/kubernetes/cmd/kubeadm/app/apis/kubeadm/validation"
+	"k8s.io/kubernetes/cmd/kubeadm/app/cmd/options"
 	"k8s.io/kubernetes/cmd/kubeadm/app/phases/controlplane"
+	kubeadmutil "k8s.io/kubernetes/cmd/kubeadm/app/util"
+	kubeadmstrict "k8s.io/kubernetes/cmd/kubeadm/app/util/config/strict"
 	"k8s.io/kubernetes/cmd/kubeadm/app/util/staticpod"
 )
+
+const image = "ghcr.io/plimsoll-scheduler/plimsoll:v0.1.0"
 
 func TestKubeadmTakesThePatch(t *testing.T) {
 	stock := controlplane.GetStaticPodSpecs(&kubeadmapi.ClusterConfiguration{
@@ -24,7 +38,7 @@ func TestKubeadmTakesThePatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	was, is := stock.Spec.Containers[0], patched.Spec.Containers[0]
-	if len(patched.Spec.Containers) != 1 || is.Image != "ghcr.io/plimsoll-scheduler/plimsoll:v0.1.0" {
+	if len(patched.Spec.Containers) != 1 || is.Image != image {
 		t.Errorf("containers are %+v", patched.Spec.Containers)
 	}
 	// kubeadm's flags and the operator's own stay as they are.
@@ -62,4 +76,155 @@ func TestKubeadmTakesThePatch(t *testing.T) {
 	if c := load(t, string(read(t, "manifests", "default-scheduler", "config.yaml"))); c.ClientConnection.Kubeconfig != "/etc/kubernetes/scheduler.conf" {
 		t.Errorf("the kubeconfig is %q", c.ClientConnection.Kubeconfig)
 	}
+}
+
+// TestTheCommandsForKubeadmLeadThereAndBack runs the commands of the README, in their order and below a root of the test, with
+// programs in the place of those that need a cluster.
+func TestTheCommandsForKubeadmLeadThereAndBack(t *testing.T) {
+	node := newNode(t)
+	stock := "registry.k8s.io/kube-scheduler:" + kubernetesVersion(t)
+	there, back := kubeadmCommands(t)
+	for _, step := range []struct{ name, commands, want string }{
+		{"there", there, image},
+		{"there again", there, image}, // as on the day of another configuration
+		{"back", back, stock},
+		{"there once more", there, image},
+	} {
+		if got := node.run(step.commands); got != step.want {
+			t.Errorf("%s: the image is %s, want %s", step.name, got, step.want)
+		}
+	}
+}
+
+// kubeadmCommands returns the blocks of the README in which kubeadm is run.
+func kubeadmCommands(t *testing.T) (there, back string) {
+	t.Helper()
+	var blocks []string
+	inBlock := false
+	for line := range strings.Lines(string(read(t, "manifests", "default-scheduler", "README.md"))) {
+		command, indented := strings.CutPrefix(line, "    ")
+		switch {
+		case indented && inBlock:
+			blocks[len(blocks)-1] += command
+		case indented:
+			blocks = append(blocks, command)
+		}
+		inBlock = indented
+	}
+	blocks = slices.DeleteFunc(blocks, func(block string) bool { return !strings.Contains(block, "kubeadm init ") })
+	if len(blocks) != 2 {
+		t.Fatalf("kubeadm is run in %d blocks, want one for the way there and one for the way back: %q", len(blocks), blocks)
+	}
+	return blocks[0], blocks[1]
+}
+
+// node is a control-plane node that kubeadm made, as far as the commands see it.
+type node struct {
+	t *testing.T
+	// root holds its files, and programs what stands in for those that need a cluster.
+	root, programs string
+}
+
+func newNode(t *testing.T) node {
+	t.Helper()
+	n := node{t, t.TempDir(), t.TempDir()}
+	if err := os.MkdirAll(n.path("etc/kubernetes/manifests"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(n.path("tmp"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, script := range map[string]string{
+		"crictl": `[ "$*" = "pull ` + image + `" ]`,
+		"kubectl": `case "$*" in *"-n kube-system get configmap kubeadm-config -o jsonpath={.data.ClusterConfiguration}") ;; *) exit 1 ;; esac
+cat <<END
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+kubernetesVersion: ` + kubernetesVersion(t) + `
+networking: {serviceSubnet: 10.96.0.0/12}
+END`,
+		"kubeadm": `printf '%s\n' "$@" >` + n.path("arguments"),
+	} {
+		if err := os.WriteFile(filepath.Join(n.programs, name), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return n
+}
+
+func (n node) path(name string) string { return filepath.Join(n.root, name) }
+
+// run runs commands that end with kubeadm, and returns the image of the manifest that kubeadm writes.
+func (n node) run(commands string) string {
+	n.t.Helper()
+	commands = strings.NewReplacer("/etc/kubernetes", n.path("etc/kubernetes"), "/tmp/", n.path("tmp")+"/").Replace(commands)
+	if foreign := regexp.MustCompile(`(?m)(^|[\s'":=>])/\w.*`).FindString(strings.ReplaceAll(commands, n.root, "ROOT")); foreign != "" {
+		n.t.Fatalf("the commands would touch files of this machine: %s", foreign)
+	}
+	shell := exec.CommandContext(n.t.Context(), "sh", "-euc", commands)
+	shell.Dir = filepath.Join(root, "manifests", "default-scheduler")
+	shell.Env = append(os.Environ(), "PATH="+n.programs+":"+os.Getenv("PATH"))
+	if output, err := shell.CombinedOutput(); err != nil {
+		n.t.Fatalf("%v: %s\n%s", err, output, commands)
+	}
+	arguments, err := os.ReadFile(n.path("arguments"))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if err := n.kubeadm(strings.Split(strings.TrimSpace(string(arguments)), "\n")); err != nil {
+		n.t.Fatalf("kubeadm: %v\n%s", err, commands)
+	}
+	pod, err := staticpod.ReadStaticPodFromDisk(n.path("etc/kubernetes/manifests/kube-scheduler.yaml"))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return pod.Spec.Containers[0].Image
+}
+
+// kubeadm does what the command's phase does, by kubeadm's own functions for the flags, the file and the manifest. The whole
+// command would take the modules that its other phases need.
+func (n node) kubeadm(arguments []string) error {
+	phase := []string{"init", "phase", "control-plane", "scheduler"}
+	if len(arguments) < len(phase) || !slices.Equal(arguments[:len(phase)], phase) {
+		return fmt.Errorf("the command is %q", arguments)
+	}
+	var file, patches string
+	flags := pflag.NewFlagSet("kubeadm", pflag.ContinueOnError)
+	options.AddConfigFlag(flags, &file)
+	options.AddPatchesFlag(flags, &patches)
+	if err := flags.Parse(arguments[len(phase):]); err != nil {
+		return err
+	}
+	if err := validation.ValidateMixedArguments(flags); err != nil {
+		return err
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	documents, err := kubeadmutil.SplitConfigDocuments(content) // which refuses two of a kind
+	if err != nil {
+		return err
+	}
+	var (
+		ofInit    kubeadmapi.InitConfiguration
+		ofCluster kubeadmapi.ClusterConfiguration
+	)
+	kinds := map[string]runtime.Object{"InitConfiguration": &ofInit, "ClusterConfiguration": &ofCluster}
+	for kind, document := range documents {
+		into, ok := kinds[kind.Kind]
+		if !ok {
+			return fmt.Errorf("a document is of kind %s", kind)
+		}
+		if err := kubeadmstrict.VerifyUnmarshalStrict([]*runtime.Scheme{kubeadmscheme.Scheme}, kind, document); err != nil {
+			return err
+		}
+		if err := runtime.DecodeInto(kubeadmscheme.Codecs.UniversalDecoder(), document, into); err != nil {
+			return err
+		}
+	}
+	if ofInit.Patches != nil {
+		patches = ofInit.Patches.Directory
+	}
+	return controlplane.CreateStaticPodFiles(n.path("etc/kubernetes/manifests"), patches, &ofCluster, &ofInit.LocalAPIEndpoint, false, "kube-scheduler")
 }
