@@ -1,0 +1,173 @@
+package manifests_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+func TestWhatTheChartPromises(t *testing.T) {
+	scheduler := func(t *testing.T, objects []*unstructured.Unstructured) appsv1.DeploymentSpec {
+		t.Helper()
+		for _, d := range find[appsv1.Deployment](t, objects, "Deployment") {
+			if d.Name == "plimsoll" {
+				return d.Spec
+			}
+		}
+		t.Fatal("there is no Deployment named plimsoll")
+		return appsv1.DeploymentSpec{}
+	}
+	tests := []struct {
+		name, values string
+		got          func(*testing.T, []*unstructured.Unstructured) []string
+		want         []string
+	}{
+		{
+			name: "it is started before others, and preempts them",
+			got: func(t *testing.T, objects []*unstructured.Unstructured) []string {
+				return []string{scheduler(t, objects).Template.Spec.PriorityClassName}
+			},
+			want: []string{"system-cluster-critical"},
+		},
+		{
+			name: "replicas are spread over nodes and zones where there are some",
+			got: func(t *testing.T, objects []*unstructured.Unstructured) (got []string) {
+				for _, c := range scheduler(t, objects).Template.Spec.TopologySpreadConstraints {
+					got = append(got, fmt.Sprint(c.TopologyKey, " ", c.MaxSkew, " ", c.WhenUnsatisfiable, " ", c.MatchLabelKeys))
+				}
+				return got
+			},
+			want: []string{
+				"kubernetes.io/hostname 1 ScheduleAnyway [pod-template-hash]",
+				"topology.kubernetes.io/zone 1 ScheduleAnyway [pod-template-hash]",
+			},
+		},
+		{
+			name: "probes ask the secure port",
+			got: func(t *testing.T, objects []*unstructured.Unstructured) (got []string) {
+				c := scheduler(t, objects).Template.Spec.Containers[0]
+				got = append(got, fmt.Sprint(c.Ports[0].Name, " ", c.Ports[0].ContainerPort))
+				for _, p := range []*corev1.Probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
+					got = append(got, fmt.Sprint(p.HTTPGet.Scheme, " ", p.HTTPGet.Port.String(), " ", p.HTTPGet.Path))
+				}
+				return got
+			},
+			want: []string{"https 10259", "HTTPS https /livez", "HTTPS https /livez", "HTTPS https /readyz"},
+		},
+		{
+			name: "one replica may be evicted at a time",
+			got: func(t *testing.T, objects []*unstructured.Unstructured) []string {
+				spec := one[policyv1.PodDisruptionBudget](t, objects, "PodDisruptionBudget").Spec
+				return []string{spec.MaxUnavailable.String(), string(*spec.UnhealthyPodEvictionPolicy)}
+			},
+			want: []string{"1", "AlwaysAllow"},
+		},
+		{
+			name: "a new replica is ready before an old one goes",
+			got: func(t *testing.T, objects []*unstructured.Unstructured) []string {
+				spec := scheduler(t, objects)
+				r := spec.Strategy.RollingUpdate
+				return []string{fmt.Sprint(*spec.Replicas), r.MaxSurge.String(), r.MaxUnavailable.String()}
+			},
+			want: []string{"2", "1", "0"},
+		},
+		{
+			name: "one that elects no leader goes before the new one comes", values: "{replicas: 1, config: {leaderElection: {leaderElect: false}}}",
+			got: func(t *testing.T, objects []*unstructured.Unstructured) []string {
+				strategy := scheduler(t, objects).Strategy
+				return []string{string(strategy.Type), fmt.Sprint(strategy.RollingUpdate == nil)}
+			},
+			want: []string{"Recreate", "true"},
+		},
+		{
+			name: "all may read metrics, and nothing else",
+			got:  traffic,
+			want: []string{"[Ingress Egress]", "ingress TCP 10259", "egress UDP 53", "egress TCP 53", "egress UDP 5353", "egress TCP 5353", "egress TCP all"},
+		},
+		{
+			name: "those named alone may read metrics, and the API server is where it is said to be",
+			values: `
+networkPolicy:
+  apiServer: {cidrs: [10.0.0.1/32, 10.0.0.2/32], ports: [6443]}
+  metricsFrom: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]
+`,
+			got: traffic,
+			want: []string{
+				"[Ingress Egress]", "ingress TCP 10259 namespace monitoring",
+				"egress UDP 53", "egress TCP 53", "egress UDP 5353", "egress TCP 5353",
+				"egress TCP 6443 10.0.0.1/32 10.0.0.2/32",
+			},
+		},
+		{
+			name: "no pod is refused by the admission policy", values: "admissionPolicy: {enabled: true}",
+			got: func(t *testing.T, objects []*unstructured.Unstructured) []string {
+				p := one[admissionregistrationv1.MutatingAdmissionPolicy](t, objects, "MutatingAdmissionPolicy").Spec
+				return []string{string(*p.FailurePolicy), string(p.ReinvocationPolicy)}
+			},
+			want: []string{"Ignore", "Never"},
+		},
+		{
+			name: "the load-watcher is where its address says", values: "loadWatcher: {enabled: true}",
+			got: func(t *testing.T, objects []*unstructured.Unstructured) (got []string) {
+				for _, s := range find[corev1.Service](t, objects, "Service") {
+					for _, p := range s.Spec.Ports {
+						got = append(got, fmt.Sprint(s.Name, " ", p.Port, " ", p.TargetPort.String()))
+					}
+				}
+				for _, d := range find[appsv1.Deployment](t, objects, "Deployment") {
+					for _, p := range d.Spec.Template.Spec.Containers[0].Ports {
+						got = append(got, fmt.Sprint(p.Name, " ", p.ContainerPort))
+					}
+				}
+				return got
+			},
+			want: []string{"plimsoll-load-watcher 2020 http", "plimsoll 10259 https", "https 10259", "http 2020"},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, tt.got(t, render(t, tt.values))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// traffic returns the directions that the only NetworkPolicy confines, then what it allows: direction, protocol, port and peers.
+func traffic(t *testing.T, objects []*unstructured.Unstructured) (allowed []string) {
+	t.Helper()
+	add := func(direction string, ports []networkingv1.NetworkPolicyPort, peers []networkingv1.NetworkPolicyPeer) {
+		var whom string
+		for _, p := range peers {
+			if p.IPBlock != nil {
+				whom += " " + p.IPBlock.CIDR
+			}
+			if p.NamespaceSelector != nil {
+				whom += " namespace " + p.NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"]
+			}
+		}
+		for _, p := range ports {
+			port := "all"
+			if p.Port != nil {
+				port = p.Port.String()
+			}
+			allowed = append(allowed, fmt.Sprint(direction, " ", *p.Protocol, " ", port, whom))
+		}
+	}
+	spec := one[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy").Spec
+	allowed = append(allowed, fmt.Sprint(spec.PolicyTypes))
+	for _, rule := range spec.Ingress {
+		add("ingress", rule.Ports, rule.From)
+	}
+	for _, rule := range spec.Egress {
+		add("egress", rule.Ports, rule.To)
+	}
+	return allowed
+}
