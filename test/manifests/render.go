@@ -59,7 +59,6 @@ func (h Helm) run(ctx context.Context, values string, args ...string) ([]byte, e
 func Objects(stream []byte) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	documents := utilyaml.NewDocumentDecoder(io.NopCloser(bytes.NewReader(stream)))
-	defer documents.Close() //nolint:errcheck // a buffer
 	for {
 		buffer := make([]byte, len(stream)+1)
 		n, err := documents.Read(buffer)
