@@ -43,11 +43,16 @@ type MetricsView struct {
 const NoRow = -1
 
 // Row returns where the node's values are to be found, by which they cost no look-up each.
-func (v MetricsView) Row(node fwk.NodeInfo) int { return v.columns.row(node) }
+func (v MetricsView) Row(node fwk.NodeInfo) int {
+	if row, ok := v.columns.index.row(node); ok {
+		return row
+	}
+	return NoRow
+}
 
 // RowOf returns the row of the named node.
 func (v MetricsView) RowOf(node string) int {
-	if row, ok := v.columns.rows[node]; ok {
+	if row, ok := v.columns.index.rows[node]; ok {
 		return row
 	}
 	return NoRow

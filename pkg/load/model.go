@@ -1,8 +1,6 @@
 package load
 
 import (
-	"sync/atomic"
-
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
@@ -58,60 +56,41 @@ type Estimate struct {
 	Memory ResourceEstimate
 }
 
-// Usage is what a pod is expected to use, in milliCPU and bytes. It is called for each pod of a node whenever the node
-// changed or was measured, from many goroutines at once, and so should not allocate.
-type Usage func(pod fwk.PodInfo) (cpuMillis, memoryBytes float64)
+// Usage says what a pod is expected to use. Its values are comparable: models whose usages are equal look at a pod once for
+// all of them.
+type Usage interface {
+	// Of returns what the pod is expected to use, in milliCPU and bytes. It is called for each pod of a node whenever the node
+	// changed or was measured, from many goroutines at once, and so should not allocate.
+	Of(pod fwk.PodInfo) (cpuMillis, memoryBytes float64)
+}
 
 // Model turns the published snapshots and the scheduler's own view of a node into estimates. It is safe for concurrent
-// use: what it keeps are results that follow from a snapshot and the content of a NodeInfo alone, so that goroutines that
-// compute the same one at once do no harm.
+// use.
 type Model struct {
 	publisher *Publisher
 	settings  Settings
-	usage     Usage
 	clock     clock.PassiveClock
-	results   atomic.Pointer[results]
+	// cache is shared by all models of the publisher with the same settings, and usage is the model's place in it.
+	cache *cache
+	usage int
 }
 
 // NewModel returns a model of the load that settings ask for, in which pods are expected to use what usage says, or what they
 // request if that is nil. It lives as long as the publisher.
 func NewModel(publisher *Publisher, settings Settings, usage Usage, c clock.PassiveClock) *Model {
 	if usage == nil {
-		usage = Requests
+		usage = Requests{}
 	}
-	m := &Model{publisher: publisher, settings: settings, usage: usage, clock: c}
-	publisher.join(m)
+	m := &Model{publisher: publisher, settings: settings, clock: c}
+	m.cache, m.usage = publisher.join(settings, usage)
 	return m
 }
 
-// results is what follows from one table.
-type results struct {
-	table *Table
-	// nodes runs parallel to the table's. At first it holds what followed from the table before.
-	nodes []atomic.Pointer[result]
-	// found holds a part of nodes by the generation of their NodeInfo, for which no name has to be looked up.
-	found []atomic.Pointer[result]
-	// cpuUntil and memoryUntil are the last moments at which any node's load is fresh, in nanoseconds since 1970.
-	cpuUntil, memoryUntil int64
-}
-
-// result is what follows from one node's load and one generation of its NodeInfo, while the load is fresh. What is read for
-// each node comes first.
-type result struct {
-	generation int64
-	// cpuUntil and memoryUntil are the last moments at which the load is fresh, in nanoseconds since 1970; 0 if there is none.
-	cpuUntil, memoryUntil int64
-	fresh                 Estimate
-	table                 *Table
-	node                  *corev1.Node
-	pending               pendingLoad
-}
-
 // View returns the load as the decision sees it: all models of one publisher see the same snapshot during one decision.
-func (m *Model) View(state fwk.CycleState) View {
-	return View{
-		model:   m,
-		results: m.resultsFor(m.publisher.Pinned(state).Over(m.settings.Window)),
+func (m *Model) View(state fwk.CycleState) *View {
+	return &View{
+		usage:   m.usage,
+		results: m.cache.over(m.publisher.Pinned(state)),
 		now:     m.clock.Now().UnixNano(),
 		anew:    state.IsPodGroupSchedulingCycle(),
 	}
@@ -128,7 +107,10 @@ func (m *Model) Measured(node *corev1.Node) Estimate {
 		if state := stateAt(now, r.until(m.settings)); state != Fresh {
 			return ResourceEstimate{State: state}
 		}
-		return measured(r, capacity, allocatable)
+		m := measuredOf(r, capacity, allocatable)
+		var e ResourceEstimate
+		m.with(0, &e)
+		return e
 	}
 	capacity, allocatable := node.Status.Capacity, node.Status.Allocatable
 	return Estimate{
@@ -137,55 +119,10 @@ func (m *Model) Measured(node *corev1.Node) Estimate {
 	}
 }
 
-func (m *Model) resultsFor(table *Table) *results {
-	held := m.results.Load()
-	if held != nil && held.table == table {
-		return held
-	}
-	r := &results{
-		table: table,
-		nodes: make([]atomic.Pointer[result], len(table.nodes)),
-		found: make([]atomic.Pointer[result], slots(len(table.nodes))),
-	}
-	carried := held != nil && held.table.index == table.index
-	for i := range table.nodes {
-		r.cpuUntil = max(r.cpuUntil, table.nodes[i].CPU.until(m.settings))
-		r.memoryUntil = max(r.memoryUntil, table.nodes[i].Memory.until(m.settings))
-		if carried {
-			// Only what was asked for lately: a result keeps its pods alive.
-			if before := held.nodes[i].Load(); before != nil && before.table == held.table {
-				r.nodes[i].Store(before)
-			}
-		}
-	}
-	if m.results.CompareAndSwap(held, r) {
-		return r
-	}
-	if won := m.results.Load(); won != nil && won.table == table {
-		return won
-	}
-	return r
-}
-
-// forget drops what no decision has asked for since the load of the given snapshot was published: results keep pods alive.
-func (m *Model) forget(since *Snapshot) {
-	if held := m.results.Load(); held != nil && held.table != since.Over(m.settings.Window) {
-		m.results.CompareAndSwap(held, nil)
-	}
-}
-
-// until is the last moment at which the reading is fresh, in nanoseconds since 1970; 0 if it was never made.
-func (r *Reading) until(s Settings) int64 {
-	if !r.Known {
-		return 0
-	}
-	return r.FreshUntil(s).UnixNano()
-}
-
 // View is the load as one decision sees it. It is safe for concurrent use.
 type View struct {
-	model   *Model
 	results *results
+	usage   int
 	// now is the time of the decision, in nanoseconds since 1970.
 	now int64
 	// anew is whether generations tell nothing: while the scheduler places the pods of a group it assumes one after the other
@@ -194,26 +131,51 @@ type View struct {
 }
 
 // KnowsCPU tells whether the CPU load of at least one node is known.
-func (v View) KnowsCPU() bool { return v.now <= v.results.cpuUntil }
+func (v *View) KnowsCPU() bool { return v.now <= v.results.cpuUntil }
 
 // KnowsMemory tells whether the memory load of at least one node is known.
-func (v View) KnowsMemory() bool { return v.now <= v.results.memoryUntil }
+func (v *View) KnowsMemory() bool { return v.now <= v.results.memoryUntil }
 
 // Estimate returns what the node carries right now. A resource whose load is not known is judged by the requests of the
 // node's pods, the scheduler's usual non-zero minimum applied, against the allocatable.
-func (v View) Estimate(node fwk.NodeInfo) Estimate {
-	r := v.result(node)
-	if r == nil {
-		return Estimate{CPU: cpuByRequests(node, Absent), Memory: memoryByRequests(node, Absent)}
-	}
-	e := r.fresh
-	if state := stateAt(v.now, r.cpuUntil); state != Fresh {
-		e.CPU = cpuByRequests(node, state)
-	}
-	if state := stateAt(v.now, r.memoryUntil); state != Fresh {
-		e.Memory = memoryByRequests(node, state)
-	}
+func (v *View) Estimate(node fwk.NodeInfo) (e Estimate) {
+	r := v.results.of(node, v.anew)
+	v.cpu(&e.CPU, node, r)
+	v.memory(&e.Memory, node, r)
 	return e
+}
+
+// CPU returns the CPU of the node's Estimate, for less.
+func (v *View) CPU(node fwk.NodeInfo) (e ResourceEstimate) {
+	v.cpu(&e, node, v.results.of(node, v.anew))
+	return e
+}
+
+// cpu puts the estimate into e, which costs less than a result that is copied. So does memory.
+func (v *View) cpu(e *ResourceEstimate, node fwk.NodeInfo, r *result) {
+	state := Absent
+	if r != nil {
+		if state = stateAt(v.now, r.cpuUntil); state == Fresh {
+			r.cpu.with(r.pendingBy(v.usage).cpuMillis, e)
+			return
+		}
+	}
+	*e = byRequests(node.GetNonZeroRequested().GetMilliCPU(), node.GetAllocatable().GetMilliCPU(), state)
+}
+
+func (v *View) memory(e *ResourceEstimate, node fwk.NodeInfo, r *result) {
+	state := Absent
+	if r != nil {
+		if state = stateAt(v.now, r.memoryUntil); state == Fresh {
+			r.memory.with(r.pendingBy(v.usage).memoryBytes, e)
+			return
+		}
+	}
+	*e = byRequests(node.GetNonZeroRequested().GetMemory(), node.GetAllocatable().GetMemory(), state)
+}
+
+func byRequests(requested, allocatable int64, state State) ResourceEstimate {
+	return ResourceEstimate{Mean: float64(requested), Base: float64(allocatable), Allocatable: float64(allocatable), State: state}
 }
 
 // stateAt is the state at now of a reading that is fresh until the given moment; a reading that was never made has none.
@@ -225,67 +187,4 @@ func stateAt(now, until int64) State {
 		return Expired
 	}
 	return Fresh
-}
-
-// result returns what follows from the node's load, or nil if it was never measured.
-func (v View) result(node fwk.NodeInfo) *result {
-	held := v.results
-	found := &held.found[slot(node.GetGeneration(), len(held.found))]
-	if r := found.Load(); r != nil && r.generation == node.GetGeneration() && !v.anew {
-		return r
-	}
-	row, measured := held.table.index.rows[node.Node().Name]
-	if !measured {
-		return nil
-	}
-	r := held.nodes[row].Load()
-	switch {
-	case v.anew:
-		return v.model.result(held.table, row, node, r)
-	case r == nil || r.table != held.table || r.generation != node.GetGeneration():
-		r = v.model.result(held.table, row, node, r)
-		held.nodes[row].Store(r)
-	}
-	found.Store(r)
-	return r
-}
-
-// result computes what the node carries if its load is fresh. Before is an earlier result for the node, or nil.
-func (m *Model) result(table *Table, row int, node fwk.NodeInfo, before *result) *result {
-	if before == nil {
-		before = &result{}
-	}
-	known, cpu, memory, allocatable := &table.nodes[row], before.fresh.CPU.Base, before.fresh.Memory.Base, node.GetAllocatable()
-	if before.node != node.Node() {
-		capacity := node.Node().Status.Capacity
-		cpu, memory = float64(capacity.Cpu().MilliValue()), float64(capacity.Memory().Value())
-	}
-	r := &result{
-		generation:  node.GetGeneration(),
-		cpuUntil:    known.CPU.until(m.settings),
-		memoryUntil: known.Memory.until(m.settings),
-		fresh: Estimate{
-			CPU:    measured(&known.CPU, cpu, float64(allocatable.GetMilliCPU())),
-			Memory: measured(&known.Memory, memory, float64(allocatable.GetMemory())),
-		},
-		table:   table,
-		node:    node.Node(),
-		pending: before.pending.next(node.GetPods(), known.horizon(), m.usage),
-	}
-	r.pending.on(&r.fresh, known)
-	return r
-}
-
-func measured(r *Reading, capacity, allocatable float64) ResourceEstimate {
-	return ResourceEstimate{Mean: r.Mean * capacity, StdDev: r.StdDev * capacity, Base: capacity, Allocatable: allocatable, State: Fresh}
-}
-
-func cpuByRequests(node fwk.NodeInfo, state State) ResourceEstimate {
-	allocatable := float64(node.GetAllocatable().GetMilliCPU())
-	return ResourceEstimate{Mean: float64(node.GetNonZeroRequested().GetMilliCPU()), Base: allocatable, Allocatable: allocatable, State: state}
-}
-
-func memoryByRequests(node fwk.NodeInfo, state State) ResourceEstimate {
-	allocatable := float64(node.GetAllocatable().GetMemory())
-	return ResourceEstimate{Mean: float64(node.GetNonZeroRequested().GetMemory()), Base: allocatable, Allocatable: allocatable, State: state}
 }

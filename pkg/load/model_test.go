@@ -25,7 +25,9 @@ const (
 var settings = Settings{Window: window, RefreshInterval: 30 * time.Second, MaxAge: maxAge, DriftTolerance: 10}
 
 // nothing is expected of any pod.
-func nothing(fwk.PodInfo) (cpuMillis, memoryBytes float64) { return 0, 0 }
+type nothing struct{}
+
+func (nothing) Of(fwk.PodInfo) (cpuMillis, memoryBytes float64) { return 0, 0 }
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
@@ -56,7 +58,7 @@ func publish(p *Publisher, nodes map[string]NodeLoad) {
 func modelOf(nodes map[string]NodeLoad) (*Model, *Publisher) {
 	p := NewPublisher()
 	publish(p, nodes)
-	return NewModel(p, settings, nothing, clocktesting.NewFakePassiveClock(now)), p
+	return NewModel(p, settings, nothing{}, clocktesting.NewFakePassiveClock(now)), p
 }
 
 func TestEstimate(t *testing.T) {
@@ -162,7 +164,7 @@ func TestAWindowNobodyAskedForHasNoLoad(t *testing.T) {
 
 func TestADecisionSeesOneSnapshot(t *testing.T) {
 	model, publisher := modelOf(map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
-	other := NewModel(publisher, settings, nothing, clocktesting.NewFakePassiveClock(now))
+	other := NewModel(publisher, settings, nothing{}, clocktesting.NewFakePassiveClock(now))
 	n := node(t, "n")
 	decision, next := framework.NewCycleState(), framework.NewCycleState()
 
@@ -223,9 +225,9 @@ func TestTheFirstToSetAPinWins(t *testing.T) {
 
 func TestAnEstimateAllocatesNothing(t *testing.T) {
 	model, _ := modelOf(map[string]NodeLoad{"n": {CPU: reading(0.5, 0.1, 0), Memory: reading(0.5, 0.1, 0)}})
-	n, state := node(t, "n"), framework.NewCycleState()
-	model.View(state)
-	if allocs := testing.AllocsPerRun(100, func() { model.View(state).Estimate(n) }); allocs != 0 {
+	n, view := node(t, "n"), model.View(framework.NewCycleState())
+	view.Estimate(n)
+	if allocs := testing.AllocsPerRun(100, func() { view.Estimate(n) }); allocs != 0 {
 		t.Errorf("%v allocations per estimate, want 0", allocs)
 	}
 }
@@ -271,9 +273,9 @@ func BenchmarkEstimate(b *testing.B) {
 	model, _ := modelOf(map[string]NodeLoad{"n": {CPU: reading(0.5, 0.1, 0), Memory: reading(0.5, 0.1, 0)}})
 	info := framework.NewNodeInfo()
 	info.SetNode(st.MakeNode().Name("n").Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "8", corev1.ResourceMemory: "16Gi"}).Obj())
-	state := framework.NewCycleState()
+	view := model.View(framework.NewCycleState())
 	b.ReportAllocs()
 	for b.Loop() {
-		model.View(state).Estimate(info)
+		view.Estimate(info)
 	}
 }

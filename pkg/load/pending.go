@@ -67,7 +67,10 @@ func (n *NodeLoad) horizon() int64 {
 }
 
 // Requests is the Usage that expects of each pod what it requests, as the scheduler's cache has added it up already.
-func Requests(pod fwk.PodInfo) (cpuMillis, memoryBytes float64) {
+type Requests struct{}
+
+// Of implements Usage.
+func (Requests) Of(pod fwk.PodInfo) (cpuMillis, memoryBytes float64) {
 	requests := pod.CalculateResource().Resource
 	return float64(requests.GetMilliCPU()), float64(requests.GetMemory())
 }
@@ -77,66 +80,66 @@ type recent struct {
 	// index is the pod's place among the pods of its node.
 	index int
 	since int64
-	// cpuMillis and memoryBytes are what the pod is expected to use.
-	cpuMillis, memoryBytes float64
 }
 
-// pendingLoad is what is known of the pods of one node. What it takes to tell when a pod started and what it will use is
+// recentPods is what is known of the pods of one node. What it takes to tell when a pod started and what it will use is
 // looked up once for each pod: they are spread over memory, and a node that changed has mostly the pods it had.
-type pendingLoad struct {
-	pods   []fwk.PodInfo
+type recentPods struct {
+	all    []fwk.PodInfo
 	recent []recent
+	// expected is what the recent pods are expected to use: for each of them, one after the other, by each usage.
+	expected []amounts
 	// horizon is the moment of which all that has been running since then is left out of recent.
 	horizon int64
 }
 
 // next is what is known of the pods of the node now. Most of them are those of p, which is not changed.
-func (p *pendingLoad) next(pods []fwk.PodInfo, horizon int64, usage Usage) pendingLoad {
+func (p *recentPods) next(pods []fwk.PodInfo, horizon int64, usages []Usage) recentPods {
 	if horizon < p.horizon {
-		p = &pendingLoad{} // what was left out may count again
+		p = &recentPods{} // what was left out may count again
 	}
-	same := slices.Equal(p.pods, pods)
+	same := slices.Equal(p.all, pods)
 	if same && !slices.ContainsFunc(p.recent, func(r recent) bool { return r.since <= horizon }) {
-		return pendingLoad{pods: p.pods, recent: p.recent, horizon: horizon}
+		return recentPods{all: p.all, recent: p.recent, expected: p.expected, horizon: horizon}
 	}
-	var room [32]recent
-	kept, known := room[:0], p.recent
+	var recentRoom [32]recent
+	var expectedRoom [2 * len(recentRoom)]amounts
+	kept, expected, known := recentRoom[:0], expectedRoom[:0], 0
 	for i, pod := range pods {
-		for len(known) > 0 && known[0].index < i {
-			known = known[1:]
+		for known < len(p.recent) && p.recent[known].index < i {
+			known++
 		}
-		var r recent
 		switch {
-		case i >= len(p.pods) || p.pods[i] != pod:
-			if r = (recent{index: i, since: usingSince(pod.GetPod())}); r.since > horizon {
-				r.cpuMillis, r.memoryBytes = usage(pod)
+		case i >= len(p.all) || p.all[i] != pod:
+			if since := usingSince(pod.GetPod()); since > horizon {
+				kept = append(kept, recent{index: i, since: since})
+				for _, usage := range usages {
+					cpuMillis, memoryBytes := usage.Of(pod)
+					expected = append(expected, amounts{cpuMillis, memoryBytes})
+				}
 			}
-		case len(known) > 0 && known[0].index == i:
-			r = known[0]
-		default:
-			continue
-		}
-		if r.since > horizon {
-			kept = append(kept, r)
+		case known < len(p.recent) && p.recent[known].index == i && p.recent[known].since > horizon:
+			kept = append(kept, p.recent[known])
+			expected = append(expected, p.expected[known*len(usages):][:len(usages)]...)
 		}
 	}
-	next := pendingLoad{pods: p.pods, recent: slices.Clone(kept), horizon: horizon}
+	next := recentPods{all: p.all, recent: slices.Clone(kept), expected: slices.Clone(expected), horizon: horizon}
 	if !same {
-		next.pods = slices.Clone(pods) // a NodeInfo may change its own in place
+		next.all = slices.Clone(pods) // a NodeInfo may change its own in place
 	}
 	return next
 }
 
-// on adds what the readings have not seen to the node's estimate.
-func (p *pendingLoad) on(e *Estimate, known *NodeLoad) {
-	if known.CPU.Known {
-		for i := range p.recent {
-			e.CPU.Pending += known.CPU.unseen(p.recent[i].since) * p.recent[i].cpuMillis
+// pending is what the readings have not seen of what is expected of the pods by one of so many usages.
+func (p *recentPods) pending(known *NodeLoad, usage, usages int) (pending amounts) {
+	for i := range p.recent {
+		since, expected := p.recent[i].since, &p.expected[i*usages+usage]
+		if known.CPU.Known {
+			pending.cpuMillis += known.CPU.unseen(since) * expected.cpuMillis
+		}
+		if known.Memory.Known {
+			pending.memoryBytes += known.Memory.unseen(since) * expected.memoryBytes
 		}
 	}
-	if known.Memory.Known {
-		for i := range p.recent {
-			e.Memory.Pending += known.Memory.unseen(p.recent[i].since) * p.recent[i].memoryBytes
-		}
-	}
+	return pending
 }

@@ -98,7 +98,7 @@ func TestPendingLoadIsTheSumOverThePodsOfTheNode(t *testing.T) {
 	p := NewPublisher()
 	// Memory was last read a minute ago: the second pod had not started.
 	publish(p, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0), Memory: reading(0.5, 0, time.Minute)}})
-	model := NewModel(p, settings, Requests, clocktesting.NewFakePassiveClock(now))
+	model := NewModel(p, settings, Requests{}, clocktesting.NewFakePassiveClock(now))
 	got := model.View(framework.NewCycleState()).Estimate(info)
 
 	// 1,000 + 0.8·1,000 milliCPU; 1 + 1 GiB.
@@ -112,7 +112,7 @@ func TestPendingLoadIsTheSumOverThePodsOfTheNode(t *testing.T) {
 }
 
 func TestPendingLoadFollowsTheNode(t *testing.T) {
-	model, publisher := modelWith(Requests, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
+	model, publisher := modelWith(Requests{}, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
 	pod := st.MakePod().Name("new").UID("new").Req(map[corev1.ResourceName]string{corev1.ResourceCPU: "500m"}).Obj()
 	n := framework.NewNodeInfo()
 	n.SetNode(node(t, "n").Node())
@@ -148,7 +148,7 @@ func TestPendingLoadFollowsTheNode(t *testing.T) {
 
 func TestARestartedSchedulerChargesNobodyTwice(t *testing.T) {
 	// A new model that has never seen the node before: its pods have run for long, their load is measured.
-	model, _ := modelWith(Requests, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
+	model, _ := modelWith(Requests{}, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
 	var pods []*corev1.Pod
 	for range 10 {
 		pod := podOf(corev1.PodRunning, nil, ago(time.Hour))
@@ -164,8 +164,7 @@ func TestARestartedSchedulerChargesNobodyTwice(t *testing.T) {
 
 func TestEachPodIsLookedAtOnce(t *testing.T) {
 	calls := 0
-	count := func(fwk.PodInfo) (cpuMillis, memoryBytes float64) { calls++; return 1, 1 }
-	model, publisher := modelWith(count, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
+	model, publisher := modelWith(counting{&calls}, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
 	n := framework.NewNodeInfo(podOf("", nil), podOf("", nil))
 	n.SetNode(node(t, "n").Node())
 	again := func(age time.Duration) { publishAgain(publisher, NodeLoad{CPU: reading(0.25, 0, age)}) }
@@ -190,6 +189,11 @@ func TestEachPodIsLookedAtOnce(t *testing.T) {
 	}
 }
 
+// counting is what counts the looks at pods.
+type counting struct{ calls *int }
+
+func (c counting) Of(fwk.PodInfo) (cpuMillis, memoryBytes float64) { *c.calls++; return 1, 1 }
+
 // publishAgain publishes new load of the nodes that the latest snapshot is of.
 func publishAgain(p *Publisher, load NodeLoad) {
 	of := func(string) NodeLoad { return load }
@@ -208,7 +212,7 @@ func TestWhatIsKeptOfAModelChangesNoEstimate(t *testing.T) {
 			}
 			return known
 		}
-		kept, publisher := modelWith(Requests, map[string]NodeLoad{"n": drawLoad()})
+		kept, publisher := modelWith(Requests{}, map[string]NodeLoad{"n": drawLoad()})
 		n := framework.NewNodeInfo()
 		n.SetNode(object)
 		for i := range rapid.IntRange(1, 30).Draw(t, "steps") {
@@ -232,7 +236,7 @@ func TestWhatIsKeptOfAModelChangesNoEstimate(t *testing.T) {
 			case "publish":
 				publishAgain(publisher, drawLoad())
 			}
-			anew := NewModel(publisher, settings, Requests, clocktesting.NewFakePassiveClock(now))
+			anew := NewModel(publisher, settings, Requests{}, clocktesting.NewFakePassiveClock(now))
 			want, got := anew.View(framework.NewCycleState()).Estimate(n), kept.View(framework.NewCycleState()).Estimate(n)
 			if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
 				t.Fatalf("estimate (-anew +kept):\n%s", diff)
@@ -242,16 +246,16 @@ func TestWhatIsKeptOfAModelChangesNoEstimate(t *testing.T) {
 }
 
 func TestAModelThatNobodyAsksKeepsNoPods(t *testing.T) {
-	model, publisher := modelWith(Requests, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
+	model, publisher := modelWith(Requests{}, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
 	n := framework.NewNodeInfo(podOf("", nil))
 	n.SetNode(node(t, "n").Node())
 	model.View(framework.NewCycleState()).Estimate(n)
 	publishAgain(publisher, NodeLoad{CPU: reading(0.25, 0, 0)})
-	if model.results.Load() == nil {
+	if model.cache.latest.Load() == nil {
 		t.Error("forgotten with the first new load, before anybody could ask")
 	}
 	publishAgain(publisher, NodeLoad{CPU: reading(0.25, 0, 0)})
-	if model.results.Load() != nil {
+	if model.cache.latest.Load() != nil {
 		t.Error("kept, though nobody asked for the load before the last")
 	}
 
@@ -261,7 +265,7 @@ func TestAModelThatNobodyAsksKeepsNoPods(t *testing.T) {
 		publishAgain(publisher, NodeLoad{CPU: reading(0.25, 0, 0)})
 		model.View(framework.NewCycleState())
 	}
-	if model.results.Load().nodes[0].Load() != nil {
+	if held := model.cache.latest.Load(); held.nodes[0].Load() != nil || held.before[0].Load() != nil {
 		t.Error("a node's pods are kept, though nobody asked for it since the load before the last")
 	}
 }
@@ -278,7 +282,7 @@ func podInfo(t *testing.T, pod *corev1.Pod) fwk.PodInfo {
 func TestPodsOfAGroupCountThoughTheGenerationStays(t *testing.T) {
 	// The scheduler assumes the pods of a group in its snapshot, one after the other, and takes them out again, all under the
 	// generation that the node had.
-	model, _ := modelWith(Requests, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
+	model, _ := modelWith(Requests{}, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
 	n := framework.NewNodeInfo()
 	n.SetNode(node(t, "n").Node())
 	n.AddPodInfo(podInfo(t, podOf("", nil)))
@@ -354,7 +358,7 @@ func TestPropertiesOfPendingLoad(t *testing.T) {
 		var info fwk.NodeInfo = framework.NewNodeInfo(pods...)
 		info.SetNode(object)
 		pending := func(age time.Duration) float64 {
-			model, _ := modelWith(Requests, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, age)}})
+			model, _ := modelWith(Requests{}, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, age)}})
 			return model.View(framework.NewCycleState()).Estimate(info).CPU.Pending
 		}
 
@@ -389,7 +393,7 @@ func TestWhatIsMeasuredAndWhatIsPendingMakeThePodAtEveryMoment(t *testing.T) {
 		r.End = now.Add(ran)
 		p := NewPublisher()
 		publish(p, map[string]NodeLoad{"n": {CPU: r}})
-		model := NewModel(p, settings, Requests, clocktesting.NewFakePassiveClock(now.Add(ran)))
+		model := NewModel(p, settings, Requests{}, clocktesting.NewFakePassiveClock(now.Add(ran)))
 		got := model.View(framework.NewCycleState()).Estimate(info).CPU
 		if math.Abs(got.Mean+got.Pending-u) > 1e-6 {
 			t.Fatalf("after %v: %v measured and %v pending, want %v together", ran, got.Mean, got.Pending, u)
@@ -409,7 +413,7 @@ func TestNothingIsPendingOnceTheWindowHasSeenEverything(t *testing.T) {
 		}
 		info := framework.NewNodeInfo(pods...)
 		info.SetNode(object)
-		model, _ := modelWith(Requests, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
+		model, _ := modelWith(Requests{}, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
 		if got := model.View(framework.NewCycleState()).Estimate(info).CPU.Pending; got != 0 {
 			t.Fatalf("pending %v, want 0", got)
 		}

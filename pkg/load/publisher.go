@@ -1,6 +1,7 @@
 package load
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -16,8 +17,8 @@ type Publisher struct {
 	mu sync.Mutex
 	// published is closed when the next snapshot is published.
 	published chan struct{}
-	// models are all that turn the snapshots into estimates.
-	models []*Model
+	// caches hold what follows from the snapshots, one for all models with the same settings.
+	caches []*cache
 }
 
 // NewPublisher returns a publisher whose snapshot is empty.
@@ -31,18 +32,24 @@ func NewPublisher() *Publisher {
 func (p *Publisher) Publish(s *Snapshot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, m := range p.models {
-		m.forget(p.latest.Load())
+	for _, c := range p.caches {
+		c.forget(p.latest.Load())
 	}
 	p.latest.Store(s)
 	close(p.published)
 	p.published = make(chan struct{})
 }
 
-func (p *Publisher) join(m *Model) {
+// join returns the cache for the settings, and the usage's place in it.
+func (p *Publisher) join(settings Settings, usage Usage) (c *cache, place int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.models = append(p.models, m)
+	i := slices.IndexFunc(p.caches, func(c *cache) bool { return c.serves(settings) })
+	if i < 0 {
+		i = len(p.caches)
+		p.caches = append(p.caches, newCache(settings))
+	}
+	return p.caches[i], p.caches[i].add(usage)
 }
 
 // Published returns a channel that is closed when the next snapshot is published. Who takes it before looking at Latest

@@ -32,19 +32,42 @@ type NodeLoad struct {
 	Memory Reading
 }
 
-// Index gives each of a set of nodes a row. It is immutable, and so safe for concurrent use.
+// Index gives each of a set of nodes a row. It is safe for concurrent use.
 type Index struct {
 	names []string
 	rows  map[string]int
+	// found holds most of the rows once more, for which no name has to be looked up: the generation of the node's NodeInfo above
+	// rowBits bits with the row. Those of a generation are in one of the two words that its last bits tell.
+	found []atomic.Uint64
 }
+
+const rowBits = 24
 
 // NewIndex returns an index of the nodes, by name of the Node object. It keeps the slice, which must not change any more.
 func NewIndex(names []string) *Index {
-	x := &Index{names: names, rows: make(map[string]int, len(names))}
+	// A power of two, and so many that seldom more than two nodes have their words in common.
+	words := 1 << bits.Len(uint(4*len(names)+1))
+	x := &Index{names: names, rows: make(map[string]int, len(names)), found: make([]atomic.Uint64, words)}
 	for row, name := range names {
 		x.rows[name] = row
 	}
 	return x
+}
+
+// row returns the row of the node, and whether it has one. A generation is that of one node alone.
+func (x *Index) row(node fwk.NodeInfo) (row int, ok bool) {
+	generation := uint64(node.GetGeneration())
+	latest := int(generation) & (len(x.found) - 1) &^ 1
+	for _, word := range [...]uint64{x.found[latest].Load(), x.found[latest+1].Load()} {
+		if word != 0 && word>>rowBits == generation {
+			return int(word & (1<<rowBits - 1)), true
+		}
+	}
+	if row, ok = x.rows[node.Node().Name]; ok && row < 1<<rowBits {
+		x.found[latest+1].Store(x.found[latest].Load())
+		x.found[latest].Store(generation<<rowBits | uint64(row))
+	}
+	return row, ok
 }
 
 // Table holds the load of all nodes over one window. It is immutable, and so safe for concurrent use.
@@ -65,7 +88,7 @@ func NewTable(index *Index, of func(node string) NodeLoad) *Table {
 
 // TableOf returns a table of the given nodes, by name of the Node object.
 func TableOf(nodes map[string]NodeLoad) *Table {
-	return NewTable(NewIndex(slices.Collect(maps.Keys(nodes))), func(node string) NodeLoad { return nodes[node] })
+	return NewTable(NewIndex(slices.Sorted(maps.Keys(nodes))), func(node string) NodeLoad { return nodes[node] })
 }
 
 // Len is the number of nodes that have been measured, over any window, and not been forgotten.
@@ -92,11 +115,8 @@ type MetricTable map[string]MetricReading
 // columns are the values of several metrics with one index, so that the values of a node take one look-up. They stand beside
 // each other by node, for they are read together.
 type columns struct {
-	// rows holds the row of each node that some metric has a value of.
-	rows map[string]int
-	// found holds a part of rows by the generation of the NodeInfo, for which no name has to be looked up: the generation
-	// above rowBits bits with the row. Its length is a power of two.
-	found []atomic.Uint64
+	// index is of the nodes that some metric has a value of.
+	index *Index
 	// cells holds one row after the other, with a cell for each metric.
 	cells    []cell
 	byMetric map[string]*column
@@ -119,16 +139,17 @@ type column struct {
 }
 
 func newColumns(metrics map[string]MetricTable) *columns {
-	c := &columns{rows: map[string]int{}, byMetric: make(map[string]*column, len(metrics))}
+	known := map[string]struct{}{}
 	for _, table := range metrics {
 		for node := range table {
-			if _, ok := c.rows[node]; !ok {
-				c.rows[node] = len(c.rows)
-			}
+			known[node] = struct{}{}
 		}
 	}
-	c.found = make([]atomic.Uint64, slots(len(c.rows)))
-	c.cells = make([]cell, len(c.rows)*len(metrics))
+	c := &columns{
+		index:    NewIndex(slices.Sorted(maps.Keys(known))),
+		cells:    make([]cell, len(known)*len(metrics)),
+		byMetric: make(map[string]*column, len(metrics)),
+	}
 	for metric, table := range metrics {
 		values := &column{width: len(metrics), least: math.Inf(1), most: math.Inf(-1)}
 		if len(c.cells) > 0 {
@@ -136,7 +157,7 @@ func newColumns(metrics map[string]MetricTable) *columns {
 		}
 		for node, reading := range table {
 			end := reading.End.UnixNano()
-			values.cells[c.rows[node]*values.width] = cell{value: reading.Value, end: end}
+			values.cells[c.index.rows[node]*values.width] = cell{value: reading.Value, end: end}
 			values.least, values.most = min(values.least, reading.Value), max(values.most, reading.Value)
 			values.newest = max(values.newest, end)
 		}
@@ -144,32 +165,6 @@ func newColumns(metrics map[string]MetricTable) *columns {
 	}
 	return c
 }
-
-// rowBits is how many bits a row has where it stands beside a generation.
-const rowBits = 24
-
-// row returns the row of the node, or NoRow. A generation is that of one node alone.
-func (c *columns) row(node fwk.NodeInfo) int {
-	generation := node.GetGeneration()
-	found := &c.found[slot(generation, len(c.found))]
-	if held := found.Load(); held != 0 && held>>rowBits == uint64(generation) {
-		return int(held & (1<<rowBits - 1))
-	}
-	row, ok := c.rows[node.Node().Name]
-	if !ok {
-		return NoRow
-	}
-	if row < 1<<rowBits {
-		found.Store(uint64(generation)<<rowBits | uint64(row))
-	}
-	return row
-}
-
-// slots is how many slots a table of n nodes has by the generation of their NodeInfo: a power of two, and enough for most of
-// them to have one of their own. slot is that of one generation.
-func slots(n int) int { return 1 << bits.Len(uint(2*n)) }
-
-func slot(generation int64, slots int) int { return int(generation) & (slots - 1) }
 
 // Snapshot is all that is known of the nodes at one moment: their load over each window that somebody asked for, and the
 // metrics that somebody asked for. It is immutable, and so safe for concurrent use.

@@ -198,7 +198,9 @@ func cluster(nodes, podsPerNode int) (*load.Publisher, []fwk.NodeInfo) {
 			pods = append(pods, st.MakePod().Name(fmt.Sprint("pod-", i, "-", j)).Phase(corev1.PodRunning).StartTime(started).
 				Req(plugintest.CPUAndMemory("100m", "100Mi")).Obj())
 		}
-		infos = append(infos, plugintest.Node(name, plugintest.CPUAndMemory("8", "16Gi"), pods...))
+		info := plugintest.Node(name, plugintest.CPUAndMemory("8", "16Gi"), pods...)
+		info.Generation = int64(uint32(i+1) * 2654435761) // each node changed at a time of its own
+		infos = append(infos, info)
 	}
 	p := load.NewPublisher()
 	plugintest.Publish(p, loads)

@@ -5,7 +5,6 @@ package models
 import (
 	"context"
 	"strings"
-	"sync"
 	"time"
 
 	fwk "k8s.io/kube-scheduler/framework"
@@ -26,11 +25,6 @@ type Models struct {
 
 	clock clock.Clock
 	pool  *loadwatcher.Pool[sourceKey]
-
-	mu sync.Mutex
-	// byRequests are the models in which pods are expected to use what they request. Plugins share them: each
-	// node is worked out once for all of them.
-	byRequests map[modelKey]*load.Model
 }
 
 var _ plugins.Models = &Models{}
@@ -38,9 +32,8 @@ var _ plugins.Models = &Models{}
 // New returns models whose watchers report to registry.
 func New(c clock.Clock, registry loadwatcher.Registry) *Models {
 	return &Models{
-		clock:      c,
-		pool:       loadwatcher.NewPool[sourceKey](c, loadwatcher.NewMetrics(registry)),
-		byRequests: map[modelKey]*load.Model{},
+		clock: c,
+		pool:  loadwatcher.NewPool[sourceKey](c, loadwatcher.NewMetrics(registry)),
 	}
 }
 
@@ -51,25 +44,7 @@ func (m *Models) Model(ctx context.Context, handle fwk.Handle, spec config.LoadS
 	if err != nil {
 		return nil, err
 	}
-	if usage != nil {
-		return load.NewModel(publisher, settings, usage, m.clock), nil
-	}
-	key := modelKey{publisher, settings.Window, settings.RefreshInterval, settings.MaxAge, settings.DriftTolerance}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	model, ok := m.byRequests[key]
-	if !ok {
-		model = load.NewModel(publisher, settings, nil, m.clock)
-		m.byRequests[key] = model
-	}
-	return model, nil
-}
-
-// modelKey holds all that makes one model another than the next, but for what pods are expected to use.
-type modelKey struct {
-	publisher                       *load.Publisher
-	window, refreshInterval, maxAge time.Duration
-	driftTolerance                  float64
+	return load.NewModel(publisher, settings, usage, m.clock), nil
 }
 
 // Metrics implements plugins.Models.

@@ -26,7 +26,7 @@ type handle struct {
 func (h handle) SharedInformerFactory() informers.SharedInformerFactory { return h.informers }
 func (h handle) KubeConfig() *rest.Config                               { return &rest.Config{} }
 
-func TestPluginsThatExpectWhatPodsRequestShareAModel(t *testing.T) {
+func TestOneSourceIsReadOnceForAllPlugins(t *testing.T) {
 	models := New(clock.RealClock{}, metrics.NewKubeRegistry())
 	h := handle{informers: informers.NewSharedInformerFactory(fake.NewClientset(), 0)}
 	duration := func(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
@@ -45,12 +45,10 @@ func TestPluginsThatExpectWhatPodsRequestShareAModel(t *testing.T) {
 		change func(*config.LoadSpec)
 		shared bool
 	}{
-		"the same arguments":       {func(*config.LoadSpec) {}, true},
-		"another source":           {func(s *config.LoadSpec) { s.MetricProvider.Address = "http://other" }, false},
-		"another window":           {func(s *config.LoadSpec) { s.Window = duration(time.Minute) }, false},
-		"another refresh interval": {func(s *config.LoadSpec) { s.RefreshInterval = duration(time.Minute) }, false},
-		"another age":              {func(s *config.LoadSpec) { s.MaxAge = duration(time.Minute) }, false},
-		"another tolerance":        {func(s *config.LoadSpec) { s.DriftTolerance = 5 }, false},
+		"the same arguments": {func(*config.LoadSpec) {}, true},
+		"another window":     {func(s *config.LoadSpec) { s.Window = duration(time.Minute) }, true},
+		"another age":        {func(s *config.LoadSpec) { s.MaxAge = duration(time.Minute) }, true},
+		"another address":    {func(s *config.LoadSpec) { s.MetricProvider.Address = "http://other" }, false},
 	} {
 		other := spec
 		tc.change(&other)
@@ -58,16 +56,9 @@ func TestPluginsThatExpectWhatPodsRequestShareAModel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := model == first; got != tc.shared {
-			t.Errorf("%s: the model is shared: %v, want %v", name, got, tc.shared)
+		if got := model.Updates() == first.Updates(); got != tc.shared {
+			t.Errorf("%s: the source is shared: %v, want %v", name, got, tc.shared)
 		}
-	}
-	own, err := models.Model(t.Context(), h, spec, func(fwk.PodInfo) (cpuMillis, memoryBytes float64) { return 0, 0 })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if own == first {
-		t.Error("a plugin that expects another usage gets the model of requests")
 	}
 }
 

@@ -122,7 +122,7 @@ func (pl *LoadThreshold) Name() string { return Name }
 
 // decision is what all nodes of one decision are judged by.
 type decision struct {
-	cpu, memory load.View
+	cpu, memory *load.View
 	demand      demand
 	exempt      bool
 	// looksAtCPU and looksAtMemory say which thresholds hold: those of resources that some node's load is known of, and

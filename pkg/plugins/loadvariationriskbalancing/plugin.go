@@ -67,12 +67,11 @@ func formula(risk func(r load.ResourceEstimate, request float64) float64) loadsc
 			cpuMillis, memoryBytes := podusage.Requests(pod)
 			return demand{CPUMillis: cpuMillis, MemoryBytes: memoryBytes}
 		},
-		Applies: func(v load.View) bool { return v.KnowsCPU() || v.KnowsMemory() },
-		States: func(e load.Estimate) (best, worst load.State) {
-			return max(e.CPU.State, e.Memory.State), min(e.CPU.State, e.Memory.State)
-		},
-		Score: func(e load.Estimate, d demand) float64 {
-			return Score(max(risk(e.CPU, d.CPUMillis), risk(e.Memory, d.MemoryBytes)))
+		Applies: func(v *load.View) bool { return v.KnowsCPU() || v.KnowsMemory() },
+		Score: func(view *load.View, node fwk.NodeInfo, d demand) (score float64, best, worst load.State) {
+			e := view.Estimate(node)
+			score = Score(max(risk(e.CPU, d.CPUMillis), risk(e.Memory, d.MemoryBytes)))
+			return score, max(e.CPU.State, e.Memory.State), min(e.CPU.State, e.Memory.State)
 		},
 	}
 }

@@ -35,6 +35,14 @@ var (
 // demand is the usage expected of the pod that is being placed.
 type demand struct{ CPUMillis float64 }
 
+// usage is what pods are expected to use, as a load model asks for it.
+type usage struct{ podusage.Estimator }
+
+// Of implements load.Usage. No memory is expected, for none is looked at.
+func (u usage) Of(pod fwk.PodInfo) (cpuMillis, memoryBytes float64) {
+	return u.CPUMillis(pod.GetPod()), 0
+}
+
 // New returns the plugin.
 func New(ctx context.Context, object runtime.Object, given deps.Deps) (fwk.Plugin, error) {
 	args, ok := object.(*config.TargetLoadPackingArgs)
@@ -49,8 +57,7 @@ func New(ctx context.Context, object runtime.Object, given deps.Deps) (fwk.Plugi
 		return nil, fmt.Errorf("defaultRequestsMultiplier: %w", err)
 	}
 	expected := podusage.Estimator{Multiplier: multiplier, DefaultCPUMillis: args.DefaultRequests.Cpu().MilliValue()}
-	usage := func(pod fwk.PodInfo) (cpuMillis, memoryBytes float64) { return expected.CPUMillis(pod.GetPod()), 0 }
-	model, err := given.Model(ctx, args.LoadSpec, usage)
+	model, err := given.Model(ctx, args.LoadSpec, usage{expected})
 	if err != nil {
 		return nil, err
 	}
@@ -69,10 +76,10 @@ func (pl *TargetLoadPacking) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.
 func formula(expected podusage.Estimator, target float64) loadscore.Formula[demand] {
 	return loadscore.Formula[demand]{
 		Demand:  func(pod *corev1.Pod) demand { return demand{CPUMillis: expected.CPUMillis(pod)} },
-		Applies: load.View.KnowsCPU,
-		States:  func(e load.Estimate) (best, worst load.State) { return e.CPU.State, e.CPU.State },
-		Score: func(e load.Estimate, d demand) float64 {
-			return Score(100*e.CPU.Utilization(d.CPUMillis), target)
+		Applies: (*load.View).KnowsCPU,
+		Score: func(view *load.View, node fwk.NodeInfo, d demand) (score float64, best, worst load.State) {
+			cpu := view.CPU(node)
+			return Score(100*cpu.Utilization(d.CPUMillis), target), cpu.State, cpu.State
 		},
 	}
 }

@@ -176,21 +176,28 @@ const historyLength = 6
 // reads load the estimates of all nodes.
 func BenchmarkRefresh(b *testing.B) {
 	for _, profile := range []struct {
-		name             string
-		readers, metrics int
+		name    string
+		usages  []load.Usage
+		metrics int
 	}{
-		{"TargetLoadPacking", 1, 0},
-		{"all", 3, 3}, // NodeMetrics reads metrics alone
+		{"TargetLoadPacking", []load.Usage{constant{}}, 0},
+		{"all", []load.Usage{constant{}, load.Requests{}, load.Requests{}}, 3}, // NodeMetrics reads metrics alone
 	} {
 		for _, count := range []int{500, 5000, 15000} {
 			b.Run(fmt.Sprintf("profile=%s/nodes=%d", profile.name, count), func(b *testing.B) {
-				benchmarkRefresh(b, profile.readers, profile.metrics, count)
+				benchmarkRefresh(b, profile.usages, profile.metrics, count)
 			})
 		}
 	}
 }
 
-func benchmarkRefresh(b *testing.B, readers, metricCount, count int) {
+// constant is a usage other than what pods request.
+type constant struct{}
+
+// Of implements load.Usage.
+func (constant) Of(fwk.PodInfo) (cpuMillis, memoryBytes float64) { return 100, 0 }
+
+func benchmarkRefresh(b *testing.B, usages []load.Usage, metricCount, count int) {
 	settings := load.Settings{Window: 5 * time.Minute, RefreshInterval: 30 * time.Second, MaxAge: 5 * time.Minute, DriftTolerance: 10}
 	for i := range metricCount {
 		settings.Metrics = append(settings.Metrics, fmt.Sprint(promstub.Metric, "_", i))
@@ -204,9 +211,9 @@ func benchmarkRefresh(b *testing.B, readers, metricCount, count int) {
 	}
 	watcher := loadwatcher.NewWatcher(source, source.Name(), cluster, clock.RealClock{}, loadwatcher.NewMetrics(metrics.NewKubeRegistry()))
 	watcher.Want(settings)
-	models := make([]*load.Model, readers)
-	for i := range models {
-		models[i] = load.NewModel(watcher.Publisher(), settings, load.Requests, clock.RealClock{})
+	models := make([]*load.Model, len(usages))
+	for i, usage := range usages {
+		models[i] = load.NewModel(watcher.Publisher(), settings, usage, clock.RealClock{})
 	}
 	ctx := klog.NewContext(b.Context(), logr.Discard())
 	refresh := func() {

@@ -24,12 +24,10 @@ type Formula[D any] struct {
 	// Demand derives what the formula needs of the pod, once per decision.
 	Demand func(pod *corev1.Pod) D
 	// Applies tells whether the view knows enough load for the formula to say anything.
-	Applies func(view load.View) bool
-	// States tells of the resources that the formula uses which state the best known and the worst known of them have. All
-	// that are not load.Fresh are judged by requests.
-	States func(e load.Estimate) (best, worst load.State)
-	// Score rates the node in [fwk.MinScore, fwk.MaxScore]; higher is better.
-	Score func(e load.Estimate, demand D) float64
+	Applies func(view *load.View) bool
+	// Score rates the node in [fwk.MinScore, fwk.MaxScore]; higher is better. Of the resources that it looks at, best and worst
+	// are the states of the best known and of the worst known. All that are not load.Fresh are judged by requests.
+	Score func(view *load.View, node fwk.NodeInfo, demand D) (score float64, best, worst load.State)
 }
 
 // Scorer implements the PreScore, Score and ScoreExtensions extension points by a Formula. PreScore need not be enabled.
@@ -43,7 +41,7 @@ type Scorer[D any] struct {
 }
 
 type decision[D any] struct {
-	view   load.View
+	view   *load.View
 	aside  bool
 	demand D
 	noted  counters.Noted
@@ -89,8 +87,7 @@ func (s *Scorer[D]) Score(_ context.Context, state fwk.CycleState, pod *corev1.P
 	if d.aside {
 		return fwk.MinScore, nil
 	}
-	estimate := d.view.Estimate(node)
-	best, worst := s.formula.States(estimate)
+	score, best, worst := s.formula.Score(d.view, node, d.demand)
 	if worst != load.Fresh {
 		s.counters.FallBack(&d.noted, worst)
 	}
@@ -102,7 +99,7 @@ func (s *Scorer[D]) Score(_ context.Context, state fwk.CycleState, pod *corev1.P
 			return fwk.MinScore, nil
 		}
 	}
-	return nodeScore(s.formula.Score(estimate, d.demand)), nil
+	return nodeScore(score), nil
 }
 
 // nodeScore is the node score nearest to v. What is no number becomes the lowest score.

@@ -28,9 +28,11 @@ type scores = map[string]int64
 // percent scores a node by its CPU utilization in percent, so that what is expected can be read off.
 var percent = loadscore.Formula[float64]{
 	Demand:  func(*corev1.Pod) float64 { return 0 },
-	Applies: load.View.KnowsCPU,
-	States:  func(e load.Estimate) (best, worst load.State) { return e.CPU.State, e.CPU.State },
-	Score:   func(e load.Estimate, demand float64) float64 { return 100 * e.CPU.Utilization(demand) },
+	Applies: (*load.View).KnowsCPU,
+	Score: func(view *load.View, node fwk.NodeInfo, demand float64) (score float64, best, worst load.State) {
+		cpu := view.CPU(node)
+		return 100 * cpu.Utilization(demand), cpu.State, cpu.State
+	},
 }
 
 var pod = st.MakePod().Name("p").Obj()
@@ -53,9 +55,13 @@ func publisherOf(cpu map[string]float64) *load.Publisher {
 	return p
 }
 
+// nothing is expected of any pod.
+type nothing struct{}
+
+func (nothing) Of(fwk.PodInfo) (cpuMillis, memoryBytes float64) { return 0, 0 }
+
 func scorerOf[D any](p *load.Publisher, missingLoad config.MissingLoad, f loadscore.Formula[D]) *loadscore.Scorer[D] {
-	usage := func(fwk.PodInfo) (cpuMillis, memoryBytes float64) { return 0, 0 }
-	return loadscore.New(plugintest.Model(p, usage), missingLoad, f, plugintest.Counters())
+	return loadscore.New(plugintest.Model(p, nothing{}), missingLoad, f, plugintest.Counters())
 }
 
 func TestNodesWithoutLoad(t *testing.T) {
@@ -122,7 +128,9 @@ func TestScoresAreRoundedAndKeptInRange(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := percent
-			f.Score = func(load.Estimate, float64) float64 { return tc.scored }
+			f.Score = func(*load.View, fwk.NodeInfo, float64) (score float64, best, worst load.State) {
+				return tc.scored, load.Fresh, load.Fresh
+			}
 			got := plugintest.Scores(t, scorerOf(publisherOf(map[string]float64{"a": 0}), config.MissingLoadRequests, f), pod, nodeInfo("a", "4"))
 			if diff := cmp.Diff(scores{"a": tc.want}, got); diff != "" {
 				t.Errorf("score (-want +got):\n%s", diff)
@@ -198,8 +206,7 @@ func TestDecisionsAndFallbacksAreCountedOncePerDecision(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			registry, publisher := metrics.NewKubeRegistry(), load.NewPublisher()
 			plugintest.Publish(publisher, tc.loads)
-			usage := func(fwk.PodInfo) (cpuMillis, memoryBytes float64) { return 0, 0 }
-			s := loadscore.New(plugintest.Model(publisher, usage), config.MissingLoadRequests, percent, counters.NewMetrics(registry.MustRegister).For("test"))
+			s := loadscore.New(plugintest.Model(publisher, nothing{}), config.MissingLoadRequests, percent, counters.NewMetrics(registry.MustRegister).For("test"))
 			for range 2 {
 				plugintest.Scores(t, s, pod, nodeInfo("a", "4"), nodeInfo("b", "4"), nodeInfo("c", "4"))
 			}

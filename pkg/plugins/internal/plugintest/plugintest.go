@@ -58,7 +58,7 @@ func Counters() counters.Counters {
 }
 
 // Node is a node that offers all of its capacity and runs the given pods.
-func Node(name string, capacity map[corev1.ResourceName]string, pods ...*corev1.Pod) fwk.NodeInfo {
+func Node(name string, capacity map[corev1.ResourceName]string, pods ...*corev1.Pod) *framework.NodeInfo {
 	info := framework.NewNodeInfo(pods...)
 	info.SetNode(st.MakeNode().Name(name).Capacity(capacity).Obj())
 	return info
