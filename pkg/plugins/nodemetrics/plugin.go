@@ -208,24 +208,30 @@ func (pl *NodeMetrics) ScoreExtensions() fwk.ScoreExtensions { return pl }
 // the profile's other plugins decide.
 func (pl *NodeMetrics) NormalizeScore(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
 	d, scales, weights := pl.decide(ctx, state), make([]weightedScale, 0, len(pl.metrics)), 0.0
-	for i, m := range pl.metrics {
-		if m.Weight == 0 {
-			continue
-		}
-		var candidates span
-		for j := range scores {
-			if value, known := d.values[i].At(int(scores[j].Score)); known {
-				candidates.add(value)
+	candidates := make([]span, len(pl.metrics))
+	for i := range scores { // whose values of all metrics stand together
+		for j := range candidates {
+			if value, known := d.values[j].At(int(scores[i].Score)); known {
+				candidates[j].add(value)
 			}
 		}
-		if candidates.known < len(scores) && d.values[i].Any() {
-			pl.counters.FallBack(&d.noted, load.Absent)
-		}
-		if candidates.known == 0 {
+	}
+	for i, m := range pl.metrics {
+		known, weight := candidates[i].known, float64(m.Weight)
+		if weight == 0 {
 			continue
 		}
-		scale, weight := candidates.scale(m.Prefer, m.Bounds), float64(m.Weight)
-		scales = append(scales, weightedScale{values: d.values[i], scale: scale, weight: weight, unknown: scale.mark(candidates.mean)})
+		if known < len(scores) && d.values[i].Any() {
+			pl.counters.FallBack(&d.noted, load.Absent)
+		}
+		if known == 0 {
+			continue
+		}
+		s := weightedScale{values: d.values[i], scale: candidates[i].scale(m.Prefer, m.Bounds), weight: weight}
+		if known < len(scores) {
+			s.unknown = s.scale.mark(meanOf(d.values[i], scores))
+		}
+		scales = append(scales, s)
 		weights += weight
 	}
 	for i := range scores {
@@ -236,6 +242,18 @@ func (pl *NodeMetrics) NormalizeScore(ctx context.Context, state fwk.CycleState,
 		scores[i].Score = scoreOf(marks, weights)
 	}
 	return nil
+}
+
+// meanOf is the mean of the values in the rows that Score returned.
+func meanOf(values load.MetricValues, rows fwk.NodeScoreList) float64 {
+	mean, n := 0.0, 0.0
+	for i := range rows {
+		if value, known := values.At(int(rows[i].Score)); known {
+			n++
+			mean += value/n - mean/n // not by way of the sum, which may be infinite
+		}
+	}
+	return mean
 }
 
 // note says once that the metric has no value, and once that it has again.

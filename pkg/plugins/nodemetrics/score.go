@@ -43,9 +43,8 @@ func (s *weightedScale) mark(row int) float64 {
 
 // span is the values that the candidates of a decision have of one metric.
 type span struct {
-	// mean is what a candidate without a value is taken to have.
-	low, high, mean float64
-	known           int
+	low, high float64
+	known     int
 }
 
 func (s *span) add(value float64) {
@@ -54,9 +53,6 @@ func (s *span) add(value float64) {
 	}
 	s.low, s.high = min(s.low, value), max(s.high, value)
 	s.known++
-	// Not by way of the sum, which may be infinite.
-	n := float64(s.known)
-	s.mean += value/n - s.mean/n
 }
 
 // scale is that of the bounds, or else of the candidates themselves.
