@@ -4,9 +4,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-micro=(-benchtime 200ms -count 6) refresh=(-benchtime 10x -count 6) workloads=(nodes=5000/pods=5000 nodes=15000/pods=5000) rounds=(5 3)
+micro=(-benchtime 200ms -count 6) refresh=(-benchtime 10x -count 6)
+main='stock TargetLoadPacking all' beside='TargetLoadPackingAdded idleScore allAdded idle'
+workloads=(nodes=5000/pods=5000 nodes=15000/pods=5000) profiles=("$main $beside" "$main") rounds=(5 3)
 if [[ ${1:-} == quick ]]; then
-	micro=(-benchtime 50ms -count 1) refresh=(-benchtime 5x -count 1) workloads=(nodes=500/pods=1000) rounds=(3)
+	micro=(-benchtime 50ms -count 1) refresh=(-benchtime 5x -count 1)
+	workloads=(nodes=500/pods=1000) profiles=("$main $beside") rounds=(3)
 fi
 
 out=bin/bench
@@ -28,9 +31,9 @@ go test -run '^$' -bench . "${refresh[@]}" ./test/perf/refresh >"$out/refresh.tx
 for i in "${!workloads[@]}"; do
 	workload=${workloads[i]}
 	for ((round = 1; round <= rounds[i]; round++)); do
-		order=(stock TargetLoadPacking idle all)
-		if ((round % 2 == 0)); then order=(all idle TargetLoadPacking stock); fi
-		for profile in "${order[@]}"; do
+		order=${profiles[i]}
+		if ((round % 2 == 0)); then order=$(tr ' ' '\n' <<<"$order" | tac); fi
+		for profile in $order; do
 			echo "== scheduler_perf $workload, round $round of ${rounds[i]}: $profile"
 			"$out/scheduling.test" -test.run '^$' -test.benchtime 1x \
 				-test.bench "^BenchmarkScheduling\$/^profile=$profile\$/^${workload/\//\$/^}\$" >>"$out/scheduling.txt"

@@ -54,7 +54,10 @@ func rows() []row {
 		for _, row := range []row{
 			throughput(what+", TargetLoadPacking: pods/s over stock", w.onePlugin, "profile=TargetLoadPacking", workload),
 			throughput(what+", all plugins: pods/s over stock", w.allPlugins, "profile=all", workload),
-			floor(what+", as many plugins that do nothing: pods/s over stock", "profile=idle", workload),
+			beside(throughput(what+", TargetLoadPacking added to all stock scorers: pods/s over stock", w.onePlugin, "profile=TargetLoadPackingAdded", workload)),
+			floor(what+", a scorer that does nothing added to them: pods/s over stock", "profile=idleScore", workload),
+			beside(throughput(what+", all plugins added to all stock scorers: pods/s over stock", w.allPlugins, "profile=allAdded", workload)),
+			floor(what+", as many plugins that do nothing added to them: pods/s over stock", "profile=idle", workload),
 			tail(what+", TargetLoadPacking: added p99 of an attempt", 3, "profile=TargetLoadPacking", workload),
 			tail(what+", all plugins: added p99 of an attempt", 3, "profile=all", workload),
 		} {
@@ -119,10 +122,16 @@ func throughput(what string, least float64, profile string, workload []string) r
 	}}
 }
 
+// beside is a row of a profile that not every workload is run with.
+func beside(r row) row {
+	r.optional = true
+	return r
+}
+
 // floor is the throughput of plugins that do nothing: what the framework takes for calling them, to which nothing was set.
 func floor(what, profile string, workload []string) row {
-	r := throughput(what, 0, profile, workload)
-	r.target, r.optional, r.untargeted = "–", true, true
+	r := beside(throughput(what, 0, profile, workload))
+	r.target, r.untargeted = "–", true
 	return r
 }
 

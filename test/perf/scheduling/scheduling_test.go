@@ -205,10 +205,12 @@ func (r *run) checkFresh(b *testing.B) error {
 
 // loadPlugins are the load plugins of the benchmark's profile.
 func loadPlugins(b *testing.B) []string {
-	switch {
-	case strings.Contains(b.Name(), "/profile=TargetLoadPacking/"):
+	_, profile, _ := strings.Cut(b.Name(), "/profile=")
+	profile, _, _ = strings.Cut(profile, "/")
+	switch strings.TrimSuffix(profile, "Added") {
+	case "TargetLoadPacking":
 		return []string{"TargetLoadPacking"}
-	case strings.Contains(b.Name(), "/profile=all/"):
+	case "all":
 		return []string{"TargetLoadPacking", "LoadVariationRiskBalancing", "LoadThreshold", "NodeMetrics"}
 	}
 	return nil
