@@ -9,8 +9,8 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
 
-// idlers are plugins that do nothing at the extension points at which the load plugins do something. What the profile with
-// them takes more than the stock profile is what the framework takes for calling four more plugins.
+// idlers are plugins that do nothing at the extension points at which the load plugins do something. What a profile with them
+// takes more than the stock profile is what the framework takes for calling one more, or four.
 func idlers() frameworkruntime.Registry {
 	registry := frameworkruntime.Registry{}
 	for name, plugin := range map[string]fwk.Plugin{
