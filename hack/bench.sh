@@ -6,10 +6,10 @@ cd "$(dirname "$0")/.."
 
 micro=(-benchtime 200ms -count 6) refresh=(-benchtime 10x -count 6)
 main='stock TargetLoadPacking all' beside='TargetLoadPackingAdded idleScore allAdded idle'
-workloads=(nodes=5000/pods=5000 nodes=15000/pods=5000) profiles=("$main $beside" "$main") rounds=(5 3)
+workloads=(nodes=5000/pods=5000 nodes=15000/pods=5000) profiles=("$main $beside" "$main TargetLoadPackingAdded allAdded") rounds=(4 3)
 if [[ ${1:-} == quick ]]; then
 	micro=(-benchtime 50ms -count 1) refresh=(-benchtime 5x -count 1)
-	workloads=(nodes=500/pods=1000) profiles=("$main $beside") rounds=(3)
+	workloads=(nodes=500/pods=1000) profiles=("$main $beside") rounds=(2)
 fi
 
 out=bin/bench

@@ -47,7 +47,8 @@ type results struct {
 	settings Settings
 	usages   []Usage
 	table    *Table
-	// nodes runs parallel to the table's. At first it holds nothing.
+	// nodes runs parallel to the table's. At first it holds nothing, then of each node the result that was asked for last: also
+	// one of a copy of its NodeInfo, such as the framework makes to try nominated pods and preemption.
 	nodes []atomic.Pointer[result]
 	// before holds what followed from the table before, where that is of the same nodes, and nothing took its place yet.
 	before []atomic.Pointer[result]
@@ -103,7 +104,7 @@ func (r *Reading) until(s Settings) int64 {
 }
 
 // result is what follows from one node's load and one generation of its NodeInfo, while the load is fresh. It is as long as
-// two lines of the processor's cache, and begins with what is read of it where CPU alone counts.
+// two lines of the processor's cache, and begins with what is read of it where CPU alone counts, by the first usage.
 type result struct {
 	generation int64
 	// cpuUntil and memoryUntil are the last moments at which the load is fresh, in nanoseconds since 1970; 0 if there is none.

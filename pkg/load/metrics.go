@@ -39,7 +39,7 @@ type MetricsView struct {
 	oldest int64
 }
 
-// NoRow is the row of nodes that no metric has a value of.
+// NoRow is the row of nodes that nothing is known of.
 const NoRow = -1
 
 // Row returns where the node's values are to be found, by which they cost no look-up each.

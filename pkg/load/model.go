@@ -76,7 +76,7 @@ type Model struct {
 }
 
 // NewModel returns a model of the load that settings ask for, in which pods are expected to use what usage says, or what they
-// request if that is nil. It lives as long as the publisher.
+// request if that is nil. What it keeps lives as long as the publisher.
 func NewModel(publisher *Publisher, settings Settings, usage Usage, c clock.PassiveClock) *Model {
 	if usage == nil {
 		usage = Requests{}

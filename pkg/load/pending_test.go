@@ -200,6 +200,14 @@ func publishAgain(p *Publisher, load NodeLoad) {
 	p.Publish(NewSnapshot(map[time.Duration]*Table{window: NewTable(p.Latest().Over(window).index, of)}))
 }
 
+// twice is the usage of twice what a pod requests.
+type twice struct{}
+
+func (twice) Of(pod fwk.PodInfo) (cpuMillis, memoryBytes float64) {
+	cpuMillis, memoryBytes = Requests{}.Of(pod)
+	return 2 * cpuMillis, 2 * memoryBytes
+}
+
 func TestWhatIsKeptOfAModelChangesNoEstimate(t *testing.T) {
 	object := node(t, "n").Node()
 	rapid.Check(t, func(t *rapid.T) {
@@ -212,7 +220,11 @@ func TestWhatIsKeptOfAModelChangesNoEstimate(t *testing.T) {
 			}
 			return known
 		}
-		kept, publisher := modelWith(Requests{}, map[string]NodeLoad{"n": drawLoad()})
+		usages := []Usage{Requests{}, flat(100), twice{}}
+		_, publisher := modelWith(usages[0], map[string]NodeLoad{"n": drawLoad()})
+		modelOf := func(p *Publisher, usage Usage) *Model {
+			return NewModel(p, settings, usage, clocktesting.NewFakePassiveClock(now))
+		}
 		n := framework.NewNodeInfo()
 		n.SetNode(object)
 		for i := range rapid.IntRange(1, 30).Draw(t, "steps") {
@@ -236,10 +248,14 @@ func TestWhatIsKeptOfAModelChangesNoEstimate(t *testing.T) {
 			case "publish":
 				publishAgain(publisher, drawLoad())
 			}
-			anew := NewModel(publisher, settings, Requests{}, clocktesting.NewFakePassiveClock(now))
-			want, got := anew.View(framework.NewCycleState()).Estimate(n), kept.View(framework.NewCycleState()).Estimate(n)
-			if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
-				t.Fatalf("estimate (-anew +kept):\n%s", diff)
+			for _, usage := range usages {
+				anew := NewPublisher() // where nothing is kept yet
+				anew.Publish(publisher.Latest())
+				want := modelOf(anew, usage).View(framework.NewCycleState()).Estimate(n)
+				got := modelOf(publisher, usage).View(framework.NewCycleState()).Estimate(n)
+				if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
+					t.Fatalf("estimate by %#v (-anew +kept):\n%s", usage, diff)
+				}
 			}
 		}
 	})
@@ -267,6 +283,15 @@ func TestAModelThatNobodyAsksKeepsNoPods(t *testing.T) {
 	}
 	if held := model.cache.latest.Load(); held.nodes[0].Load() != nil || held.before[0].Load() != nil {
 		t.Error("a node's pods are kept, though nobody asked for it since the load before the last")
+	}
+
+	// What took the place of an earlier result takes its pods as well.
+	model.View(framework.NewCycleState()).Estimate(n)
+	publishAgain(publisher, NodeLoad{CPU: reading(0.25, 0, 0)})
+	n.SetNode(n.Node())
+	model.View(framework.NewCycleState()).Estimate(n)
+	if model.cache.latest.Load().before[0].Load() != nil {
+		t.Error("the pods that a node had at the load before are kept")
 	}
 }
 
@@ -307,8 +332,8 @@ func TestPodsOfAGroupCountThoughTheGenerationStays(t *testing.T) {
 		{"a", func() { add(a) }, 500},
 		{"a and b", func() { add(b) }, 750},
 		{"b", func() { remove(a) }, 250},
-		{"c in place of b", func() { remove(b); add(c) }, 125},
-		{"none again", func() { remove(c) }, 0},
+		{"none again", func() { remove(b) }, 0},
+		{"c", func() { add(c) }, 125},
 	} {
 		step.change()
 		n.Generation = generation
@@ -318,6 +343,8 @@ func TestPodsOfAGroupCountThoughTheGenerationStays(t *testing.T) {
 			t.Errorf("%s: pending %v, want %v", step.name, got, step.want)
 		}
 	}
+	remove(c)
+	n.Generation = generation
 	if got := model.View(framework.NewCycleState()).Estimate(n).CPU.Pending; got != 0 {
 		t.Errorf("once the group is done: pending %v, want 0", got)
 	}

@@ -32,7 +32,8 @@ type NodeLoad struct {
 	Memory Reading
 }
 
-// Index gives each of a set of nodes a row. It is safe for concurrent use.
+// Index gives each of a set of nodes a row, always the same. It is safe for concurrent use: it changes in what it has found
+// alone.
 type Index struct {
 	names []string
 	rows  map[string]int
@@ -52,6 +53,18 @@ func NewIndex(names []string) *Index {
 		x.rows[name] = row
 	}
 	return x
+}
+
+// holds tells whether the index has all nodes that some metric has a value of.
+func (x *Index) holds(metrics map[string]MetricTable) bool {
+	for _, table := range metrics {
+		for node := range table {
+			if _, ok := x.rows[node]; !ok {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // row returns the row of the node, and whether it has one. A generation is that of one node alone.
@@ -88,7 +101,7 @@ func NewTable(index *Index, of func(node string) NodeLoad) *Table {
 
 // TableOf returns a table of the given nodes, by name of the Node object.
 func TableOf(nodes map[string]NodeLoad) *Table {
-	return NewTable(NewIndex(slices.Sorted(maps.Keys(nodes))), func(node string) NodeLoad { return nodes[node] })
+	return NewTable(NewIndex(slices.Collect(maps.Keys(nodes))), func(node string) NodeLoad { return nodes[node] })
 }
 
 // Len is the number of nodes that have been measured, over any window, and not been forgotten.
@@ -115,7 +128,7 @@ type MetricTable map[string]MetricReading
 // columns are the values of several metrics with one index, so that the values of a node take one look-up. They stand beside
 // each other by node, for they are read together.
 type columns struct {
-	// index is of the nodes that some metric has a value of.
+	// index is of all nodes that some metric has a value of, and may be of more.
 	index *Index
 	// cells holds one row after the other, with a cell for each metric.
 	cells    []cell
@@ -138,16 +151,20 @@ type column struct {
 	least, most float64
 }
 
-func newColumns(metrics map[string]MetricTable) *columns {
-	known := map[string]struct{}{}
-	for _, table := range metrics {
-		for node := range table {
-			known[node] = struct{}{}
+// newColumns returns the metrics by the index, or by one of their own if it lacks any of their nodes.
+func newColumns(index *Index, metrics map[string]MetricTable) *columns {
+	if !index.holds(metrics) {
+		known := map[string]struct{}{}
+		for _, table := range metrics {
+			for node := range table {
+				known[node] = struct{}{}
+			}
 		}
+		index = NewIndex(slices.Collect(maps.Keys(known)))
 	}
 	c := &columns{
-		index:    NewIndex(slices.Sorted(maps.Keys(known))),
-		cells:    make([]cell, len(known)*len(metrics)),
+		index:    index,
+		cells:    make([]cell, len(index.names)*len(metrics)),
 		byMetric: make(map[string]*column, len(metrics)),
 	}
 	for metric, table := range metrics {
@@ -177,14 +194,19 @@ type Snapshot struct {
 
 // NewSnapshot returns a snapshot of one table per window. It keeps the map, which must not change any more.
 func NewSnapshot(tables map[time.Duration]*Table) *Snapshot {
-	return &Snapshot{tables: tables, columns: newColumns(nil), empty: TableOf(nil)}
+	empty := TableOf(nil)
+	return &Snapshot{tables: tables, columns: newColumns(empty.index, nil), empty: empty}
 }
 
 // WithMetrics returns a snapshot of the same load and of one table per metric, by its PromQL expression. It keeps the map,
 // which must not change any more.
 func (s *Snapshot) WithMetrics(metrics map[string]MetricTable) *Snapshot {
 	with := *s
-	with.metrics, with.columns = metrics, newColumns(metrics)
+	index := s.empty.index
+	for _, table := range s.tables {
+		index = table.index // which mostly has the same nodes, and is kept as long as they are
+	}
+	with.metrics, with.columns = metrics, newColumns(index, metrics)
 	return &with
 }
 

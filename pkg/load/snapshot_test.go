@@ -3,6 +3,7 @@ package load
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -59,11 +60,20 @@ func TestAnIndexOfNoNodesFindsNone(t *testing.T) {
 }
 
 func TestAnIndexLooksUpANameOnceWhileANodeDoesNotChange(t *testing.T) {
-	index, info := NewIndex([]string{"a", "b"}), framework.NewNodeInfo()
-	info.SetNode(st.MakeNode().Name("b").Obj())
-	index.row(info)
-	if row, ok := index.row(nameless{info}); row != 1 || !ok {
-		t.Errorf("row %d, %v, want 1", row, ok)
+	names := []string{"a", "b"}
+	index := NewIndex(names)
+	var infos []*framework.NodeInfo
+	for i, name := range names {
+		info := framework.NewNodeInfo()
+		info.SetNode(st.MakeNode().Name(name).Obj())
+		info.Generation = int64(1+i) << 20 // both share their words
+		infos = append(infos, info)
+		index.row(info)
+	}
+	for want, info := range infos {
+		if row, ok := index.row(nameless{info}); row != want || !ok {
+			t.Errorf("row %d, %v, want %d", row, ok, want)
+		}
 	}
 }
 
@@ -71,3 +81,38 @@ func TestAnIndexLooksUpANameOnceWhileANodeDoesNotChange(t *testing.T) {
 type nameless struct{ fwk.NodeInfo }
 
 func (nameless) Node() *corev1.Node { panic("the node is looked up by name again") }
+
+func TestMetricsHaveTheIndexOfTheLoadWhereThatHasTheirNodes(t *testing.T) {
+	loads := TableOf(map[string]NodeLoad{"a": {}, "b": {}})
+	values := func(nodes ...string) MetricTable {
+		table := MetricTable{}
+		for _, node := range nodes {
+			table[node] = MetricReading{Value: 1, End: now}
+		}
+		return table
+	}
+	for _, tc := range []struct {
+		name    string
+		metrics map[string]MetricTable
+		shared  bool
+	}{
+		{"no metrics", nil, true},
+		{"the same nodes", map[string]MetricTable{"x": values("a", "b")}, true},
+		{"less nodes", map[string]MetricTable{"x": values("b")}, true},
+		{"a node without load", map[string]MetricTable{"x": values("a", "b"), "y": values("c")}, false},
+	} {
+		snapshot := NewSnapshot(map[time.Duration]*Table{window: loads}).WithMetrics(tc.metrics)
+		if got := snapshot.columns.index == loads.index; got != tc.shared {
+			t.Errorf("%s: the index is shared: %v, want %v", tc.name, got, tc.shared)
+		}
+		view := MetricsView{columns: snapshot.columns}
+		for metric, table := range tc.metrics {
+			for _, node := range []string{"a", "b", "c"} {
+				_, want := table[node]
+				if _, known := view.Values(metric).At(view.RowOf(node)); known != want {
+					t.Errorf("%s: %s of %s is known: %v, want %v", tc.name, metric, node, known, want)
+				}
+			}
+		}
+	}
+}

@@ -309,7 +309,7 @@ func (w *Watcher) keepAnswer(a *source.Answer, now, oldest time.Time) {
 
 func (w *Watcher) publish(d demand) {
 	if w.index == nil {
-		w.index = load.NewIndex(slices.Sorted(maps.Keys(w.records)))
+		w.index = load.NewIndex(slices.Collect(maps.Keys(w.records)))
 	}
 	tables := make(map[time.Duration]*load.Table, len(d.windows))
 	for _, window := range d.windows {

@@ -1,6 +1,7 @@
 package plugins_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -78,6 +79,7 @@ metrics: [{name: x, query: m0, prefer: Lower, weight: 0, reject: "> 5"}, {name: 
 		{name: "a node has no value to score it by", plugin: nodemetrics.Name, args: rules, m0: values{"a": 1, "b": 1, "c": 1}, m1: values{"a": 1, "b": 1}, want: counted{decisions: 2, absent: 2}},
 		{name: "a metric without any value drops out", plugin: nodemetrics.Name, args: rules, m0: values{"a": 9, "b": 1, "c": 1}, want: counted{decisions: 2}},
 		{name: "a rule's metric without any value drops out", plugin: nodemetrics.Name, args: rules, m1: values{"a": 9, "b": 1, "c": 1}, want: counted{decisions: 2}},
+		{name: "a metric that scores nothing has no value of a node", plugin: nodemetrics.Name, args: strings.Replace(rules, "query: m1,", "query: m1, weight: 0,", 1), m0: values{"a": 1, "b": 1, "c": 1}, m1: values{"a": 1, "b": 1}, want: counted{decisions: 2}},
 		{name: "no value is known", plugin: nodemetrics.Name, args: rules, want: counted{decisions: 2, aside: 2}},
 	} {
 		t.Run(tc.plugin+"/"+tc.name, func(t *testing.T) {

@@ -178,7 +178,7 @@ func TestANodeThatChangedCostsAsManyAllocationsWhateverItsPods(t *testing.T) {
 		pl, pod, state, node := build(t, p, name, ""), st.MakePod().Req(plugintest.CPUAndMemory("1", "1Gi")).Obj(), framework.NewCycleState(), nodes[0]
 		change := testing.AllocsPerRun(100, func() { node.SetNode(node.Node()) })
 		both := testing.AllocsPerRun(100, func() { node.SetNode(node.Node()); pl.Score(ctx, state, pod, node) })
-		// The result, and its recent pods.
+		// The two parts of a result; the node's pods are the same.
 		if allocs := both - change; allocs > 2 {
 			t.Errorf("%s: %v allocations for a node with 20 recent pods, want 2", name, allocs)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -124,5 +125,28 @@ func TestANodeThatOffersNothingIsFull(t *testing.T) {
 	// μ = 1, σ = 0: risk 0.5.
 	if got["a"] != 50 {
 		t.Errorf("score %d, want 50", got["a"])
+	}
+}
+
+func TestStatesAreThoseOfTheBestAndTheWorstKnownResource(t *testing.T) {
+	reading := plugintest.Reading(0.5, 0)
+	for _, tc := range []struct {
+		name        string
+		load        load.NodeLoad
+		best, worst load.State
+	}{
+		{"both", load.NodeLoad{CPU: reading, Memory: reading}, load.Fresh, load.Fresh},
+		{"cpu alone", load.NodeLoad{CPU: reading}, load.Fresh, load.Absent},
+		{"memory alone", load.NodeLoad{Memory: reading}, load.Fresh, load.Absent},
+		{"neither", load.NodeLoad{}, load.Absent, load.Absent},
+	} {
+		p := load.NewPublisher()
+		plugintest.Publish(p, map[string]load.NodeLoad{"n": tc.load})
+		view := plugintest.Model(p, nil).View(framework.NewCycleState())
+		none := func(load.ResourceEstimate, float64) float64 { return 0 }
+		node := plugintest.Node("n", plugintest.CPUAndMemory("8", "16Gi"))
+		if _, best, worst := formula(none).Score(view, node, demand{}); best != tc.best || worst != tc.worst {
+			t.Errorf("%s: %v and %v, want %v and %v", tc.name, best, worst, tc.best, tc.worst)
+		}
 	}
 }

@@ -52,14 +52,16 @@ func rows() []row {
 		workload := []string{fmt.Sprint("nodes=", w.nodes), fmt.Sprint("pods=", w.pods)}
 		what := fmt.Sprintf("scheduler_perf, %d nodes, %d pods", w.nodes, w.pods)
 		for _, row := range []row{
-			throughput(what+", TargetLoadPacking: pods/s over stock", w.onePlugin, "profile=TargetLoadPacking", workload),
-			throughput(what+", all plugins: pods/s over stock", w.allPlugins, "profile=all", workload),
+			throughput(what+", TargetLoadPacking in the place of scorers by requests: pods/s over stock", w.onePlugin, "profile=TargetLoadPacking", workload),
+			throughput(what+", all plugins in the place of scorers by requests: pods/s over stock", w.allPlugins, "profile=all", workload),
 			beside(throughput(what+", TargetLoadPacking added to all stock scorers: pods/s over stock", w.onePlugin, "profile=TargetLoadPackingAdded", workload)),
 			floor(what+", a scorer that does nothing added to them: pods/s over stock", "profile=idleScore", workload),
 			beside(throughput(what+", all plugins added to all stock scorers: pods/s over stock", w.allPlugins, "profile=allAdded", workload)),
 			floor(what+", as many plugins that do nothing added to them: pods/s over stock", "profile=idle", workload),
-			tail(what+", TargetLoadPacking: added p99 of an attempt", 3, "profile=TargetLoadPacking", workload),
-			tail(what+", all plugins: added p99 of an attempt", 3, "profile=all", workload),
+			tail(what+", TargetLoadPacking in their place: added p99 of an attempt", 3, "profile=TargetLoadPacking", workload),
+			tail(what+", all plugins in their place: added p99 of an attempt", 3, "profile=all", workload),
+			beside(tail(what+", TargetLoadPacking added to all stock scorers: added p99 of an attempt", 3, "profile=TargetLoadPackingAdded", workload)),
+			beside(tail(what+", all plugins added to all stock scorers: added p99 of an attempt", 3, "profile=allAdded", workload)),
 		} {
 			row.optional = row.optional || w.optional
 			all = append(all, row)
@@ -69,6 +71,7 @@ func rows() []row {
 	return append(all,
 		refresh("one Prometheus refresh, TargetLoadPacking: queries", "≤ 4", "%.0f", "queries/op", 4, 1, one),
 		refresh("the same: our CPU per node", "≤ 10 µs", "%.1f µs", "cpu-ns/node", 10, 1e3, one),
+		untargeted(refresh("the same, all plugins with three metrics, which are three more queries", "–", "%.1f µs", "cpu-ns/node", 0, 1e3, every)),
 		refresh("live heap of the whole load cache per node, TargetLoadPacking", "≤ 2 KiB", "%.2f KiB", "heap-B/node", 2, 1024, one),
 		refresh("the same, all plugins with three metrics", "≤ 2 KiB", "%.2f KiB", "heap-B/node", 2, 1024, every),
 		cost("cost of a refresh per node, 15,000 nodes over 500", "linear", "cpu-ns/node", "Refresh", one),
@@ -128,9 +131,13 @@ func beside(r row) row {
 	return r
 }
 
-// floor is the throughput of plugins that do nothing: what the framework takes for calling them, to which nothing was set.
+// floor is the throughput of plugins that do nothing: what the framework takes for calling them.
 func floor(what, profile string, workload []string) row {
-	r := beside(throughput(what, 0, profile, workload))
+	return untargeted(beside(throughput(what, 0, profile, workload)))
+}
+
+// untargeted is a row to which nothing was set.
+func untargeted(r row) row {
 	r.target, r.untargeted = "–", true
 	return r
 }
