@@ -32,7 +32,7 @@ playground: ## place pods by real load on a real control plane, on this machine 
 test: ## run all tests: units with the race detector, then the built binary on a real control plane
 	@hack/test.sh $(unit)
 
-bench: ## run all benchmarks, whole scheduling cycles included, and show what was reached (about 35 minutes)
+bench: ## run all benchmarks, whole scheduling cycles included, and show what was reached (about half an hour)
 	@hack/bench.sh
 
 bench-quick: ## the same with less of everything, in at most five minutes
