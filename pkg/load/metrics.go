@@ -32,7 +32,7 @@ func (m *Metrics) Latest() MetricsView {
 // Updates tells of new snapshots.
 func (m *Metrics) Updates() *Publisher { return m.publisher }
 
-// MetricsView is the metrics at one moment. It is immutable, and so safe for concurrent use.
+// MetricsView is the metrics at one moment. It does not change, and is safe for concurrent use as the Snapshot is.
 type MetricsView struct {
 	columns *columns
 	// oldest is the earliest end of values that are not too old, in nanoseconds since 1970.

@@ -107,9 +107,9 @@ func (m *Model) Measured(node *corev1.Node) Estimate {
 		if state := stateAt(now, r.until(m.settings)); state != Fresh {
 			return ResourceEstimate{State: state}
 		}
-		m := measuredOf(r, capacity, allocatable)
 		var e ResourceEstimate
-		m.with(0, &e)
+		load := measuredOf(r, capacity, allocatable)
+		load.with(0, &e)
 		return e
 	}
 	capacity, allocatable := node.Status.Capacity, node.Status.Allocatable

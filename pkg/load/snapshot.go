@@ -83,7 +83,7 @@ func (x *Index) row(node fwk.NodeInfo) (row int, ok bool) {
 	return row, ok
 }
 
-// Table holds the load of all nodes over one window. It is immutable, and so safe for concurrent use.
+// Table holds the load of all nodes over one window. It does not change, and is safe for concurrent use as its Index is.
 type Table struct {
 	index *Index
 	nodes []NodeLoad
@@ -184,7 +184,7 @@ func newColumns(index *Index, metrics map[string]MetricTable) *columns {
 }
 
 // Snapshot is all that is known of the nodes at one moment: their load over each window that somebody asked for, and the
-// metrics that somebody asked for. It is immutable, and so safe for concurrent use.
+// metrics that somebody asked for. It does not change, and is safe for concurrent use as the Index of its tables is.
 type Snapshot struct {
 	tables  map[time.Duration]*Table
 	metrics map[string]MetricTable
