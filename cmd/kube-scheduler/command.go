@@ -19,10 +19,9 @@ import (
 
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // plugin args decode like the stock plugins' own
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
-	"github.com/plimsoll-scheduler/plimsoll/cmd/internal/loadsource"
-	"github.com/plimsoll-scheduler/plimsoll/cmd/kube-scheduler/models"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 )
 
 // version is set by the linker.
@@ -31,12 +30,10 @@ var version string
 // newCommand returns the stock scheduler's command with the plugins added. A configuration with a mistake in the plugins'
 // arguments is refused before the command listens on any port. The plugins' metrics go to registry. Load is read as account
 // where a source has no token of its own.
-func newCommand(c clock.Clock, registry loadwatcher.Registry, account loadsource.Account) *cobra.Command {
+func newCommand(c clock.Clock, registry refresh.Registry, account provider.Account) *cobra.Command {
 	var additions []app.Option
 	known := slices.Collect(maps.Keys(inTree.NewInTreeRegistry()))
-	load := models.New(c, registry)
-	load.Account = account
-	for name, factory := range plugins.NewRegistry(load, registry.MustRegister) {
+	for name, factory := range plugins.NewRegistry(provider.New(c, registry, account), c, registry.MustRegister) {
 		additions = append(additions, app.WithPlugin(name, factory))
 		known = append(known, name)
 	}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
 
-	"github.com/plimsoll-scheduler/plimsoll/cmd/internal/loadsource"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 )
 
 // configuration is a scheduler configuration whose plugin has the given arguments, one YAML field a line.
@@ -55,7 +55,7 @@ func start(t *testing.T, config string) error {
 			t.Fatal(err)
 		}
 	}
-	command := newCommand(clock.RealClock{}, metrics.NewKubeRegistry(), loadsource.Account{})
+	command := newCommand(clock.RealClock{}, metrics.NewKubeRegistry(), provider.Account{})
 	command.SetArgs([]string{
 		"--config=" + file,
 		"--bind-address=127.0.0.1",

@@ -13,7 +13,7 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/version"  // kubernetes_build_info on /metrics
 	"k8s.io/utils/clock"
 
-	"github.com/plimsoll-scheduler/plimsoll/cmd/internal/loadsource"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 )
 
 // registry is the one behind the scheduler's own /metrics.
@@ -25,7 +25,7 @@ func (registry) CustomMustRegister(c ...metrics.StableCollector) {
 }
 
 func main() {
-	account, err := loadsource.AccountOfEnvironment()
+	account, err := provider.AccountOfEnvironment()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "Error: %v\n", err)
 		os.Exit(1)

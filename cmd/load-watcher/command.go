@@ -13,12 +13,12 @@ import (
 	"github.com/spf13/cobra"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 )
 
 // metricsOf is where metrics are registered, and what shows them.
 type metricsOf struct {
-	loadwatcher.Registry
+	refresh.Registry
 	handler http.Handler
 }
 

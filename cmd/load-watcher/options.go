@@ -21,7 +21,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/scheme"
 	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
-	"github.com/plimsoll-scheduler/plimsoll/cmd/internal/loadsource"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 )
 
 // Flags that stand for an environment variable, a field of the LoadSpec, or both.
@@ -65,7 +65,7 @@ type options struct {
 	tlsCertFile, tlsPrivateKeyFile string
 	bearerTokenFile                string
 	kubeconfig                     string
-	account                        loadsource.Account
+	account                        provider.Account
 	windows                        []time.Duration
 	// load is defaulted as plugin arguments are, so that the service and the schedulers mean the same.
 	load    v1.LoadSpec
@@ -166,7 +166,7 @@ func (o *options) readEnvironment(fs *pflag.FlagSet) error {
 			return fmt.Errorf("env %s: %w", variable, err)
 		}
 	}
-	account, err := loadsource.AccountOfEnvironment()
+	account, err := provider.AccountOfEnvironment()
 	if err != nil {
 		return err
 	}

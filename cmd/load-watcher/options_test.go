@@ -21,14 +21,14 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/cmd/internal/loadsource"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 )
 
 // setEnvironment sets the variables that the program reads, and no others of them.
 func setEnvironment(t *testing.T, variablesSet map[string]string) {
 	t.Helper()
 	t.Setenv(tokenVariable, "")
-	t.Setenv(loadsource.AccountVariable, "")
+	t.Setenv(provider.AccountVariable, "")
 	for _, variable := range variables() {
 		t.Setenv(variable, "")
 	}
@@ -318,7 +318,7 @@ func TestTheREADMENamesAllFlagsAndVariables(t *testing.T) {
 			t.Errorf("the README does not name %s", name)
 		}
 	})
-	for _, variable := range append(slices.Collect(maps.Values(variables())), tokenVariable, loadsource.AccountVariable) {
+	for _, variable := range append(slices.Collect(maps.Values(variables())), tokenVariable, provider.AccountVariable) {
 		if !strings.Contains(readme, "`"+variable+"`") {
 			t.Errorf("the README does not name %s", variable)
 		}

@@ -21,9 +21,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/cmd/internal/loadsource"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher/server"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 )
 
 // Bounds of one connection. Answers for 15,000 nodes are 6 MiB.
@@ -41,7 +42,7 @@ const (
 type service struct {
 	options   *options
 	informers informers.SharedInformerFactory
-	watcher   *loadwatcher.Watcher
+	watcher   *refresh.Watcher
 	handler   http.Handler
 }
 
@@ -55,24 +56,24 @@ func newService(ctx context.Context, o *options, spec config.LoadSpec, cluster *
 		informers: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(withoutManagedFields)),
 	}
 	informer := s.informers.Core().V1().Nodes()
-	source, err := loadsource.Cluster{Nodes: informer.Lister(), KubeConfig: cluster, Account: o.account}.Open(ctx, spec)
+	nodes := provider.Cluster{Nodes: informer.Lister(), NodesSynced: informer.Informer().HasSynced, KubeConfig: cluster}
+	source, err := provider.Open(ctx, nodes, spec, o.account)
 	if err != nil {
 		return nil, err
 	}
-	nodes, served := loadsource.Nodes{Informer: informer}, loadsource.Settings(spec)
-	s.watcher = loadwatcher.NewWatcher(source, source.Name(), nodes, clock.RealClock{}, loadwatcher.NewMetrics(m))
-	s.watcher.Want(served)
-	for _, window := range o.windows {
-		wanted := served
-		wanted.Window = window
-		s.watcher.Want(wanted)
-	}
+	trust := provider.TrustOf(spec)
+	s.watcher = refresh.NewWatcher(source, source.Name(), nodes, clock.RealClock{}, refresh.NewMetrics(m))
+	s.watcher.Register(load.Requirements{
+		Windows:         append([]time.Duration{spec.Window.Duration}, o.windows...),
+		RefreshInterval: spec.RefreshInterval.Duration,
+	}, trust)
 	s.handler, err = server.New(server.Config{
 		Source:    source.Name(),
 		Publisher: s.watcher.Publisher(),
 		Nodes:     nodes,
-		Served:    served,
+		Window:    spec.Window.Duration,
 		Windows:   o.windows,
+		Trust:     trust,
 		TokenFile: o.bearerTokenFile,
 		Metrics:   m.handler,
 		Registry:  m,

@@ -214,7 +214,7 @@ func untilHealthy(t *testing.T, client *http.Client, url string) {
 
 // sampleOf is a sample over 5 minutes whose end is not compared.
 func sampleOf(name string, cpu, memory load.Stat) load.Sample {
-	return load.Sample{Node: name, Window: 5 * time.Minute, CPU: cpu, Memory: memory}
+	return load.Sample{Node: name, Window: 5 * time.Minute, Stats: load.Stats{load.CPU: cpu, load.Memory: memory}}
 }
 
 func TestFromPrometheusThroughTheServiceToAScheduler(t *testing.T) {
@@ -440,16 +440,16 @@ func (c clusterOf) Names() []string { return c }
 func TestSamplesSurviveTheRoundTrip(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	five := 5 * time.Minute
-	reading := func(mean, deviation float64, window time.Duration) load.Reading {
-		return load.Reading{Stat: load.Stat{Mean: mean, StdDev: deviation, Known: true}, Window: window, End: now.Add(-7 * time.Second)}
+	reading := func(mean, deviation float64, window time.Duration) load.Measurement {
+		return load.Measurement{Stat: load.Stat{Mean: mean, StdDev: deviation, Known: true}, Window: window, End: now.Add(-7 * time.Second)}
 	}
 	publisher := load.NewPublisher()
 	publisher.Publish(load.NewSnapshot(map[time.Duration]*load.Table{five: load.TableOf(map[string]load.NodeLoad{
-		"both":   {CPU: reading(0.25, 0.125, five), Memory: reading(0.75, 0.5, five)},
-		"cpu":    {CPU: reading(0, 0, five)},
-		"full":   {CPU: reading(1, 0, five), Memory: reading(1, 0, five)},
-		"memory": {Memory: reading(0.5, 0.0625, five)},
-		"moment": {CPU: reading(0.375, 0, 0), Memory: reading(0.625, 0, 0)},
+		"both":   {load.CPU: reading(0.25, 0.125, five), load.Memory: reading(0.75, 0.5, five)},
+		"cpu":    {load.CPU: reading(0, 0, five)},
+		"full":   {load.CPU: reading(1, 0, five), load.Memory: reading(1, 0, five)},
+		"memory": {load.Memory: reading(0.5, 0.0625, five)},
+		"moment": {load.CPU: reading(0.375, 0, 0), load.Memory: reading(0.625, 0, 0)},
 	})}))
 	names := []string{"both", "cpu", "full", "memory", "moment"}
 	handler, err := server.New(server.Config{
@@ -474,11 +474,11 @@ func TestSamplesSurviveTheRoundTrip(t *testing.T) {
 	stat := func(mean, deviation float64) load.Stat { return load.Stat{Mean: mean, StdDev: deviation, Known: true} }
 	end := now.Add(-7 * time.Second)
 	want := []load.Sample{
-		{Node: "both", Window: five, End: end, CPU: stat(0.25, 0.125), Memory: stat(0.75, 0.5)},
-		{Node: "cpu", Window: five, End: end, CPU: stat(0, 0)},
-		{Node: "full", Window: five, End: end, CPU: stat(1, 0), Memory: stat(1, 0)},
-		{Node: "memory", Window: five, End: end, Memory: stat(0.5, 0.0625)},
-		{Node: "moment", Window: 0, End: end, CPU: stat(0.375, math.NaN()), Memory: stat(0.625, math.NaN())},
+		{Node: "both", Window: five, End: end, Stats: load.Stats{load.CPU: stat(0.25, 0.125), load.Memory: stat(0.75, 0.5)}},
+		{Node: "cpu", Window: five, End: end, Stats: load.Stats{load.CPU: stat(0, 0)}},
+		{Node: "full", Window: five, End: end, Stats: load.Stats{load.CPU: stat(1, 0), load.Memory: stat(1, 0)}},
+		{Node: "memory", Window: five, End: end, Stats: load.Stats{load.Memory: stat(0.5, 0.0625)}},
+		{Node: "moment", Window: 0, End: end, Stats: load.Stats{load.CPU: stat(0.375, math.NaN()), load.Memory: stat(0.625, math.NaN())}},
 	}
 	if diff := cmp.Diff(want, batch.Samples, cmpopts.EquateNaNs()); diff != "" {
 		t.Errorf("samples (-want +got):\n%s", diff)

@@ -2,14 +2,15 @@ package load
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
 // driftWeight is the weight of each step against all earlier ones in the exponentially weighted mean of a node's drift.
 const driftWeight = 0.5
 
-// Trail keeps the last five means of one resource of one node over one window, from which its drift follows. The zero
-// value is empty.
+// Trail keeps the last five means of one resource of one node over one window, to compute its drift. The zero value is
+// empty.
 type Trail struct {
 	points [5]trailPoint
 	n      int
@@ -21,7 +22,7 @@ type trailPoint struct {
 	mean float64
 }
 
-// Add takes in the mean of a window that ends at end. One that does not end later than the last is not taken.
+// Add stores the mean of a window that ends at end, unless the window ends no later than the last one stored.
 func (t *Trail) Add(end time.Time, mean float64) {
 	at := end.UnixNano()
 	if t.n > 0 && at <= t.points[t.n-1].end {
@@ -51,31 +52,83 @@ func (t *Trail) Drift() float64 {
 	return drift
 }
 
-// Expiry is the age up to which a reading is trusted whose node drifts by drift (fractions of capacity per minute): the
-// time in which it moves by tolerance percentage points, but at least two refresh intervals, for one refresh may fail, and
-// at most maxAge.
-func Expiry(drift float64, s Settings) time.Duration {
-	shortest := min(2*s.RefreshInterval, s.MaxAge)
+// State says how far the load of a node is known.
+type State uint8
+
+// The states, and their number. Better known is greater.
+const (
+	// Absent means that nothing was measured.
+	Absent State = iota
+	// Expired means that the measurement is too old to be trusted.
+	Expired
+	// Fresh means that the measurement is trusted.
+	Fresh
+	StateCount
+)
+
+// String returns the state's name.
+func (s State) String() string {
+	return [...]string{"Absent", "Expired", "Fresh"}[s]
+}
+
+// Trust says how long a measurement is trusted.
+type Trust struct {
+	// RefreshInterval is the time between two refreshes.
+	RefreshInterval time.Duration
+	// MaxAge is the age beyond which no measurement is trusted.
+	MaxAge time.Duration
+	// DriftTolerance is by how many percentage points a node's load may have moved since it was measured, at its usual pace.
+	DriftTolerance float64
+}
+
+// Expiry is the age up to which a measurement with the given drift (fractions of capacity per minute) is trusted: the time
+// in which the load moves by DriftTolerance, but at least two refresh intervals, for one refresh may fail, and at most
+// MaxAge.
+func (t Trust) Expiry(drift float64) time.Duration {
 	if drift <= 0 {
-		return s.MaxAge
+		return t.MaxAge
 	}
-	minutes := s.DriftTolerance / (100 * drift)
-	if minutes >= s.MaxAge.Minutes() {
-		return s.MaxAge
+	minutes := t.DriftTolerance / (100 * drift)
+	if minutes >= t.MaxAge.Minutes() {
+		return t.MaxAge
 	}
+	shortest := min(2*t.RefreshInterval, t.MaxAge)
 	return max(time.Duration(minutes*float64(time.Minute)), shortest)
 }
 
-// Settings say what load somebody wants to read, and how long it is trusted.
-type Settings struct {
-	// Window is the span that means and deviations are taken over; 0 asks for no load.
-	Window time.Duration
-	// Metrics are PromQL expressions with one value per node.
+// Loosest returns the trust that trusts what either trusts.
+func (t Trust) Loosest(other Trust) Trust {
+	if t == (Trust{}) {
+		return other
+	}
+	return Trust{
+		RefreshInterval: max(t.RefreshInterval, other.RefreshInterval),
+		MaxAge:          max(t.MaxAge, other.MaxAge),
+		DriftTolerance:  max(t.DriftTolerance, other.DriftTolerance),
+	}
+}
+
+// Requirements are what a reader of load needs to be read, and how often.
+type Requirements struct {
+	// Windows are the spans that means and deviations are taken over.
+	Windows []time.Duration
+	// Metrics are the PromQL expressions of node metrics.
 	Metrics []string
-	// RefreshInterval is the longest time between two readings of the source.
+	// RefreshInterval is the longest time between two refreshes.
 	RefreshInterval time.Duration
-	// MaxAge is the age beyond which no reading is trusted.
-	MaxAge time.Duration
-	// DriftTolerance is by how many percentage points a node's load may have moved since, at its usual pace.
-	DriftTolerance float64
+}
+
+// Add returns what serves both: all windows, the shortest first, all metrics, and the shorter interval. Neither is changed.
+func (r Requirements) Add(other Requirements) Requirements {
+	sum := Requirements{RefreshInterval: r.RefreshInterval}
+	if sum.RefreshInterval == 0 || other.RefreshInterval < sum.RefreshInterval {
+		sum.RefreshInterval = other.RefreshInterval
+	}
+	sum.Windows = slices.Compact(slices.Sorted(slices.Values(slices.Concat(r.Windows, other.Windows))))
+	for _, metric := range slices.Concat(r.Metrics, other.Metrics) {
+		if !slices.Contains(sum.Metrics, metric) {
+			sum.Metrics = append(sum.Metrics, metric)
+		}
+	}
+	return sum
 }

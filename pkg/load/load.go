@@ -1,12 +1,26 @@
-// Package load is the vocabulary of what nodes carry: samples as a source measured them, snapshots as the scheduler sees
-// them, and the model that turns a snapshot and the scheduler's own view of a node into an estimate of the node's load at
-// this moment. It does no I/O and starts no goroutine.
+// Package load holds what was measured of nodes: samples as a source takes them, measurements as they are kept, and the
+// immutable snapshots that decisions read. It does no I/O, starts no goroutine, and knows nothing of the scheduler.
 package load
 
 import (
 	"math"
 	"time"
 )
+
+// Resource is a resource of nodes whose load is measured.
+type Resource int
+
+// The resources, and their number. Amounts of CPU are in milliCPU, amounts of memory in bytes.
+const (
+	CPU Resource = iota
+	Memory
+	ResourceCount
+)
+
+// String returns the resource's name as Kubernetes writes it.
+func (r Resource) String() string {
+	return [...]string{"cpu", "memory"}[r]
+}
 
 // Stat is the mean and the standard deviation of one resource's utilization over a window, as fractions of the node's
 // capacity. The zero value is "not known".
@@ -20,16 +34,21 @@ type Stat struct {
 	Known bool
 }
 
+// Stats are the statistics of all resources of one node.
+type Stats [ResourceCount]Stat
+
+// Known tells whether at least one resource is known.
+func (s *Stats) Known() bool { return s[CPU].Known || s[Memory].Known }
+
 // Sample is what a source measured of one node over one window.
 type Sample struct {
 	// Node is the name of the Node object.
 	Node string
-	// Window is the span that was measured; 0 is a reading of the moment.
+	// Window is the span that was measured; 0 is a sample of the moment.
 	Window time.Duration
-	// End is the moment the window ends at.
-	End    time.Time
-	CPU    Stat
-	Memory Stat
+	// End is the moment the window ends at: the time of the newest value in it, not of the query.
+	End   time.Time
+	Stats Stats
 }
 
 // Rejection is the reason for which a measured value is not believed.
@@ -42,22 +61,27 @@ const (
 	RejectedNotANumber Rejection = "NotANumber"
 	// RejectedNegative is a value below zero.
 	RejectedNegative Rejection = "Negative"
-	// ClampedAboveCapacity is a mean above 1: it is read as 1, for such a node is no place for a pod, whether it is hot or
-	// its source is miscalibrated.
+	// ClampedAboveCapacity is a mean above 1. It is read as 1: whether such a node is hot or its source is miscalibrated, it
+	// is no place for a pod.
 	ClampedAboveCapacity Rejection = "AboveCapacity"
 )
 
-// Checked returns the statistic as it may be used, and why it is not what was given. An impossible mean makes all of it
-// unknown, an impossible deviation makes the deviation so.
+// Rejections returns all reasons, without Accepted.
+func Rejections() []Rejection {
+	return []Rejection{RejectedNotANumber, RejectedNegative, ClampedAboveCapacity}
+}
+
+// Checked returns the statistic as it may be used, and the reason where it differs from what was given. An impossible mean
+// makes the whole statistic unknown, an impossible deviation makes only the deviation unknown.
 func (s Stat) Checked() (Stat, Rejection) {
 	if !s.Known {
 		return Stat{}, Accepted
 	}
-	if r := impossible(s.Mean); r != Accepted {
+	if r := rejectionOf(s.Mean); r != Accepted {
 		return Stat{}, r
 	}
 	reason := Accepted
-	if r := impossible(s.StdDev); r != Accepted && !math.IsNaN(s.StdDev) {
+	if r := rejectionOf(s.StdDev); r != Accepted && !math.IsNaN(s.StdDev) {
 		s.StdDev, reason = math.NaN(), r
 	}
 	if s.Mean > 1 {
@@ -66,7 +90,7 @@ func (s Stat) Checked() (Stat, Rejection) {
 	return s, reason
 }
 
-func impossible(v float64) Rejection {
+func rejectionOf(v float64) Rejection {
 	switch {
 	case math.IsNaN(v) || math.IsInf(v, 0):
 		return RejectedNotANumber

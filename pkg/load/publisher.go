@@ -1,30 +1,25 @@
 package load
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
-
-	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// Publisher hands the latest Snapshot from the one who refreshes it to all who decide by it. It is safe for concurrent
-// use; readers never wait. Use NewPublisher.
+// Publisher hands the latest Snapshot from a refresh to all decisions. It is safe for concurrent use; Latest never waits.
+// Use NewPublisher.
 type Publisher struct {
 	latest atomic.Pointer[Snapshot]
-	pin    Pin[Snapshot]
 
 	mu sync.Mutex
 	// published is closed when the next snapshot is published.
 	published chan struct{}
-	// caches hold what follows from the snapshots, one for all models with the same settings.
-	caches []*cache
+	hooks     []func(previous *Snapshot)
 }
 
 // NewPublisher returns a publisher whose snapshot is empty.
 func NewPublisher() *Publisher {
 	p := &Publisher{published: make(chan struct{})}
-	p.latest.Store(NewSnapshot(nil))
+	p.latest.Store(NewSnapshot(NewIndex(nil), nil, nil))
 	return p
 }
 
@@ -32,28 +27,25 @@ func NewPublisher() *Publisher {
 func (p *Publisher) Publish(s *Snapshot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, c := range p.caches {
-		c.forget(p.latest.Load())
-	}
+	previous := p.latest.Load()
 	p.latest.Store(s)
+	for _, hook := range p.hooks {
+		hook(previous)
+	}
 	close(p.published)
 	p.published = make(chan struct{})
 }
 
-// join returns the cache for the settings, and the usage's place in it.
-func (p *Publisher) join(settings Settings, usage Usage) (c *cache, place int) {
+// OnPublish has hook called after each Publish with the snapshot before, by the goroutine that publishes. It must not wait,
+// and must not call the publisher, except for Latest.
+func (p *Publisher) OnPublish(hook func(previous *Snapshot)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i := slices.IndexFunc(p.caches, func(c *cache) bool { return c.serves(settings) })
-	if i < 0 {
-		i = len(p.caches)
-		p.caches = append(p.caches, newCache(settings))
-	}
-	return p.caches[i], p.caches[i].add(usage)
+	p.hooks = append(p.hooks, hook)
 }
 
-// Published returns a channel that is closed when the next snapshot is published. Who takes it before looking at Latest
-// misses none.
+// Published returns a channel that is closed when the next snapshot is published. Take the channel before calling Latest;
+// otherwise an update in between is missed.
 func (p *Publisher) Published() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,16 +54,3 @@ func (p *Publisher) Published() <-chan struct{} {
 
 // Latest returns the snapshot published last.
 func (p *Publisher) Latest() *Snapshot { return p.latest.Load() }
-
-// Outdated tells whether something was published since the decision's snapshot.
-func (p *Publisher) Outdated(state fwk.CycleState) bool { return p.Pinned(state) != p.latest.Load() }
-
-// Pinned returns the decision's snapshot: the latest at the first call of the decision, and the same at all further ones,
-// whichever plugin asks.
-func (p *Publisher) Pinned(state fwk.CycleState) *Snapshot {
-	if s := p.pin.Get(state); s != nil {
-		return s
-	}
-	s, _ := p.pin.Set(state, p.latest.Load())
-	return s
-}

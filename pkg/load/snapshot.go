@@ -1,20 +1,11 @@
 package load
 
-import (
-	"maps"
-	"math"
-	"math/bits"
-	"slices"
-	"sync/atomic"
-	"time"
+import "time"
 
-	fwk "k8s.io/kube-scheduler/framework"
-)
-
-// Reading is the latest believed statistic of one resource of one node.
-type Reading struct {
+// Measurement is the latest believed statistic of one resource of one node.
+type Measurement struct {
 	Stat
-	// Window is the span that was measured; 0 is a reading of the moment.
+	// Window is the span that was measured; 0 is a measurement of the moment.
 	Window time.Duration
 	// End is the moment the window ends at, never later than the moment it was read.
 	End time.Time
@@ -22,201 +13,117 @@ type Reading struct {
 	Drift float64
 }
 
-// FreshUntil is the last moment at which the reading is trusted.
-func (r *Reading) FreshUntil(s Settings) time.Time { return r.End.Add(Expiry(r.Drift, s)) }
+// FreshUntil is the last moment at which the measurement is trusted.
+func (m *Measurement) FreshUntil(t Trust) time.Time { return m.End.Add(t.Expiry(m.Drift)) }
 
-// NodeLoad is what is known of one node's load over one window. Each resource has an age of its own, for a source may
-// answer for one of them alone.
-type NodeLoad struct {
-	CPU    Reading
-	Memory Reading
+// State is the measurement's state at the given moment.
+func (m *Measurement) State(now time.Time, t Trust) State {
+	switch {
+	case !m.Known:
+		return Absent
+	case now.After(m.FreshUntil(t)):
+		return Expired
+	}
+	return Fresh
 }
 
-// Index gives each of a set of nodes a row, always the same. It is safe for concurrent use: it changes in what it has found
-// alone.
+// NodeLoad is what was measured of one node over one window, by Resource. Each resource has an age of its own, for a source
+// may answer for one of them alone.
+type NodeLoad [ResourceCount]Measurement
+
+// Index numbers a set of nodes: each has one row, always the same. It is immutable.
 type Index struct {
 	names []string
 	rows  map[string]int
-	// found holds most of the rows once more, for which no name has to be looked up: the generation of the node's NodeInfo above
-	// rowBits bits with the row. Those of a generation are in one of the two words that its last bits tell.
-	found []atomic.Uint64
 }
-
-const rowBits = 24
 
 // NewIndex returns an index of the nodes, by name of the Node object. It keeps the slice, which must not change any more.
 func NewIndex(names []string) *Index {
-	// A power of two, and so many that seldom more than two nodes have their words in common.
-	words := 1 << bits.Len(uint(4*len(names)+1))
-	x := &Index{names: names, rows: make(map[string]int, len(names)), found: make([]atomic.Uint64, words)}
+	x := &Index{names: names, rows: make(map[string]int, len(names))}
 	for row, name := range names {
 		x.rows[name] = row
 	}
 	return x
 }
 
-// holds tells whether the index has all nodes that some metric has a value of.
-func (x *Index) holds(metrics map[string]MetricTable) bool {
-	for _, table := range metrics {
-		for node := range table {
-			if _, ok := x.rows[node]; !ok {
-				return false
-			}
-		}
-	}
-	return true
-}
+// Len is the number of nodes.
+func (x *Index) Len() int { return len(x.names) }
 
-// row returns the row of the node, and whether it has one. A generation is that of one node alone.
-func (x *Index) row(node fwk.NodeInfo) (row int, ok bool) {
-	generation := uint64(node.GetGeneration())
-	latest := int(generation) & (len(x.found) - 1) &^ 1
-	for _, word := range [...]uint64{x.found[latest].Load(), x.found[latest+1].Load()} {
-		if word != 0 && word>>rowBits == generation {
-			return int(word & (1<<rowBits - 1)), true
-		}
-	}
-	if row, ok = x.rows[node.Node().Name]; ok && row < 1<<rowBits {
-		x.found[latest+1].Store(x.found[latest].Load())
-		x.found[latest].Store(generation<<rowBits | uint64(row))
-	}
+// Row returns the row of the named node, in [0, Len), and whether it has one.
+func (x *Index) Row(node string) (row int, ok bool) {
+	row, ok = x.rows[node]
 	return row, ok
 }
 
-// Table holds the load of all nodes over one window. It does not change, and is safe for concurrent use as its Index is.
+// Table holds the load of all nodes of an Index over one window. It is immutable.
 type Table struct {
 	index *Index
 	nodes []NodeLoad
 }
 
-// NewTable returns a table of what of says of each node of the index; the zero NodeLoad says that nothing is known. Tables
-// of the same nodes are best made of the same index, also when they follow one another.
-func NewTable(index *Index, of func(node string) NodeLoad) *Table {
-	t := &Table{index: index, nodes: make([]NodeLoad, len(index.names))}
+// NewTable returns a table with what loadOf says of each node of the index; the zero NodeLoad says that nothing is known.
+func NewTable(index *Index, loadOf func(node string) NodeLoad) *Table {
+	t := &Table{index: index, nodes: make([]NodeLoad, index.Len())}
 	for row, name := range index.names {
-		t.nodes[row] = of(name)
+		t.nodes[row] = loadOf(name)
 	}
 	return t
 }
 
-// TableOf returns a table of the given nodes, by name of the Node object.
-func TableOf(nodes map[string]NodeLoad) *Table {
-	return NewTable(NewIndex(slices.Collect(maps.Keys(nodes))), func(node string) NodeLoad { return nodes[node] })
-}
+// Index numbers the table's nodes.
+func (t *Table) Index() *Index { return t.index }
 
-// Len is the number of nodes that have been measured, over any window, and not been forgotten.
-func (t *Table) Len() int { return len(t.nodes) }
+// Row returns the load in a row of the table's Index. It is the table's own: it must not be changed.
+func (t *Table) Row(row int) *NodeLoad { return &t.nodes[row] }
 
-// Node returns what is known of the named node; the zero NodeLoad says that nothing is.
+// Node returns the load of the named node; the zero NodeLoad says that nothing is known.
 func (t *Table) Node(name string) NodeLoad {
-	if row, ok := t.index.rows[name]; ok {
+	if row, ok := t.index.Row(name); ok {
 		return t.nodes[row]
 	}
 	return NodeLoad{}
 }
 
-// MetricReading is the latest value of a metric of one node.
-type MetricReading struct {
-	Value float64
-	// End is the moment the value is of, never later than the moment it was read.
-	End time.Time
-}
-
-// MetricTable holds the values of one metric, by name of the Node object. It must not be changed.
-type MetricTable map[string]MetricReading
-
-// columns are the values of several metrics with one index, so that the values of a node take one look-up. They stand beside
-// each other by node, for they are read together.
-type columns struct {
-	// index is of all nodes that some metric has a value of, and may be of more.
-	index *Index
-	// cells holds one row after the other, with a cell for each metric.
-	cells    []cell
-	byMetric map[string]*column
-}
-
-// cell is a MetricReading, with its End in nanoseconds since 1970; without one it is zero.
-type cell struct {
-	value float64
-	end   int64
-}
-
-type column struct {
-	// cells are those of all metrics from the column's first on; width is by how many one row is behind the other.
-	cells []cell
-	width int
-	// newest is the latest End of all readings, in nanoseconds since 1970.
-	newest int64
-	// least and most are the smallest and the largest value.
-	least, most float64
-}
-
-// newColumns returns the metrics by the index, or by one of their own if it lacks any of their nodes.
-func newColumns(index *Index, metrics map[string]MetricTable) *columns {
-	if !index.holds(metrics) {
-		known := map[string]struct{}{}
-		for _, table := range metrics {
-			for node := range table {
-				known[node] = struct{}{}
-			}
-		}
-		index = NewIndex(slices.Collect(maps.Keys(known)))
-	}
-	c := &columns{
-		index:    index,
-		cells:    make([]cell, len(index.names)*len(metrics)),
-		byMetric: make(map[string]*column, len(metrics)),
-	}
-	for metric, table := range metrics {
-		values := &column{width: len(metrics), least: math.Inf(1), most: math.Inf(-1)}
-		if len(c.cells) > 0 {
-			values.cells = c.cells[len(c.byMetric):]
-		}
-		for node, reading := range table {
-			end := reading.End.UnixNano()
-			values.cells[c.index.rows[node]*values.width] = cell{value: reading.Value, end: end}
-			values.least, values.most = min(values.least, reading.Value), max(values.most, reading.Value)
-			values.newest = max(values.newest, end)
-		}
-		c.byMetric[metric] = values
-	}
-	return c
-}
-
-// Snapshot is all that is known of the nodes at one moment: their load over each window that somebody asked for, and the
-// metrics that somebody asked for. It does not change, and is safe for concurrent use as the Index of its tables is.
+// Snapshot is all that is known of the nodes at one moment: their load over each window, and the node metrics, that a reader
+// registered for. It is immutable.
 type Snapshot struct {
+	index   *Index
 	tables  map[time.Duration]*Table
-	metrics map[string]MetricTable
-	columns *columns
-	empty   *Table
+	columns map[string]*MetricColumn
+	// unmeasured is the table of a window that is not read.
+	unmeasured *Table
 }
 
-// NewSnapshot returns a snapshot of one table per window. It keeps the map, which must not change any more.
-func NewSnapshot(tables map[time.Duration]*Table) *Snapshot {
-	empty := TableOf(nil)
-	return &Snapshot{tables: tables, columns: newColumns(empty.index, nil), empty: empty}
-}
-
-// WithMetrics returns a snapshot of the same load and of one table per metric, by its PromQL expression. It keeps the map,
-// which must not change any more.
-func (s *Snapshot) WithMetrics(metrics map[string]MetricTable) *Snapshot {
-	with := *s
-	index := s.empty.index
-	for _, table := range s.tables {
-		index = table.index // which mostly has the same nodes, and is kept as long as they are
+// NewSnapshot returns a snapshot of one table per window and one table per node metric, by its PromQL expression. All tables
+// have the nodes of index; a metric's values of other nodes are left out. It keeps the map of tables, which must not change
+// any more.
+//
+// Snapshots of the same nodes should be made with the same index: what readers keep by row stays valid then.
+func NewSnapshot(index *Index, tables map[time.Duration]*Table, metrics map[string]MetricTable) *Snapshot {
+	return &Snapshot{
+		index:      index,
+		tables:     tables,
+		columns:    newColumns(index, metrics),
+		unmeasured: NewTable(index, func(string) NodeLoad { return NodeLoad{} }),
 	}
-	with.metrics, with.columns = metrics, newColumns(index, metrics)
-	return &with
 }
 
-// Metric returns the values of the metric with the given PromQL expression.
-func (s *Snapshot) Metric(expression string) MetricTable { return s.metrics[expression] }
+// Index numbers the nodes of all tables and columns of the snapshot.
+func (s *Snapshot) Index() *Index { return s.index }
 
-// Over returns the load over the given window; a window that nobody asked for has an empty table.
+// Over returns the load over the given window. A window that is not read has a table in which nothing is known.
 func (s *Snapshot) Over(window time.Duration) *Table {
 	if t, ok := s.tables[window]; ok {
 		return t
 	}
-	return s.empty
+	return s.unmeasured
+}
+
+// Metric returns the values of the node metric with the given PromQL expression. An expression that is not read has a column
+// without values.
+func (s *Snapshot) Metric(expression string) *MetricColumn {
+	if c, ok := s.columns[expression]; ok {
+		return c
+	}
+	return &MetricColumn{}
 }

@@ -71,8 +71,8 @@ func TestWhatIsBatchedUnderAWaiverPlacesNoPodThatHasNone(t *testing.T) {
 	for _, name := range []string{loadthreshold.Name, nodemetrics.Name} {
 		t.Run(name, func(t *testing.T) {
 			p := load.NewPublisher()
-			plugintest.Publish(p, map[string]load.NodeLoad{"a": {CPU: plugintest.Reading(0.9, 0)}, "b": {CPU: plugintest.Reading(0.95, 0)}})
-			beyond := load.MetricReading{Value: 6, End: plugintest.Now()}
+			plugintest.Publish(p, map[string]load.NodeLoad{"a": {load.CPU: plugintest.Measurement(0.9, 0)}, "b": {load.CPU: plugintest.Measurement(0.95, 0)}})
+			beyond := load.MetricValue{Value: 6, End: plugintest.Now()}
 			p.Publish(p.Latest().WithMetrics(map[string]load.MetricTable{"m0": {"a": beyond, "b": beyond}}))
 			var nodes []*corev1.Node
 			for _, name := range []string{"a", "b"} {

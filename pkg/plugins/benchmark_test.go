@@ -191,7 +191,7 @@ func BenchmarkScoreAfterRefresh(b *testing.B) {
 			names[i] = node.Node().Name
 		}
 		index := load.NewIndex(names)
-		reading := load.NodeLoad{CPU: plugintest.Reading(0.25, 0.1), Memory: plugintest.Reading(0.25, 0.1)}
+		reading := load.NodeLoad{load.CPU: plugintest.Measurement(0.25, 0.1), load.Memory: plugintest.Measurement(0.25, 0.1)}
 		next := func() *load.Snapshot {
 			return load.NewSnapshot(map[time.Duration]*load.Table{
 				plugintest.Window: load.NewTable(index, func(string) load.NodeLoad { return reading }),

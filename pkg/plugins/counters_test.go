@@ -45,9 +45,9 @@ func countedOf(t *testing.T, registry metrics.KubeRegistry, plugin string) count
 }
 
 func TestLimitsCountDecisionsAndFallbacksOncePerDecision(t *testing.T) {
-	fresh := load.NodeLoad{CPU: plugintest.Reading(0.5, 0), Memory: plugintest.Reading(0.5, 0)}
-	old, cpuAlone := fresh, load.NodeLoad{CPU: fresh.CPU}
-	old.CPU.End = old.CPU.End.Add(-time.Hour)
+	fresh := load.NodeLoad{load.CPU: plugintest.Measurement(0.5, 0), load.Memory: plugintest.Measurement(0.5, 0)}
+	old, cpuAlone := fresh, load.NodeLoad{load.CPU: fresh[load.CPU]}
+	old[load.CPU].End = old[load.CPU].End.Add(-time.Hour)
 	all := func(l load.NodeLoad) map[string]load.NodeLoad {
 		return map[string]load.NodeLoad{"a": l, "b": l, "c": l}
 	}
@@ -87,7 +87,7 @@ metrics: [{name: x, query: m0, prefer: Lower, weight: 0, reject: "> 5"}, {name: 
 			tables := map[string]load.MetricTable{"m0": {}, "m1": {}}
 			for query, v := range map[string]values{"m0": tc.m0, "m1": tc.m1} {
 				for node, value := range v {
-					reading := load.MetricReading{Value: value, End: plugintest.Now()}
+					reading := load.MetricValue{Value: value, End: plugintest.Now()}
 					if query == "m0" && node == "c" {
 						reading.End = reading.End.Add(-tc.age)
 					}

@@ -73,10 +73,10 @@ func newLive(t *testing.T, loads, metric map[string]float64, objects ...runtime.
 func (l *live) publish() {
 	nodes, values := map[string]load.NodeLoad{}, load.MetricTable{}
 	for name, utilization := range l.load {
-		nodes[name] = load.NodeLoad{CPU: plugintest.Reading(utilization, 0)}
+		nodes[name] = load.NodeLoad{load.CPU: plugintest.Measurement(utilization, 0)}
 	}
 	for name, value := range l.metric {
-		values[name] = load.MetricReading{Value: value, End: plugintest.Now()}
+		values[name] = load.MetricValue{Value: value, End: plugintest.Now()}
 	}
 	tables := map[time.Duration]*load.Table{plugintest.Window: load.TableOf(nodes)}
 	l.publisher.Publish(load.NewSnapshot(tables).WithMetrics(map[string]load.MetricTable{"m": values}))

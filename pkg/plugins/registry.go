@@ -8,9 +8,8 @@ import (
 	"k8s.io/component-base/metrics"
 	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/utils/clock"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
@@ -19,34 +18,23 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/targetloadpacking"
 )
 
-// Models gives what a plugin's arguments ask for: a model of the load, or metrics. They are read until ctx is done.
-type Models interface {
-	Model(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, usage load.Usage) (*load.Model, error)
-	Metrics(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, expressions []string) (*load.Metrics, error)
-}
+// LoadProvider opens the sources that plugin arguments name.
+type LoadProvider = deps.LoadProvider
 
-// NewRegistry returns the factories of all plugins of one scheduler, by name. Their metrics are registered by register.
-func NewRegistry(models Models, register func(...metrics.Registerable)) frameworkruntime.Registry {
-	type builder = func(context.Context, runtime.Object, deps.Deps) (fwk.Plugin, error)
-	counts := counters.NewMetrics(register)
+// NewRegistry returns the factories of all plugins of one scheduler, by name. Their telemetry is registered by register.
+func NewRegistry(provider LoadProvider, c clock.Clock, register func(...metrics.Registerable)) frameworkruntime.Registry {
+	type factory = func(context.Context, runtime.Object, fwk.Handle, deps.Deps) (fwk.Plugin, error)
+	counterSets := counters.NewMetrics(register)
 	registry := frameworkruntime.Registry{}
-	for name, build := range map[string]builder{
+	for name, newPlugin := range map[string]factory{
 		loadthreshold.Name:              new(loadthreshold.Factory).New,
 		loadvariationriskbalancing.Name: loadvariationriskbalancing.New,
 		nodemetrics.Name:                nodemetrics.New,
 		targetloadpacking.Name:          targetloadpacking.New,
 	} {
+		given := deps.Deps{Load: provider, Counters: counterSets.For(name), Clock: c}
 		registry[name] = func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-			return build(ctx, args, deps.Deps{
-				Handle: handle,
-				Model: func(ctx context.Context, spec config.LoadSpec, usage load.Usage) (*load.Model, error) {
-					return models.Model(ctx, handle, spec, usage)
-				},
-				Metrics: func(ctx context.Context, spec config.LoadSpec, expressions []string) (*load.Metrics, error) {
-					return models.Metrics(ctx, handle, spec, expressions)
-				},
-				Counters: counts.For(name),
-			})
+			return newPlugin(ctx, args, handle, given)
 		}
 	}
 	return registry

@@ -18,6 +18,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
@@ -25,16 +26,17 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadvariationriskbalancing"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/targetloadpacking"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
 // models gives every plugin a model on one publisher, as one source does.
 type models struct{ publisher *load.Publisher }
 
-func (m models) Model(_ context.Context, _ fwk.Handle, _ config.LoadSpec, usage load.Usage) (*load.Model, error) {
+func (m models) Model(_ context.Context, _ fwk.Handle, _ config.LoadSpec, usage podusage.Estimator) (*estimate.Model, error) {
 	return plugintest.Model(m.publisher, usage), nil
 }
 
-func (m models) Metrics(context.Context, fwk.Handle, config.LoadSpec, []string) (*load.Metrics, error) {
+func (m models) Metrics(context.Context, fwk.Handle, config.LoadSpec, []string) (*estimate.NodeMetrics, error) {
 	return plugintest.Metrics(m.publisher), nil
 }
 
@@ -107,7 +109,7 @@ func TestArgsOfAnotherPluginAreRefused(t *testing.T) {
 
 func TestProfilesKeepTheirOwnSettings(t *testing.T) {
 	p := load.NewPublisher()
-	plugintest.Publish(p, map[string]load.NodeLoad{"a": {CPU: plugintest.Reading(0.25, 0)}})
+	plugintest.Publish(p, map[string]load.NodeLoad{"a": {load.CPU: plugintest.Measurement(0.25, 0)}})
 	first := build(t, p, targetloadpacking.Name, "targetUtilization: 40")
 	second := build(t, p, targetloadpacking.Name, "targetUtilization: 50")
 	pod, node := st.MakePod().Lim(plugintest.CPU("0")).Obj(), plugintest.Node("a", plugintest.CPU("8"))
@@ -141,7 +143,7 @@ func TestNothingIsServedOnTheDefaultMux(t *testing.T) {
 }
 
 func TestADecisionLogsNothingAtDefaultVerbosity(t *testing.T) {
-	for _, nodes := range []map[string]load.NodeLoad{nil, {"other": {CPU: plugintest.Reading(0.5, 0)}}} {
+	for _, nodes := range []map[string]load.NodeLoad{nil, {"other": {load.CPU: plugintest.Measurement(0.5, 0)}}} {
 		for name := range scorers() {
 			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2), ktesting.BufferLogs(true)))
 			ctx := klog.NewContext(t.Context(), logger)
@@ -191,7 +193,7 @@ func cluster(nodes, podsPerNode int) (*load.Publisher, []fwk.NodeInfo) {
 	var infos []fwk.NodeInfo
 	for i := range nodes {
 		name := fmt.Sprint("node-", i)
-		loads[name] = load.NodeLoad{CPU: plugintest.Reading(float64(i%40)/100, 0.1), Memory: plugintest.Reading(0.25, 0.1)}
+		loads[name] = load.NodeLoad{load.CPU: plugintest.Measurement(float64(i%40)/100, 0.1), load.Memory: plugintest.Measurement(0.25, 0.1)}
 		var pods []*corev1.Pod
 		for j := range podsPerNode {
 			started := metav1.NewTime(plugintest.Now().Add(-time.Minute))
@@ -257,7 +259,7 @@ func withMetrics(s *load.Snapshot, nodes int) *load.Snapshot {
 	for m := range 3 {
 		table := load.MetricTable{}
 		for i := range nodes {
-			table[fmt.Sprint("node-", i)] = load.MetricReading{Value: float64((i+m)%100) / 25, End: plugintest.Now()}
+			table[fmt.Sprint("node-", i)] = load.MetricValue{Value: float64((i+m)%100) / 25, End: plugintest.Now()}
 		}
 		tables[fmt.Sprint("m", m)] = table
 	}

@@ -1,29 +1,50 @@
-// Package podusage says how much a pod is expected to use, from what its spec states.
+// Package podusage estimates how much a pod will use, from what its spec states.
 package podusage
 
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/resource"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
-// Estimator expects a usage of pods. It is a plain value and safe for concurrent use.
-type Estimator struct {
-	// Multiplier is by how much a container without a limit is expected to exceed its request. ≥ 0.
+// Amounts are amounts of all resources, by load.Resource: CPU in milliCPU, memory in bytes.
+type Amounts [load.ResourceCount]float64
+
+// Estimator estimates what a pod will use. The pod to place and the pods on a node go through the same Estimator.
+type Estimator interface {
+	// Estimate returns what the pod will use once it runs. It is called once for the pod to place and once for each pod of a
+	// node whose usage the window does not cover yet, from many goroutines at once.
+	Estimate(pod *corev1.Pod) Amounts
+}
+
+var (
+	_ Estimator = BySpec{}
+	_ Estimator = ByRequests{}
+)
+
+// BySpec estimates the CPU by limits, else by requests times a multiplier, else by a default. It estimates no memory. Its
+// formula is that of Trimaran's TargetLoadPacking (Kubernetes KEP "Trimaran: Real Load Aware Scheduling").
+type BySpec struct {
+	// Multiplier is the usage of a container without a limit over its request. ≥ 0.
 	Multiplier float64
-	// DefaultCPUMillis is expected of a container that states neither a limit nor a request, in milliCPU. ≥ 0.
+	// DefaultCPUMillis is the usage of a container that states neither a limit nor a request, in milliCPU. ≥ 0.
 	DefaultCPUMillis int64
 }
 
-// CPUMillis returns the CPU that the pod is expected to use once it runs, in milliCPU: the sum over its containers of the
-// limit, else the request times the multiplier, else the default; plus the pod's overhead.
+// Estimate implements Estimator.
+func (e BySpec) Estimate(pod *corev1.Pod) Amounts { return Amounts{load.CPU: e.cpuMillis(pod)} }
+
+// cpuMillis returns the CPU that the pod will use, in milliCPU: the sum over its containers of the limit, else the request
+// times the multiplier, else the default; plus the pod's overhead.
 //
-// Native sidecars count as containers. Ordinary init containers do not, for they have ended by then. CPU that is stated
-// for the pod as a whole, limit before request, stands in for the sum, unless the API server derived it. An explicit zero
-// is a statement like any other: a limit of zero can only stand beside a request of zero, so the container says that it
-// needs nothing.
+// Native sidecars count as containers. Ordinary init containers do not count, for they have ended once the pod runs. CPU that
+// is stated for the pod as a whole, limit before request, replaces the sum, unless the API server derived it. An explicit
+// zero is a statement like any other: a limit of zero allows no request but zero, so the container says that it needs
+// nothing.
 //
-// What counts is the spec, not the status: a resize under way is expected to succeed. It does not allocate.
-func (e Estimator) CPUMillis(pod *corev1.Pod) float64 {
+// The spec counts, not the status: a resize in progress is expected to succeed. cpuMillis does not allocate.
+func (e BySpec) cpuMillis(pod *corev1.Pod) float64 {
 	spec := &pod.Spec
 	usage := float64(spec.Overhead.Cpu().MilliValue())
 	if spec.Resources != nil && !isDefaulted(spec) {
@@ -42,15 +63,15 @@ func (e Estimator) CPUMillis(pod *corev1.Pod) float64 {
 	return usage
 }
 
-func (e Estimator) container(c *corev1.Container) float64 {
+func (e BySpec) container(c *corev1.Container) float64 {
 	if stated, ok := e.stated(&c.Resources); ok {
 		return stated
 	}
 	return float64(e.DefaultCPUMillis)
 }
 
-// stated returns the usage that limit and request speak of, and whether there is either.
-func (e Estimator) stated(r *corev1.ResourceRequirements) (cpuMillis float64, ok bool) {
+// stated returns the usage by limit or request, and whether there is either.
+func (e BySpec) stated(r *corev1.ResourceRequirements) (cpuMillis float64, ok bool) {
 	if limit, ok := r.Limits[corev1.ResourceCPU]; ok {
 		return float64(limit.MilliValue()), true
 	}
@@ -60,9 +81,9 @@ func (e Estimator) stated(r *corev1.ResourceRequirements) (cpuMillis float64, ok
 	return 0, false
 }
 
-// isDefaulted tells whether the pod-level CPU request is what the API server puts there for a pod that states other limits
-// for itself, memory say: the sum of the containers' requests or what its init containers need if that is more. It says
-// less than the containers, whose limits it leaves out.
+// isDefaulted tells whether the API server set the pod-level CPU request: it does so for a pod with another pod-level limit,
+// such as memory. The default is the larger of the containers' requests and those of the init containers. It says less than
+// the containers, whose limits it leaves out.
 func isDefaulted(spec *corev1.PodSpec) bool {
 	request, requested := spec.Resources.Requests[corev1.ResourceCPU]
 	_, limited := spec.Resources.Limits[corev1.ResourceCPU]
@@ -95,14 +116,17 @@ func isSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// Requests returns what the pod requests as the scheduler itself counts it, in milliCPU and bytes: the sum over containers
-// and native sidecars, or what ordinary init containers need if that is more, or what is stated for the pod as a whole;
-// plus the pod's overhead. While a running pod is being resized it is the larger of old and new. What is not requested
-// counts zero. It allocates a few small maps: it is meant for the pod of a decision, not for each pod of a node.
-func Requests(pod *corev1.Pod) (cpuMillis, memoryBytes float64) {
+// ByRequests estimates that a pod uses what it requests, as the scheduler counts it: the larger of the requests of containers
+// with native sidecars and those of ordinary init containers, or the requests stated for the pod as a whole; plus the pod's
+// overhead. While a running pod is being resized, the larger of old and new requests counts. A resource without a request
+// counts zero.
+type ByRequests struct{}
+
+// Estimate implements Estimator. It allocates a few small maps.
+func (ByRequests) Estimate(pod *corev1.Pod) Amounts {
 	requests := resource.PodRequests(pod, resource.PodResourcesOptions{
 		UseStatusResources: true,
 		InPlacePodLevelResourcesVerticalScalingEnabled: true,
 	})
-	return float64(requests.Cpu().MilliValue()), float64(requests.Memory().Value())
+	return Amounts{load.CPU: float64(requests.Cpu().MilliValue()), load.Memory: float64(requests.Memory().Value())}
 }

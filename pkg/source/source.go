@@ -26,8 +26,9 @@ type Request struct {
 	Metrics []string
 }
 
-// Answer is what one of a Request's Metrics yielded.
-type Answer struct {
+// MetricValues are the values of one of a Request's Metrics.
+type MetricValues struct {
+	// Metric is the PromQL expression.
 	Metric string
 	// End is the moment the expression was evaluated at.
 	End time.Time
@@ -39,8 +40,8 @@ type Answer struct {
 type Batch struct {
 	// Samples holds at most one sample per node and window. Values are as measured: the reader checks them.
 	Samples []load.Sample
-	// Answers holds at most one answer per metric; one that could not be had is not there.
-	Answers []Answer
+	// Metrics holds at most one element per metric; a metric that could not be read has none.
+	Metrics []MetricValues
 	// Unmatched describes the series that belong to no node, most notable first, shortened by the source to a few.
 	Unmatched []string
 	// UnmatchedCount is the number of series that belong to no node.

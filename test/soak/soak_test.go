@@ -103,17 +103,17 @@ type soak struct {
 }
 
 // Model and Metrics implement plugins.Models.
-func (s *soak) Model(_ context.Context, _ fwk.Handle, spec config.LoadSpec, usage load.Usage) (*load.Model, error) {
+func (s *soak) Model(_ context.Context, _ fwk.Handle, spec config.LoadSpec, usage podusage.Estimator) (*estimate.Model, error) {
 	settings := settingsOf(spec)
 	s.watcher.Want(settings)
-	return load.NewModel(s.watcher.Publisher(), settings, usage, s.clock), nil
+	return estimate.NewModel(s.watcher.Publisher(), settings, usage, s.clock), nil
 }
 
-func (s *soak) Metrics(_ context.Context, _ fwk.Handle, spec config.LoadSpec, expressions []string) (*load.Metrics, error) {
+func (s *soak) Metrics(_ context.Context, _ fwk.Handle, spec config.LoadSpec, expressions []string) (*estimate.NodeMetrics, error) {
 	settings := settingsOf(spec)
 	settings.Window, settings.Metrics = 0, expressions
 	s.watcher.Want(settings)
-	return load.NewMetrics(s.watcher.Publisher(), settings.MaxAge, s.clock), nil
+	return estimate.NewNodeMetrics(s.watcher.Publisher(), settings.MaxAge, s.clock), nil
 }
 
 func settingsOf(spec config.LoadSpec) load.Settings {

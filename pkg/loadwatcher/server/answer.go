@@ -95,7 +95,7 @@ func (s *server) answerOf(logger klog.Logger, node string, window time.Duration)
 	return s.encode(logger, window, now, fresh.samples)
 }
 
-func (s *server) spread() time.Duration { return max(2*s.config.Served.RefreshInterval, leastSpread) }
+func (s *server) spread() time.Duration { return max(2*s.config.Trust.RefreshInterval, leastSpread) }
 
 // readings are those of a table that are fresh.
 type readings struct {
@@ -109,24 +109,21 @@ type readings struct {
 // fresh returns the fresh readings of the named nodes, a sample for each resource.
 func (s *server) fresh(table *load.Table, names []string, now time.Time) readings {
 	r := readings{samples: make([]load.Sample, 0, 2*len(names))}
-	add := func(reading *load.Reading, sample load.Sample) {
-		until := reading.FreshUntil(s.config.Served)
-		if !reading.Known || now.After(until) {
-			return
-		}
-		sample.Window, sample.End = reading.Window, reading.End
-		r.samples = append(r.samples, sample)
-		if r.until.IsZero() || until.Before(r.until) {
-			r.until = until
-		}
-		if reading.End.After(r.newest) {
-			r.newest = reading.End
-		}
-	}
 	for _, name := range names {
-		node := table.Node(name)
-		add(&node.CPU, load.Sample{Node: name, CPU: node.CPU.Stat})
-		add(&node.Memory, load.Sample{Node: name, Memory: node.Memory.Stat})
+		for resource, m := range table.Node(name) {
+			if m.State(now, s.config.Trust) != load.Fresh {
+				continue
+			}
+			sample := load.Sample{Node: name, Window: m.Window, End: m.End}
+			sample.Stats[resource] = m.Stat
+			r.samples = append(r.samples, sample)
+			if until := m.FreshUntil(s.config.Trust); r.until.IsZero() || until.Before(r.until) {
+				r.until = until
+			}
+			if m.End.After(r.newest) {
+				r.newest = m.End
+			}
+		}
 	}
 	return r
 }

@@ -18,7 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 )
 
 // Paths that are served.
@@ -35,11 +35,13 @@ type Config struct {
 	Source string
 	// Publisher is where the load appears; Nodes are the nodes that are told of.
 	Publisher *load.Publisher
-	Nodes     loadwatcher.Nodes
-	// Served says for how long a reading is told, and over which window, unless a request asks for another.
-	Served load.Settings
-	// Windows are those that a request may ask for. The publisher has them and Served's.
+	Nodes     refresh.Nodes
+	// Window is the window that is served unless a request asks for another, which has to be one of Windows. The publisher
+	// has all of them.
+	Window  time.Duration
 	Windows []time.Duration
+	// Trust says how long a measurement is served.
+	Trust load.Trust
 	// TokenFile, if not empty, holds the bearer token that all requests need but those of /healthz. It is read for each
 	// request, so that a rotated token holds from then on.
 	TokenFile string
@@ -76,7 +78,7 @@ func New(config Config) (http.Handler, error) {
 	}
 	s := &server{
 		config:  config,
-		windows: slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(config.Windows), config.Served.Window)))),
+		windows: slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(config.Windows), config.Window)))),
 		answers: map[time.Duration]*cached{},
 		requests: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name:           "plimsoll_watcher_requests_total",
@@ -114,7 +116,7 @@ func (s *server) counted(next http.Handler) http.Handler {
 }
 
 func (s *server) health(w http.ResponseWriter, r *http.Request) {
-	if s.answer(klog.FromContext(r.Context()), s.config.Served.Window).known() {
+	if s.answer(klog.FromContext(r.Context()), s.config.Window).known() {
 		w.WriteHeader(http.StatusOK)
 		return
 	}
@@ -151,7 +153,7 @@ func (s *server) watcher(w http.ResponseWriter, r *http.Request) {
 // window returns the window that a request asks for.
 func (s *server) window(asked string) (time.Duration, error) {
 	if asked == "" {
-		return s.config.Served.Window, nil
+		return s.config.Window, nil
 	}
 	window, err := time.ParseDuration(asked)
 	if err == nil && slices.Contains(s.windows, window) {

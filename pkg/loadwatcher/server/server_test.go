@@ -45,8 +45,8 @@ func (n *nodes) Names() []string {
 }
 
 // reading is one over the window whose mean moves by drift, a fraction of capacity, a minute.
-func reading(mean, deviation float64, window time.Duration, end time.Time, drift float64) load.Reading {
-	return load.Reading{Stat: load.Stat{Mean: mean, StdDev: deviation, Known: true}, Window: window, End: end, Drift: drift}
+func reading(mean, deviation float64, window time.Duration, end time.Time, drift float64) load.Measurement {
+	return load.Measurement{Stat: load.Stat{Mean: mean, StdDev: deviation, Known: true}, Window: window, End: end, Drift: drift}
 }
 
 type fixture struct {
@@ -96,11 +96,11 @@ func (f *fixture) publishTwo() {
 	five, fifteen := 5*time.Minute, 15*time.Minute
 	f.publish(map[time.Duration]map[string]load.NodeLoad{
 		five: {
-			"n1": {CPU: reading(0.25, 0.125, five, at, 0), Memory: reading(0.5, 0, five, at, 0)},
-			"n2": {CPU: reading(1, 0.0625, five, at, 0)},
+			"n1": {load.CPU: reading(0.25, 0.125, five, at, 0), load.Memory: reading(0.5, 0, five, at, 0)},
+			"n2": {load.CPU: reading(1, 0.0625, five, at, 0)},
 		},
 		fifteen: {
-			"n1": {CPU: reading(0.375, 0.25, fifteen, at, 0)},
+			"n1": {load.CPU: reading(0.375, 0.25, fifteen, at, 0)},
 		},
 	})
 }
@@ -196,12 +196,12 @@ func TestNothingIsServedThatIsNotKnown(t *testing.T) {
 		known  bool
 	}{
 		{"nothing was published", nil, 0, false},
-		{"the load of a steady node is 5 min old", &load.NodeLoad{CPU: reading(0.25, 0, five, end, 0)}, five, true},
-		{"the load of a steady node is older than 5 min", &load.NodeLoad{CPU: reading(0.25, 0, five, end, 0)}, five + time.Second, false},
+		{"the load of a steady node is 5 min old", &load.NodeLoad{load.CPU: reading(0.25, 0, five, end, 0)}, five, true},
+		{"the load of a steady node is older than 5 min", &load.NodeLoad{load.CPU: reading(0.25, 0, five, end, 0)}, five + time.Second, false},
 		// 10 points at 5 points a minute make 2 minutes.
-		{"a node that moves is trusted for 2 min", &load.NodeLoad{CPU: reading(0.25, 0, five, end, 0.05)}, 2 * time.Minute, true},
-		{"and no longer", &load.NodeLoad{CPU: reading(0.25, 0, five, end, 0.05)}, 2*time.Minute + time.Second, false},
-		{"memory alone is known", &load.NodeLoad{Memory: reading(0.25, 0, five, end, 0)}, 0, true},
+		{"a node that moves is trusted for 2 min", &load.NodeLoad{load.CPU: reading(0.25, 0, five, end, 0.05)}, 2 * time.Minute, true},
+		{"and no longer", &load.NodeLoad{load.CPU: reading(0.25, 0, five, end, 0.05)}, 2*time.Minute + time.Second, false},
+		{"memory alone is known", &load.NodeLoad{load.Memory: reading(0.25, 0, five, end, 0)}, 0, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newFixture(t, "", "n1")
@@ -236,11 +236,11 @@ func TestANodeThatIsMeasuredNoMoreMakesTheOthersNoOlder(t *testing.T) {
 	five := 5 * time.Minute
 	f := newFixture(t, "", "n1", "n2", "n3", "n4")
 	f.publish(map[time.Duration]map[string]load.NodeLoad{five: {
-		"n1": {CPU: reading(0.25, 0, five, end, 0)},
-		"n2": {CPU: reading(0.25, 0, five, end.Add(-time.Minute), 0)}, // two refreshes: within the spread
-		"n3": {CPU: reading(0.25, 0, five, end.Add(-2*time.Minute), 0)},
-		"n4": {CPU: reading(0.25, 0, five, end, 0), Memory: reading(0.25, 0, five, end.Add(-2*time.Minute), 0)},
-		"n5": {CPU: reading(0.25, 0, five, end, 0)}, // no node of the cluster any more
+		"n1": {load.CPU: reading(0.25, 0, five, end, 0)},
+		"n2": {load.CPU: reading(0.25, 0, five, end.Add(-time.Minute), 0)}, // two refreshes: within the spread
+		"n3": {load.CPU: reading(0.25, 0, five, end.Add(-2*time.Minute), 0)},
+		"n4": {load.CPU: reading(0.25, 0, five, end, 0), load.Memory: reading(0.25, 0, five, end.Add(-2*time.Minute), 0)},
+		"n5": {load.CPU: reading(0.25, 0, five, end, 0)}, // no node of the cluster any more
 	}})
 	for target, want := range map[string]map[string]int{
 		"/watcher":         {"n1": 2, "n2": 2, "n4": 2},
@@ -271,8 +271,8 @@ func TestReadingsOfTheMomentAndOfLessThanTheWindow(t *testing.T) {
 	five := 5 * time.Minute
 	f := newFixture(t, "", "n1", "n2")
 	f.publish(map[time.Duration]map[string]load.NodeLoad{five: {
-		"n1": {CPU: reading(0.25, 0, 0, end, 0)},
-		"n2": {CPU: reading(0.5, 0.125, 30*time.Second, end, 0)},
+		"n1": {load.CPU: reading(0.25, 0, 0, end, 0)},
+		"n2": {load.CPU: reading(0.5, 0.125, 30*time.Second, end, 0)},
 	}})
 	const want = `{"timestamp":1700000000,"window":{"duration":"5m","start":1699999700,"end":1700000000},"source":"Prometheus","data":{"NodeMetricsMap":{` +
 		`"n1":{"metrics":[{"name":"cpu_utilization","type":"CPU","operator":"Latest","rollup":"0s","value":25}],"tags":{},"metadata":{"dataCenter":""}},` +
@@ -323,7 +323,7 @@ func TestNodesThatExpireOneByOneMakeAtMostOneAnswerASecond(t *testing.T) {
 	f := newFixture(t, "", "n1", "n2", "n3")
 	nodes := map[string]load.NodeLoad{}
 	for i, name := range f.nodes.names {
-		nodes[name] = load.NodeLoad{CPU: reading(0.25, 0, five, end.Add(time.Duration(i)*time.Millisecond), 0)}
+		nodes[name] = load.NodeLoad{load.CPU: reading(0.25, 0, five, end.Add(time.Duration(i)*time.Millisecond), 0)}
 	}
 	f.publish(map[time.Duration]map[string]load.NodeLoad{five: nodes})
 	f.clock.Step(five) // the last moment of n1; n2 has a millisecond more, n3 two
@@ -474,7 +474,7 @@ func BenchmarkAnswerTo15000Nodes(b *testing.B) {
 	for i := range 15_000 {
 		name := fmt.Sprintf("node-%05d.example.com", i)
 		names = append(names, name)
-		nodesOf[name] = load.NodeLoad{CPU: reading(0.25, 0.125, five, end, 0), Memory: reading(0.5, 0.125, five, end, 0)}
+		nodesOf[name] = load.NodeLoad{load.CPU: reading(0.25, 0.125, five, end, 0), load.Memory: reading(0.5, 0.125, five, end, 0)}
 	}
 	publisher := load.NewPublisher()
 	publisher.Publish(load.NewSnapshot(map[time.Duration]*load.Table{five: load.TableOf(nodesOf)}))

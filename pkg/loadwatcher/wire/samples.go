@@ -41,7 +41,7 @@ func (d *Document) Samples() ([]load.Sample, error) {
 		if !cpu.Known && !memory.Known {
 			continue
 		}
-		s := load.Sample{Node: host, End: time.Unix(end, 0), CPU: cpu, Memory: memory}
+		s := load.Sample{Node: host, End: time.Unix(end, 0), Stats: load.Stats{load.CPU: cpu, load.Memory: memory}}
 		if cpuOfWindow || memoryOfWindow {
 			s.Window = window
 		}
@@ -129,8 +129,8 @@ func FromSamples(source string, made time.Time, window time.Duration, samples []
 		if s.Window != window && s.Window != 0 {
 			continue
 		}
-		metrics := appendMetrics(hosts[s.Node].Metrics, CPU, s.CPU, s.Window)
-		metrics = appendMetrics(metrics, Memory, s.Memory, s.Window)
+		metrics := appendMetrics(hosts[s.Node].Metrics, CPU, s.Stats[load.CPU], s.Window)
+		metrics = appendMetrics(metrics, Memory, s.Stats[load.Memory], s.Window)
 		if len(metrics) == 0 {
 			continue
 		}

@@ -223,37 +223,37 @@ func TestSamplesOfOneNode(t *testing.T) {
 				metric(CPU, Average, 26.5), metric(CPU, StandardDeviation, 4),
 				metric(Memory, Average, 50), metric(Memory, StandardDeviation, 12.5),
 			},
-			want: &load.Sample{Window: quarter, CPU: known(0.265, 0.04), Memory: known(0.5, 0.125)},
+			want: &load.Sample{Window: quarter, Stats: load.Stats{load.CPU: known(0.265, 0.04), load.Memory: known(0.5, 0.125)}},
 		},
 		{
 			name:    "AVG wins over Latest and over an unstated operator",
 			metrics: []Metric{metric(CPU, Unstated, 90), metric(CPU, Latest, 80), metric(CPU, Average, 10), metric(CPU, Latest, 81), metric(CPU, Unstated, 91)},
-			want:    &load.Sample{Window: quarter, CPU: meanOnly(0.1)},
+			want:    &load.Sample{Window: quarter, Stats: load.Stats{load.CPU: meanOnly(0.1)}},
 		},
 		{
 			name:    "Latest wins over an unstated operator, and alone is a reading of the moment",
 			metrics: []Metric{metric(CPU, Latest, 10), metric(CPU, Unstated, 90)},
-			want:    &load.Sample{Window: 0, CPU: meanOnly(0.1)},
+			want:    &load.Sample{Window: 0, Stats: load.Stats{load.CPU: meanOnly(0.1)}},
 		},
 		{
 			name:    "an unstated operator is a mean over the window",
 			metrics: []Metric{metric(CPU, Unstated, 10)},
-			want:    &load.Sample{Window: quarter, CPU: meanOnly(0.1)},
+			want:    &load.Sample{Window: quarter, Stats: load.Stats{load.CPU: meanOnly(0.1)}},
 		},
 		{
 			name:    "Latest with a deviation is of the window that the deviation was measured over",
 			metrics: []Metric{metric(CPU, Latest, 10), metric(CPU, StandardDeviation, 5)},
-			want:    &load.Sample{Window: quarter, CPU: known(0.1, 0.05)},
+			want:    &load.Sample{Window: quarter, Stats: load.Stats{load.CPU: known(0.1, 0.05)}},
 		},
 		{
 			name:    "Latest of one resource beside a mean of the other is taken as of the window",
 			metrics: []Metric{metric(CPU, Average, 10), metric(Memory, Latest, 50)},
-			want:    &load.Sample{Window: quarter, CPU: meanOnly(0.1), Memory: meanOnly(0.5)},
+			want:    &load.Sample{Window: quarter, Stats: load.Stats{load.CPU: meanOnly(0.1), load.Memory: meanOnly(0.5)}},
 		},
 		{
 			name:    "a deviation without any mean is not a value",
 			metrics: []Metric{metric(CPU, StandardDeviation, 5), metric(Memory, Average, 50)},
-			want:    &load.Sample{Window: quarter, Memory: meanOnly(0.5)},
+			want:    &load.Sample{Window: quarter, Stats: load.Stats{load.Memory: meanOnly(0.5)}},
 		},
 		{
 			name:    "a node with deviations alone has no sample",
@@ -266,22 +266,22 @@ func TestSamplesOfOneNode(t *testing.T) {
 		{
 			name:    "a metric without a value is none",
 			metrics: []Metric{{Type: CPU, Operator: Average, Rollup: "15m"}, metric(CPU, Latest, 30)},
-			want:    &load.Sample{CPU: meanOnly(0.3)},
+			want:    &load.Sample{Stats: load.Stats{load.CPU: meanOnly(0.3)}},
 		},
 		{
 			name:    "of several values the highest counts",
 			metrics: []Metric{metric(CPU, Average, 20), metric(CPU, Average, 40), metric(CPU, Average, 30)},
-			want:    &load.Sample{Window: quarter, CPU: meanOnly(0.4)},
+			want:    &load.Sample{Window: quarter, Stats: load.Stats{load.CPU: meanOnly(0.4)}},
 		},
 		{
 			name:    "a value of the window's rollup counts before a higher one of another",
 			metrics: []Metric{withRollup(metric(CPU, Average, 90), "5m"), metric(CPU, Average, 40), withRollup(metric(CPU, Average, 95), "10m"), metric(CPU, Average, 30)},
-			want:    &load.Sample{Window: quarter, CPU: meanOnly(0.4)},
+			want:    &load.Sample{Window: quarter, Stats: load.Stats{load.CPU: meanOnly(0.4)}},
 		},
 		{
 			name:    "impossible values pass: the reader checks them",
 			metrics: []Metric{metric(CPU, Average, -10), metric(Memory, Average, 250)},
-			want:    &load.Sample{Window: quarter, CPU: meanOnly(-0.1), Memory: meanOnly(2.5)},
+			want:    &load.Sample{Window: quarter, Stats: load.Stats{load.CPU: meanOnly(-0.1), load.Memory: meanOnly(2.5)}},
 		},
 		{name: "a node without metrics has no sample"},
 	}
@@ -346,12 +346,12 @@ func TestSamplesWindow(t *testing.T) {
 func TestFromSamples(t *testing.T) {
 	made := time.Unix(1000, 500e6)
 	samples := []load.Sample{
-		{Node: "n2", Window: 5 * time.Minute, End: time.Unix(970, 0), CPU: known(0.25, 0.125), Memory: known(0.5, 0)},
-		{Node: "n1", Window: 5 * time.Minute, End: time.Unix(960, 0), CPU: known(0.75, math.NaN())},
-		{Node: "n3", Window: 0, End: time.Unix(980, 0), CPU: known(0.5, 0)},
-		{Node: "other window", Window: 10 * time.Minute, End: time.Unix(100, 0), CPU: known(0.1, 0)},
+		{Node: "n2", Window: 5 * time.Minute, End: time.Unix(970, 0), Stats: load.Stats{load.CPU: known(0.25, 0.125), load.Memory: known(0.5, 0)}},
+		{Node: "n1", Window: 5 * time.Minute, End: time.Unix(960, 0), Stats: load.Stats{load.CPU: known(0.75, math.NaN())}},
+		{Node: "n3", Window: 0, End: time.Unix(980, 0), Stats: load.Stats{load.CPU: known(0.5, 0)}},
+		{Node: "other window", Window: 10 * time.Minute, End: time.Unix(100, 0), Stats: load.Stats{load.CPU: known(0.1, 0)}},
 		{Node: "nothing known", Window: 5 * time.Minute, End: time.Unix(100, 0)},
-		{Node: "impossible", Window: 5 * time.Minute, End: time.Unix(100, 0), CPU: known(math.NaN(), 0), Memory: known(math.MaxFloat64, 0)},
+		{Node: "impossible", Window: 5 * time.Minute, End: time.Unix(100, 0), Stats: load.Stats{load.CPU: known(math.NaN(), 0), load.Memory: known(math.MaxFloat64, 0)}},
 	}
 	m := func(name, resourceType, operator, rollup string, value float64) Metric {
 		return Metric{Name: name, Type: resourceType, Operator: operator, Rollup: rollup, Value: &value}
@@ -384,8 +384,8 @@ func TestFromSamplesWithoutSamplesEndsWhenMade(t *testing.T) {
 func TestSamplesSurviveTheWire(t *testing.T) {
 	end := time.Unix(1700000000, 0)
 	want := []load.Sample{
-		{Node: "moment", End: end, CPU: meanOnly(0.5), Memory: meanOnly(0.25)},
-		{Node: "window", Window: 10 * time.Minute, End: end, CPU: known(0.5, 0.125), Memory: known(1.5, 0)},
+		{Node: "moment", End: end, Stats: load.Stats{load.CPU: meanOnly(0.5), load.Memory: meanOnly(0.25)}},
+		{Node: "window", Window: 10 * time.Minute, End: end, Stats: load.Stats{load.CPU: known(0.5, 0.125), load.Memory: known(1.5, 0)}},
 	}
 	var b bytes.Buffer
 	if err := Encode(&b, FromSamples("x", end.Add(time.Second), 10*time.Minute, want)); err != nil {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 )
 
 // Annotation overrides the thresholds of one node, such as `cpu=70,memory=85`, in percent.
@@ -83,7 +83,7 @@ func quote(s string) string {
 
 // utilization is what is held against a threshold: the fraction in use once a pod that uses extra more (in milliCPU or
 // bytes) has come, and on top of it that many standard deviations. One that is not known does not count.
-func utilization(r *load.ResourceEstimate, extra, deviations float64) float64 {
+func utilization(r *estimate.ResourceEstimate, extra, deviations float64) float64 {
 	utilization := r.Utilization(extra)
 	if r.Base > 0 && r.StdDev > 0 {
 		utilization += deviations * r.StdDev / r.Base

@@ -15,10 +15,10 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
-	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
@@ -33,7 +33,7 @@ const Name = "LoadThreshold"
 // beside the gate's is the present decision.
 type LoadThreshold struct {
 	// cpu and memory are models of the load over the resources' windows; they are the same where the windows are.
-	cpu, memory *load.Model
+	cpu, memory *estimate.Model
 	line        line
 	deviations  float64
 	missingLoad config.MissingLoad
@@ -65,7 +65,7 @@ var (
 type Factory struct{ complaints complaints }
 
 // New returns the plugin. It wakes waiting pods until ctx is done.
-func (f *Factory) New(ctx context.Context, object runtime.Object, given deps.Deps) (fwk.Plugin, error) {
+func (f *Factory) New(ctx context.Context, object runtime.Object, handle fwk.Handle, given deps.Deps) (fwk.Plugin, error) {
 	args, ok := object.(*config.LoadThresholdArgs)
 	if !ok {
 		return nil, fmt.Errorf("want args of type LoadThresholdArgs, got %T", object)
@@ -73,10 +73,10 @@ func (f *Factory) New(ctx context.Context, object runtime.Object, given deps.Dep
 	if err := validation.ValidateLoadThresholdArgs(nil, args); err != nil {
 		return nil, err
 	}
-	modelOver := func(window metav1.Duration) (*load.Model, error) {
+	modelOver := func(window metav1.Duration) (*estimate.Model, error) {
 		spec := args.LoadSpec
 		spec.Window = window
-		return given.Model(ctx, spec, nil)
+		return given.Load.Model(ctx, handle, spec, podusage.ByRequests{})
 	}
 	cpu, err := modelOver(args.Windows.CPU)
 	if err != nil {
@@ -101,7 +101,7 @@ func (f *Factory) New(ctx context.Context, object runtime.Object, given deps.Dep
 		decisions:   softlimit.NewDecisions[decision](Name),
 		counters:    given.Counters,
 		complaints:  &f.complaints,
-		events:      given.Handle.EventRecorder(),
+		events:      handle.EventRecorder(),
 
 		cpuReasons:    reasonsOf("cpu"),
 		memoryReasons: reasonsOf("memory"),
@@ -110,8 +110,8 @@ func (f *Factory) New(ctx context.Context, object runtime.Object, given deps.Dep
 		pl.deviations = args.StdDevFactor
 	}
 	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, Refuses: pl.refuses, MayTake: pl.mayTake}
-	pl.gate = softlimit.NewGate(ctx, limit, given.Handle, cpu.Updates(), clock.RealClock{})
-	if err := f.complaints.watch(given.Handle.SharedInformerFactory().Core().V1().Nodes().Informer()); err != nil {
+	pl.gate = softlimit.NewGate(ctx, limit, handle, cpu.Snapshots(), given.Clock)
+	if err := f.complaints.watch(handle.SharedInformerFactory().Core().V1().Nodes().Informer()); err != nil {
 		return nil, err
 	}
 	return pl, nil
@@ -122,7 +122,7 @@ func (pl *LoadThreshold) Name() string { return Name }
 
 // decision is what all nodes of one decision are judged by.
 type decision struct {
-	cpu, memory *load.View
+	cpu, memory *estimate.View
 	demand      demand
 	exempt      bool
 	// looksAtCPU and looksAtMemory say which thresholds hold: those of resources that some node's load is known of, and
@@ -138,8 +138,8 @@ func (d *decision) aside() bool { return !d.looksAtCPU && !d.looksAtMemory }
 type demand struct{ CPUMillis, MemoryBytes float64 }
 
 func demandOf(pod *corev1.Pod) demand {
-	cpuMillis, memoryBytes := podusage.Requests(pod)
-	return demand{CPUMillis: cpuMillis, MemoryBytes: memoryBytes}
+	usage := podusage.ByRequests{}.Estimate(pod)
+	return demand{CPUMillis: usage[load.CPU], MemoryBytes: usage[load.Memory]}
 }
 
 // decide returns what the decision is made by. Its first call, whichever extension points are enabled, counts the decision and
@@ -149,7 +149,7 @@ func (pl *LoadThreshold) decide(state fwk.CycleState, pod *corev1.Pod) *decision
 		d := &decision{cpu: pl.cpu.View(state), memory: pl.memory.View(state), demand: demandOf(pod), exempt: pl.exemptions.hold(pod)}
 		if !d.exempt {
 			rejects := pl.missingLoad == config.MissingLoadReject
-			d.looksAtCPU, d.looksAtMemory = rejects || d.cpu.KnowsCPU(), rejects || d.memory.KnowsMemory()
+			d.looksAtCPU, d.looksAtMemory = rejects || d.cpu.Knows(load.CPU), rejects || d.memory.Knows(load.Memory)
 		}
 		return d
 	})
@@ -189,12 +189,12 @@ func (pl *LoadThreshold) refuses(_ context.Context, state fwk.CycleState, pod *c
 	return pl.reason(pl.decide(state, pod), node) != ""
 }
 
-func (pl *LoadThreshold) estimate(d *decision, node fwk.NodeInfo) load.Estimate {
-	estimate := d.cpu.Estimate(node)
+func (pl *LoadThreshold) estimate(d *decision, node fwk.NodeInfo) estimate.Estimate {
+	e := d.cpu.Estimate(node)
 	if pl.memory != pl.cpu {
-		estimate.Memory = d.memory.Estimate(node).Memory
+		e[load.Memory] = d.memory.Estimate(node)[load.Memory]
 	}
-	return estimate
+	return e
 }
 
 // reason says why the node cannot have the pod, or is empty.
@@ -202,14 +202,14 @@ func (pl *LoadThreshold) reason(d *decision, node fwk.NodeInfo) string {
 	if d.aside() {
 		return ""
 	}
-	estimate, line := pl.estimate(d, node), pl.lineOf(node.Node())
+	e, line := pl.estimate(d, node), pl.lineOf(node.Node())
 	if d.looksAtCPU {
-		if reason := pl.resourceReason(d, &pl.cpuReasons, &estimate.CPU, d.demand.CPUMillis, line.cpu); reason != "" {
+		if reason := pl.resourceReason(d, &pl.cpuReasons, &e[load.CPU], d.demand.CPUMillis, line.cpu); reason != "" {
 			return reason
 		}
 	}
 	if d.looksAtMemory {
-		return pl.resourceReason(d, &pl.memoryReasons, &estimate.Memory, d.demand.MemoryBytes, line.memory)
+		return pl.resourceReason(d, &pl.memoryReasons, &e[load.Memory], d.demand.MemoryBytes, line.memory)
 	}
 	return ""
 }
@@ -228,7 +228,7 @@ func reasonsOf(resource string) reasons {
 	return r
 }
 
-func (pl *LoadThreshold) resourceReason(d *decision, reasons *reasons, r *load.ResourceEstimate, extra float64, percent int64) string {
+func (pl *LoadThreshold) resourceReason(d *decision, reasons *reasons, r *estimate.ResourceEstimate, extra float64, percent int64) string {
 	if percent == 0 {
 		return ""
 	}
@@ -270,12 +270,12 @@ func (pl *LoadThreshold) PostFilter(ctx context.Context, state fwk.CycleState, p
 func (pl *LoadThreshold) mayTake(pod *corev1.Pod) func(node *corev1.Node) bool {
 	demand := demandOf(pod)
 	return func(node *corev1.Node) bool {
-		cpu, memory, line := pl.cpu.Measured(node).CPU, pl.memory.Measured(node).Memory, pl.lineOf(node)
+		cpu, memory, line := pl.cpu.Measured(node)[load.CPU], pl.memory.Measured(node)[load.Memory], pl.lineOf(node)
 		return pl.mayBear(&cpu, demand.CPUMillis, line.cpu) && pl.mayBear(&memory, demand.MemoryBytes, line.memory)
 	}
 }
 
-func (pl *LoadThreshold) mayBear(r *load.ResourceEstimate, extra float64, percent int64) bool {
+func (pl *LoadThreshold) mayBear(r *estimate.ResourceEstimate, extra float64, percent int64) bool {
 	switch {
 	case percent == 0:
 		return true
@@ -353,18 +353,18 @@ func (pl *LoadThreshold) Score(ctx context.Context, state fwk.CycleState, pod *c
 		return fwk.MinScore, nil
 	}
 	d := pl.decide(state, pod)
-	estimate, line, used := pl.estimate(d, node), pl.lineOf(node.Node()), 0.0
-	use := func(r *load.ResourceEstimate, extra float64) {
+	e, line, used := pl.estimate(d, node), pl.lineOf(node.Node()), 0.0
+	use := func(r *estimate.ResourceEstimate, extra float64) {
 		if r.State != load.Fresh {
 			pl.counters.FallBack(&d.noted, r.State)
 		}
 		used = max(used, utilization(r, extra, pl.deviations))
 	}
 	if d.looksAtCPU && line.cpu > 0 {
-		use(&estimate.CPU, d.demand.CPUMillis)
+		use(&e[load.CPU], d.demand.CPUMillis)
 	}
 	if d.looksAtMemory && line.memory > 0 {
-		use(&estimate.Memory, d.demand.MemoryBytes)
+		use(&e[load.Memory], d.demand.MemoryBytes)
 	}
 	return int64(math.Round(min(used, usedUp) / scoreUnit)), nil
 }

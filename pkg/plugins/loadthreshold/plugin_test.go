@@ -33,10 +33,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type loads = map[string]load.NodeLoad
 
 func both(cpu, memory float64) load.NodeLoad {
-	return load.NodeLoad{CPU: plugintest.Reading(cpu, 0), Memory: plugintest.Reading(memory, 0)}
+	return load.NodeLoad{load.CPU: plugintest.Measurement(cpu, 0), load.Memory: plugintest.Measurement(memory, 0)}
 }
 
-func cpuOnly(mean float64) load.NodeLoad { return load.NodeLoad{CPU: plugintest.Reading(mean, 0)} }
+func cpuOnly(mean float64) load.NodeLoad { return load.NodeLoad{load.CPU: plugintest.Measurement(mean, 0)} }
 
 // node has 8 cores and 16 GiB.
 func node(name string, annotation ...string) *corev1.Node {
@@ -133,20 +133,20 @@ func TestANodeAboveItsLineIsRuledOut(t *testing.T) {
 		{name: "the threshold is the operator's", args: "thresholds: {cpu: 50}", known: both(0.51, 0), pod: nothing(), want: "node(s) above their cpu load line (50 percent)"},
 		{
 			name: "the deviation does not count by default", args: "stdDevFactor: 2",
-			known: load.NodeLoad{CPU: plugintest.Reading(0.7, 0.2)}, pod: nothing(),
+			known: load.NodeLoad{load.CPU: plugintest.Measurement(0.7, 0.2)}, pod: nothing(),
 		},
 		// 70 + 2·5 = 80, and 70 + 2·6 = 82.
 		{
 			name: "a mean and deviations at the line", args: "{statistic: MeanPlusStdDev, stdDevFactor: 2}",
-			known: load.NodeLoad{CPU: plugintest.Reading(0.7, 0.05)}, pod: nothing(),
+			known: load.NodeLoad{load.CPU: plugintest.Measurement(0.7, 0.05)}, pod: nothing(),
 		},
 		{
 			name: "a mean and deviations above the line", args: "{statistic: MeanPlusStdDev, stdDevFactor: 2}",
-			known: load.NodeLoad{CPU: plugintest.Reading(0.7, 0.06)}, pod: nothing(), want: cpu80,
+			known: load.NodeLoad{load.CPU: plugintest.Measurement(0.7, 0.06)}, pod: nothing(), want: cpu80,
 		},
 		{
 			name: "where no deviation is known, the mean decides", args: "statistic: MeanPlusStdDev",
-			known: load.NodeLoad{CPU: plugintest.Reading(0.81, math.NaN())}, pod: nothing(), want: cpu80,
+			known: load.NodeLoad{load.CPU: plugintest.Measurement(0.81, math.NaN())}, pod: nothing(), want: cpu80,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -181,9 +181,9 @@ func flow(args string) string {
 func TestEachThresholdHasItsOwnWindow(t *testing.T) {
 	b := build(t, "windows: {cpu: 5m, memory: 15m}", nil)
 	over := func(window time.Duration, cpu, memory float64) *load.Table {
-		c, m := plugintest.Reading(cpu, 0), plugintest.Reading(memory, 0)
+		c, m := plugintest.Measurement(cpu, 0), plugintest.Measurement(memory, 0)
 		c.Window, m.Window = window, window
-		return load.TableOf(loads{"n": {CPU: c, Memory: m}})
+		return load.TableOf(loads{"n": {load.CPU: c, load.Memory: m}})
 	}
 	for _, tc := range []struct {
 		name        string
@@ -375,7 +375,7 @@ func TestNodesWithoutKnownLoad(t *testing.T) {
 	memoryFull := infoOf(node("unknown"), st.MakePod().Name("a").Req(plugintest.CPUAndMemory("1", "15Gi")).Obj())
 	idle := infoOf(node("unknown"))
 	old := both(0.1, 0.1)
-	old.CPU.End = old.CPU.End.Add(-time.Hour)
+	old[load.CPU].End = old[load.CPU].End.Add(-time.Hour)
 	other := both(0.1, 0.1)
 
 	for _, tc := range []struct {
@@ -395,7 +395,7 @@ func TestNodesWithoutKnownLoad(t *testing.T) {
 		{"a node is ruled out for one resource, if Reject", "missingLoad: Reject", loads{"other": other, "unknown": cpuOnly(0.1)}, idle, "node(s) without known memory load"},
 		{"the plugin steps aside when no load is known", "", nil, full, "skipped"},
 		{"the plugin steps aside when no load is known, if Pass", "missingLoad: Pass", nil, full, "skipped"},
-		{"the plugin steps aside when all load is too old", "", loads{"unknown": {CPU: old.CPU}}, full, "skipped"},
+		{"the plugin steps aside when all load is too old", "", loads{"unknown": {load.CPU: old[load.CPU]}}, full, "skipped"},
 		{"all nodes are ruled out when no load is known, if Reject", "missingLoad: Reject", nil, idle, "node(s) without known cpu load"},
 		// A source that knows cpu alone is no reason to hold requests, which are often near 100 %, against a memory threshold.
 		{"a resource is not looked at when it is known of no node", "", loads{"unknown": cpuOnly(0.1)}, memoryFull, ""},
@@ -498,12 +498,12 @@ func TestAWaivedPodGoesToTheLeastLoadedNode(t *testing.T) {
 		// 82 + 2·5 = 92, 86 and 81 + 2·0.5 = 82 %: (92 − 86) / (92 − 82) = 0.6.
 		{
 			"by the mean and deviations", "{thresholds: {cpu: 80}, statistic: MeanPlusStdDev, stdDevFactor: 2}",
-			loads{"a": {CPU: plugintest.Reading(0.82, 0.05)}, "b": cpuOnly(0.86), "c": {CPU: plugintest.Reading(0.81, 0.005)}}, nothing(),
+			loads{"a": {load.CPU: plugintest.Measurement(0.82, 0.05)}, "b": cpuOnly(0.86), "c": {load.CPU: plugintest.Measurement(0.81, 0.005)}}, nothing(),
 			map[string]int64{"a": 0, "b": 60, "c": 100}, nil,
 		},
 		{
 			"by the mean where no deviation is known", "{thresholds: {cpu: 80}, statistic: MeanPlusStdDev}",
-			loads{"a": {CPU: plugintest.Reading(0.91, math.NaN())}, "b": cpuOnly(0.85), "c": cpuOnly(0.81)}, nothing(),
+			loads{"a": {load.CPU: plugintest.Measurement(0.91, math.NaN())}, "b": cpuOnly(0.85), "c": cpuOnly(0.81)}, nothing(),
 			map[string]int64{"a": 0, "b": 60, "c": 100}, nil,
 		},
 	} {
@@ -668,7 +668,7 @@ func TestADecisionSeesOneSnapshotAlsoInClonesOfItsState(t *testing.T) {
 
 func TestWhetherAWaitingPodMayFit(t *testing.T) {
 	old := both(0.9, 0.1)
-	old.CPU.End = old.CPU.End.Add(-time.Hour)
+	old[load.CPU].End = old[load.CPU].End.Add(-time.Hour)
 	for _, tc := range []struct {
 		name  string
 		args  string

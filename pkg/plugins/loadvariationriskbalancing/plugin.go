@@ -10,6 +10,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
@@ -35,7 +36,7 @@ var (
 type demand struct{ CPUMillis, MemoryBytes float64 }
 
 // New returns the plugin.
-func New(ctx context.Context, object runtime.Object, given deps.Deps) (fwk.Plugin, error) {
+func New(ctx context.Context, object runtime.Object, handle fwk.Handle, given deps.Deps) (fwk.Plugin, error) {
 	args, ok := object.(*config.LoadVariationRiskBalancingArgs)
 	if !ok {
 		return nil, fmt.Errorf("want args of type LoadVariationRiskBalancingArgs, got %T", object)
@@ -43,11 +44,11 @@ func New(ctx context.Context, object runtime.Object, given deps.Deps) (fwk.Plugi
 	if err := validation.ValidateLoadVariationRiskBalancingArgs(nil, args); err != nil {
 		return nil, err
 	}
-	model, err := given.Model(ctx, args.LoadSpec, nil)
+	model, err := given.Load.Model(ctx, handle, args.LoadSpec, podusage.ByRequests{})
 	if err != nil {
 		return nil, err
 	}
-	risk := func(r load.ResourceEstimate, request float64) float64 {
+	risk := func(r estimate.ResourceEstimate, request float64) float64 {
 		return resourceRisk(r, request, args.SafeVarianceMargin, args.SafeVarianceSensitivity)
 	}
 	return &LoadVariationRiskBalancing{loadscore.New(model, args.MissingLoad, formula(risk), given.Counters)}, nil
@@ -61,24 +62,24 @@ func (pl *LoadVariationRiskBalancing) SignPod(_ context.Context, pod *corev1.Pod
 	return pl.Sign(Name, pod), nil
 }
 
-func formula(risk func(r load.ResourceEstimate, request float64) float64) loadscore.Formula[demand] {
+func formula(risk func(r estimate.ResourceEstimate, request float64) float64) loadscore.Formula[demand] {
 	return loadscore.Formula[demand]{
 		Demand: func(pod *corev1.Pod) demand {
-			cpuMillis, memoryBytes := podusage.Requests(pod)
-			return demand{CPUMillis: cpuMillis, MemoryBytes: memoryBytes}
+			usage := podusage.ByRequests{}.Estimate(pod)
+			return demand{CPUMillis: usage[load.CPU], MemoryBytes: usage[load.Memory]}
 		},
-		Applies: func(v *load.View) bool { return v.KnowsCPU() || v.KnowsMemory() },
-		Score: func(view *load.View, node fwk.NodeInfo, d demand) (score float64, best, worst load.State) {
+		Applies: func(v *estimate.View) bool { return v.Knows(load.CPU) || v.Knows(load.Memory) },
+		Score: func(view *estimate.View, node fwk.NodeInfo, d demand) (score float64, best, worst load.State) {
 			e := view.Estimate(node)
-			score = Score(max(risk(e.CPU, d.CPUMillis), risk(e.Memory, d.MemoryBytes)))
-			return score, max(e.CPU.State, e.Memory.State), min(e.CPU.State, e.Memory.State)
+			score = Score(max(risk(e[load.CPU], d.CPUMillis), risk(e[load.Memory], d.MemoryBytes)))
+			return score, max(e[load.CPU].State, e[load.Memory].State), min(e[load.CPU].State, e[load.Memory].State)
 		},
 	}
 }
 
 // resourceRisk is the risk of one resource of a node once a pod that requests request (in milliCPU or bytes) has come. A
 // node that offers none of the resource has no room: its risk is that of a full one.
-func resourceRisk(r load.ResourceEstimate, request, margin, sensitivity float64) float64 {
+func resourceRisk(r estimate.ResourceEstimate, request, margin, sensitivity float64) float64 {
 	if r.Allocatable <= 0 {
 		return Risk(1, 0, margin, sensitivity)
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 )
@@ -31,8 +32,8 @@ func TestScoreOfNodes(t *testing.T) {
 		{
 			name: "of two nodes with equal means the steadier is preferred",
 			load: map[string]load.NodeLoad{
-				"a": {CPU: reading(0.5, 0), Memory: reading(0.125, 0)},
-				"b": {CPU: reading(0.5, 0.3), Memory: reading(0.125, 0)},
+				"a": {load.CPU: reading(0.5, 0), load.Memory: reading(0.125, 0)},
+				"b": {load.CPU: reading(0.5, 0.3), load.Memory: reading(0.125, 0)},
 			},
 			pod: pod("480m", "0"),
 			// a: (4,000 + 480) / 8,000 = 0.56, halved 0.28. b: (0.56 + 0.3) / 2 = 0.43.
@@ -41,8 +42,8 @@ func TestScoreOfNodes(t *testing.T) {
 		{
 			name: "the riskier resource decides",
 			load: map[string]load.NodeLoad{
-				"a": {CPU: reading(0.125, 0), Memory: reading(0.5, 0.25)},
-				"b": {CPU: reading(0.5, 0.25), Memory: reading(0.125, 0)},
+				"a": {load.CPU: reading(0.125, 0), load.Memory: reading(0.5, 0.25)},
+				"b": {load.CPU: reading(0.5, 0.25), load.Memory: reading(0.125, 0)},
 			},
 			pod: pod("80m", "4Gi"),
 			// a, memory: (8 + 4) / 16 = 0.75, (0.75 + 0.25) / 2 = 0.5. b, cpu: (4,000 + 80) / 8,000 = 0.51, (0.51 + 0.25) / 2 = 0.38.
@@ -51,14 +52,14 @@ func TestScoreOfNodes(t *testing.T) {
 		{
 			name: "margin and sensitivity are applied",
 			args: "safeVarianceMargin: 2\nsafeVarianceSensitivity: 2",
-			load: map[string]load.NodeLoad{"a": {CPU: reading(0.25, 0.04)}, "b": {CPU: reading(0.25, 0)}},
+			load: map[string]load.NodeLoad{"a": {load.CPU: reading(0.25, 0.04)}, "b": {load.CPU: reading(0.25, 0)}},
 			pod:  pod("80m", "0"),
 			// a: 2·√0.04 = 0.4, (0.26 + 0.4) / 2 = 0.33. b: 0.26 / 2 = 0.13.
 			want: map[string]int64{"a": 67, "b": 87},
 		},
 		{
 			name: "a resource that was not measured is judged by requests",
-			load: map[string]load.NodeLoad{"a": {CPU: reading(0.5, 0)}, "b": {Memory: reading(0.25, 0)}},
+			load: map[string]load.NodeLoad{"a": {load.CPU: reading(0.5, 0)}, "b": {load.Memory: reading(0.25, 0)}},
 			pod:  pod("0", "10Gi"),
 			// a, memory by requests: 10/16 = 0.625, halved 0.3125; cpu 0.25. b, memory: (4 + 10) / 16 = 0.875, halved 0.4375.
 			want: map[string]int64{"a": 69, "b": 56},
@@ -66,8 +67,8 @@ func TestScoreOfNodes(t *testing.T) {
 		{
 			name: "a node whose memory is not known does not win by that",
 			load: map[string]load.NodeLoad{
-				"a": {CPU: reading(0.1, 0)},
-				"b": {CPU: reading(0.1, 0), Memory: reading(0.25, 0)},
+				"a": {load.CPU: reading(0.1, 0)},
+				"b": {load.CPU: reading(0.1, 0), load.Memory: reading(0.25, 0)},
 			},
 			pod: pod("0", "4Gi"),
 			onA: []*corev1.Pod{st.MakePod().Name("full").Req(plugintest.CPUAndMemory("100m", "10Gi")).Obj()},
@@ -76,7 +77,7 @@ func TestScoreOfNodes(t *testing.T) {
 		},
 		{
 			name: "pods that the window has not seen yet count",
-			load: map[string]load.NodeLoad{"a": {CPU: reading(0.25, 0), Memory: reading(0, 0)}, "b": {CPU: reading(0.25, 0), Memory: reading(0, 0)}},
+			load: map[string]load.NodeLoad{"a": {load.CPU: reading(0.25, 0), load.Memory: reading(0, 0)}, "b": {load.CPU: reading(0.25, 0), load.Memory: reading(0, 0)}},
 			pod:  pod("0", "0"),
 			onA: []*corev1.Pod{
 				st.MakePod().Name("assumed").Req(plugintest.CPUAndMemory("1", "0")).Obj(),
@@ -88,7 +89,7 @@ func TestScoreOfNodes(t *testing.T) {
 		},
 		{
 			name: "a node of which nothing is known is judged by requests",
-			load: map[string]load.NodeLoad{"a": {CPU: reading(0.5, 0)}},
+			load: map[string]load.NodeLoad{"a": {load.CPU: reading(0.5, 0)}},
 			pod:  pod("1600m", "8Gi"),
 			// a: (4,000 + 1,600) / 8,000 = 0.7, halved 0.35. b: 1,600 / 8,000 = 0.2 of cpu, 8/16 = 0.5 of memory, halved 0.25.
 			want: map[string]int64{"a": 65, "b": 75},
@@ -111,7 +112,7 @@ func TestPercentagesOfCapacityAreScaledToTheAllocatable(t *testing.T) {
 	object.Status.Allocatable = st.MakeNode().Capacity(plugintest.CPUAndMemory("4", "16Gi")).Obj().Status.Allocatable
 	node.SetNode(object)
 
-	pl := plugintest.Build(t, New, plugintest.Args(t, "LoadVariationRiskBalancingArgs", ""), map[string]load.NodeLoad{"a": {CPU: plugintest.Reading(0.25, 0.05)}})
+	pl := plugintest.Build(t, New, plugintest.Args(t, "LoadVariationRiskBalancingArgs", ""), map[string]load.NodeLoad{"a": {load.CPU: plugintest.Measurement(0.25, 0.05)}})
 	got := plugintest.Scores(t, pl, st.MakePod().Req(plugintest.CPU("400m")).Obj(), node)
 	// μ = (0.25 · 8,000 + 400) / 4,000 = 0.6; σ = 0.05 · 8,000 / 4,000 = 0.1; risk 0.35.
 	if got["a"] != 65 {
@@ -120,7 +121,7 @@ func TestPercentagesOfCapacityAreScaledToTheAllocatable(t *testing.T) {
 }
 
 func TestANodeThatOffersNothingIsFull(t *testing.T) {
-	pl := plugintest.Build(t, New, plugintest.Args(t, "LoadVariationRiskBalancingArgs", ""), map[string]load.NodeLoad{"a": {CPU: plugintest.Reading(0.25, 0)}})
+	pl := plugintest.Build(t, New, plugintest.Args(t, "LoadVariationRiskBalancingArgs", ""), map[string]load.NodeLoad{"a": {load.CPU: plugintest.Measurement(0.25, 0)}})
 	got := plugintest.Scores(t, pl, st.MakePod().Obj(), plugintest.Node("a", nil))
 	// μ = 1, σ = 0: risk 0.5.
 	if got["a"] != 50 {
@@ -129,21 +130,21 @@ func TestANodeThatOffersNothingIsFull(t *testing.T) {
 }
 
 func TestStatesAreThoseOfTheBestAndTheWorstKnownResource(t *testing.T) {
-	reading := plugintest.Reading(0.5, 0)
+	reading := plugintest.Measurement(0.5, 0)
 	for _, tc := range []struct {
 		name        string
 		load        load.NodeLoad
 		best, worst load.State
 	}{
-		{"both", load.NodeLoad{CPU: reading, Memory: reading}, load.Fresh, load.Fresh},
-		{"cpu alone", load.NodeLoad{CPU: reading}, load.Fresh, load.Absent},
-		{"memory alone", load.NodeLoad{Memory: reading}, load.Fresh, load.Absent},
+		{"both", load.NodeLoad{load.CPU: reading, load.Memory: reading}, load.Fresh, load.Fresh},
+		{"cpu alone", load.NodeLoad{load.CPU: reading}, load.Fresh, load.Absent},
+		{"memory alone", load.NodeLoad{load.Memory: reading}, load.Fresh, load.Absent},
 		{"neither", load.NodeLoad{}, load.Absent, load.Absent},
 	} {
 		p := load.NewPublisher()
 		plugintest.Publish(p, map[string]load.NodeLoad{"n": tc.load})
 		view := plugintest.Model(p, nil).View(framework.NewCycleState())
-		none := func(load.ResourceEstimate, float64) float64 { return 0 }
+		none := func(estimate.ResourceEstimate, float64) float64 { return 0 }
 		node := plugintest.Node("n", plugintest.CPUAndMemory("8", "16Gi"))
 		if _, best, worst := formula(none).Score(view, node, demand{}); best != tc.best || worst != tc.worst {
 			t.Errorf("%s: %v and %v, want %v and %v", tc.name, best, worst, tc.best, tc.worst)

@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
@@ -25,7 +25,7 @@ const Name = "NodeMetrics"
 // NodeMetrics is a plugin that scores nodes and rules nodes out by metrics. It is safe for concurrent use; its only state
 // beside the gate's is the present decision and which metrics were last without any value.
 type NodeMetrics struct {
-	source    *load.Metrics
+	source    *estimate.NodeMetrics
 	metrics   []*metric
 	gate      *softlimit.Gate
 	decisions *softlimit.Decisions[decision]
@@ -52,7 +52,7 @@ var (
 )
 
 // New returns the plugin. It wakes waiting pods until ctx is done.
-func New(ctx context.Context, object runtime.Object, given deps.Deps) (fwk.Plugin, error) {
+func New(ctx context.Context, object runtime.Object, handle fwk.Handle, given deps.Deps) (fwk.Plugin, error) {
 	args, ok := object.(*config.NodeMetricsArgs)
 	if !ok {
 		return nil, fmt.Errorf("want args of type NodeMetricsArgs, got %T", object)
@@ -71,11 +71,11 @@ func New(ctx context.Context, object runtime.Object, given deps.Deps) (fwk.Plugi
 		expressions = append(expressions, m.Query)
 	}
 	var err error
-	if pl.source, err = given.Metrics(ctx, args.LoadSpec, expressions); err != nil {
+	if pl.source, err = given.Load.NodeMetrics(ctx, handle, args.LoadSpec, expressions); err != nil {
 		return nil, err
 	}
 	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, Refuses: pl.refuses, MayTake: pl.mayTake}
-	pl.gate = softlimit.NewGate(ctx, limit, given.Handle, pl.source.Updates(), clock.RealClock{})
+	pl.gate = softlimit.NewGate(ctx, limit, handle, pl.source.Snapshots(), given.Clock)
 	return pl, nil
 }
 
@@ -84,14 +84,14 @@ func (pl *NodeMetrics) Name() string { return Name }
 
 // decision is what all nodes of one decision are judged by.
 type decision struct {
-	view load.MetricsView
+	view estimate.NodeMetricsView
 	// values runs parallel to the plugin's metrics.
-	values []load.MetricValues
+	values []estimate.MetricValues
 	noted  counters.Noted
 }
 
-func (pl *NodeMetrics) decisionOn(view load.MetricsView) *decision {
-	d := &decision{view: view, values: make([]load.MetricValues, len(pl.metrics))}
+func (pl *NodeMetrics) decisionOn(view estimate.NodeMetricsView) *decision {
+	d := &decision{view: view, values: make([]estimate.MetricValues, len(pl.metrics))}
 	for i, m := range pl.metrics {
 		d.values[i] = view.Values(m.Query)
 	}
@@ -245,7 +245,7 @@ func (pl *NodeMetrics) NormalizeScore(ctx context.Context, state fwk.CycleState,
 }
 
 // meanOf is the mean of the values in the rows that Score returned.
-func meanOf(values load.MetricValues, rows fwk.NodeScoreList) float64 {
+func meanOf(values estimate.MetricValues, rows fwk.NodeScoreList) float64 {
 	mean, n := 0.0, 0.0
 	for i := range rows {
 		if value, known := values.At(int(rows[i].Score)); known {

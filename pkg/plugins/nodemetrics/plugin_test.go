@@ -31,7 +31,7 @@ type values = map[string]float64
 func table(v values, age time.Duration) load.MetricTable {
 	t := load.MetricTable{}
 	for node, value := range v {
-		t[node] = load.MetricReading{Value: value, End: plugintest.Now().Add(-age)}
+		t[node] = load.MetricValue{Value: value, End: plugintest.Now().Add(-age)}
 	}
 	return t
 }

@@ -6,7 +6,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 )
 
 // scale turns values of a metric into marks in [0, 1], of which 1 is the best.
@@ -28,7 +28,7 @@ func (s scale) mark(value float64) float64 {
 type weightedScale struct {
 	scale
 	weight float64
-	values load.MetricValues
+	values estimate.MetricValues
 	// unknown is the mark of a candidate without a value.
 	unknown float64
 }

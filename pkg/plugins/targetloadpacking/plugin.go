@@ -11,6 +11,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
@@ -35,16 +36,8 @@ var (
 // demand is the usage expected of the pod that is being placed.
 type demand struct{ CPUMillis float64 }
 
-// usage is what pods are expected to use, as a load model asks for it.
-type usage struct{ podusage.Estimator }
-
-// Of implements load.Usage. No memory is expected, for none is looked at.
-func (u usage) Of(pod fwk.PodInfo) (cpuMillis, memoryBytes float64) {
-	return u.CPUMillis(pod.GetPod()), 0
-}
-
 // New returns the plugin.
-func New(ctx context.Context, object runtime.Object, given deps.Deps) (fwk.Plugin, error) {
+func New(ctx context.Context, object runtime.Object, handle fwk.Handle, given deps.Deps) (fwk.Plugin, error) {
 	args, ok := object.(*config.TargetLoadPackingArgs)
 	if !ok {
 		return nil, fmt.Errorf("want args of type TargetLoadPackingArgs, got %T", object)
@@ -56,8 +49,8 @@ func New(ctx context.Context, object runtime.Object, given deps.Deps) (fwk.Plugi
 	if err != nil {
 		return nil, fmt.Errorf("defaultRequestsMultiplier: %w", err)
 	}
-	expected := podusage.Estimator{Multiplier: multiplier, DefaultCPUMillis: args.DefaultRequests.Cpu().MilliValue()}
-	model, err := given.Model(ctx, args.LoadSpec, usage{expected})
+	expected := podusage.BySpec{Multiplier: multiplier, DefaultCPUMillis: args.DefaultRequests.Cpu().MilliValue()}
+	model, err := given.Load.Model(ctx, handle, args.LoadSpec, expected)
 	if err != nil {
 		return nil, err
 	}
@@ -73,12 +66,12 @@ func (pl *TargetLoadPacking) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.
 	return pl.Sign(Name, pod), nil
 }
 
-func formula(expected podusage.Estimator, target float64) loadscore.Formula[demand] {
+func formula(expected podusage.BySpec, target float64) loadscore.Formula[demand] {
 	return loadscore.Formula[demand]{
-		Demand:  func(pod *corev1.Pod) demand { return demand{CPUMillis: expected.CPUMillis(pod)} },
-		Applies: (*load.View).KnowsCPU,
-		Score: func(view *load.View, node fwk.NodeInfo, d demand) (score float64, best, worst load.State) {
-			cpu := view.CPU(node)
+		Demand:  func(pod *corev1.Pod) demand { return demand{CPUMillis: expected.Estimate(pod)[load.CPU]} },
+		Applies: func(v *estimate.View) bool { return v.Knows(load.CPU) },
+		Score: func(view *estimate.View, node fwk.NodeInfo, d demand) (score float64, best, worst load.State) {
+			cpu := view.Resource(node, load.CPU)
 			return Score(100*cpu.Utilization(d.CPUMillis), target), cpu.State, cpu.State
 		},
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 )
 
-func cpu(mean float64) load.NodeLoad { return load.NodeLoad{CPU: plugintest.Reading(mean, 0)} }
+func cpu(mean float64) load.NodeLoad { return load.NodeLoad{load.CPU: plugintest.Measurement(mean, 0)} }
 
 func TestScoreOfNodes(t *testing.T) {
 	eightCores := plugintest.CPU("8")
@@ -84,7 +84,7 @@ func TestScoreOfNodes(t *testing.T) {
 		},
 		{
 			name: "a node without load is judged by requests",
-			load: map[string]load.NodeLoad{"worker-1": cpu(0.25), "worker-2": {Memory: plugintest.Reading(0.5, 0)}},
+			load: map[string]load.NodeLoad{"worker-1": cpu(0.25), "worker-2": {load.Memory: plugintest.Measurement(0.5, 0)}},
 			pod:  limited("0"),
 			// Neither of the others has a pod that requests anything: 60·0/40 + 40.
 			want: map[string]int64{"worker-1": 78, "worker-2": 40, "worker-3": 40},
@@ -109,7 +109,7 @@ func TestScoreOfNodes(t *testing.T) {
 
 func TestKnownMemoryAloneIsNoReasonToDecide(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
-	pl := plugintest.Build(t, New, plugintest.Args(t, "TargetLoadPackingArgs", ""), map[string]load.NodeLoad{"a": {Memory: plugintest.Reading(0.5, 0)}})
+	pl := plugintest.Build(t, New, plugintest.Args(t, "TargetLoadPackingArgs", ""), map[string]load.NodeLoad{"a": {load.Memory: plugintest.Measurement(0.5, 0)}})
 	status := pl.(fwk.PreScorePlugin).PreScore(ctx, framework.NewCycleState(), st.MakePod().Obj(), nil)
 	if !status.IsSkip() {
 		t.Errorf("PreScore: %v, want Skip", status)

@@ -91,7 +91,7 @@ func newSource(t *testing.T, cfg Config, nodes ...*corev1.Node) *Source {
 }
 
 func sample(name string, mean float64) load.Sample {
-	return load.Sample{Node: name, Window: 15 * time.Minute, End: time.Unix(1700000000, 0), CPU: load.Stat{Mean: mean, StdDev: math.NaN(), Known: true}}
+	return load.Sample{Node: name, Window: 15 * time.Minute, End: time.Unix(1700000000, 0), Stats: load.Stats{load.CPU: load.Stat{Mean: mean, StdDev: math.NaN(), Known: true}}}
 }
 
 func wantError(t *testing.T, err error, parts ...string) {

@@ -98,12 +98,12 @@ func attribute(items []metricsv1beta1.NodeMetrics, nodes []*corev1.Node) (source
 			continue
 		}
 		sample := load.Sample{
-			Node:   node.Name,
-			End:    item.Timestamp.Time,
-			CPU:    utilization(corev1.ResourceCPU, item.Usage, node.Status.Capacity),
-			Memory: utilization(corev1.ResourceMemory, item.Usage, node.Status.Capacity),
+			Node: node.Name,
+			End:  item.Timestamp.Time,
+			Stats: load.Stats{load.CPU: utilization(corev1.ResourceCPU, item.Usage, node.Status.Capacity),
+				load.Memory: utilization(corev1.ResourceMemory, item.Usage, node.Status.Capacity)},
 		}
-		if sample.CPU.Known || sample.Memory.Known {
+		if sample.Stats[load.CPU].Known || sample.Stats[load.Memory].Known {
 			batch.Samples = append(batch.Samples, sample)
 		}
 	}

@@ -113,21 +113,21 @@ func TestFetch(t *testing.T) {
 				metrics("n2", list("cpu", "500m", "memory", "1Gi")),
 			},
 			want: source.Batch{Samples: []load.Sample{
-				{Node: "n1", End: end, CPU: known(0.25), Memory: known(0.25)},   // 2 of 8, 4 of 16
-				{Node: "n2", End: end, CPU: known(0.125), Memory: known(0.125)}, // 0.5 of 4, 1 of 8
+				{Node: "n1", End: end, Stats: load.Stats{load.CPU: known(0.25), load.Memory: known(0.25)}},   // 2 of 8, 4 of 16
+				{Node: "n2", End: end, Stats: load.Stats{load.CPU: known(0.125), load.Memory: known(0.125)}}, // 0.5 of 4, 1 of 8
 			}},
 		},
 		{
 			name:  "usage in nanocores is exact, and may exceed the capacity",
 			nodes: []*corev1.Node{node("n1", list("cpu", "2", "memory", "1Ki"))},
 			items: []metricsv1beta1.NodeMetrics{metrics("n1", list("cpu", "1500000000n", "memory", "2048"))},
-			want:  source.Batch{Samples: []load.Sample{{Node: "n1", End: end, CPU: known(0.75), Memory: known(2)}}},
+			want:  source.Batch{Samples: []load.Sample{{Node: "n1", End: end, Stats: load.Stats{load.CPU: known(0.75), load.Memory: known(2)}}}},
 		},
 		{
 			name:  "an idle node is known to be idle",
 			nodes: []*corev1.Node{node("n1", list("cpu", "8", "memory", "16Gi"))},
 			items: []metricsv1beta1.NodeMetrics{metrics("n1", list("cpu", "0", "memory", "8Gi"))},
-			want:  source.Batch{Samples: []load.Sample{{Node: "n1", End: end, CPU: known(0), Memory: known(0.5)}}},
+			want:  source.Batch{Samples: []load.Sample{{Node: "n1", End: end, Stats: load.Stats{load.CPU: known(0), load.Memory: known(0.5)}}}},
 		},
 		{
 			name: "a resource without usage or capacity is not known, a node without either has no sample",
@@ -144,9 +144,9 @@ func TestFetch(t *testing.T) {
 				metrics("n4", list("cpu", "2", "memory", "8Gi")),
 			},
 			want: source.Batch{Samples: []load.Sample{
-				{Node: "n1", End: end, CPU: known(0.25)},
-				{Node: "n2", End: end, Memory: known(0.25)},
-				{Node: "n3", End: end, Memory: known(0.5)},
+				{Node: "n1", End: end, Stats: load.Stats{load.CPU: known(0.25)}},
+				{Node: "n2", End: end, Stats: load.Stats{load.Memory: known(0.25)}},
+				{Node: "n3", End: end, Stats: load.Stats{load.Memory: known(0.5)}},
 			}},
 		},
 		{
@@ -157,7 +157,7 @@ func TestFetch(t *testing.T) {
 				metrics("n1", list("cpu", "2")),
 			},
 			want: source.Batch{
-				Samples:        []load.Sample{{Node: "n1", End: end, CPU: known(0.25)}},
+				Samples:        []load.Sample{{Node: "n1", End: end, Stats: load.Stats{load.CPU: known(0.25)}}},
 				Unmatched:      []string{"x1", "x2", "x3", "x4", "x5"},
 				UnmatchedCount: 6,
 			},

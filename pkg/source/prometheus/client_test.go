@@ -123,7 +123,7 @@ func packed(t *testing.T, text string) func(http.ResponseWriter, *http.Request) 
 func TestGzipIsUnpacked(t *testing.T) {
 	srv := newServer(t, rule{"", packed(t, vectorText(at("w1", "0.5")))})
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, twoNodes()...)
-	if got := fetch(t, s); len(got) != 1 || got[0].CPU.Mean != 0.5 {
+	if got := fetch(t, s); len(got) != 1 || got[0].Stats[load.CPU].Mean != 0.5 {
 		t.Errorf("got %v", got)
 	}
 	srv.answer(rule{"", func(w http.ResponseWriter, _ *http.Request) {

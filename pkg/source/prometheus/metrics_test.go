@@ -15,7 +15,7 @@ import (
 func byMetric(t *testing.T, batch source.Batch) map[string]map[string]float64 {
 	t.Helper()
 	values := map[string]map[string]float64{}
-	for _, answer := range batch.Answers {
+	for _, answer := range batch.Metrics {
 		if !answer.End.Equal(evaluationTime()) {
 			t.Errorf("%s is of %v, want %v", answer.Metric, answer.End, evaluationTime())
 		}

@@ -224,7 +224,7 @@ func fetch(t *testing.T, s *Source) []load.Sample {
 
 // sample is of the default window and time.
 func sample(node string, cpu, memory load.Stat) load.Sample {
-	return load.Sample{Node: node, Window: window, End: evaluationTime(), CPU: cpu, Memory: memory}
+	return load.Sample{Node: node, Window: window, End: evaluationTime(), Stats: load.Stats{load.CPU: cpu, load.Memory: memory}}
 }
 
 func known(mean, stdDev float64) load.Stat { return load.Stat{Mean: mean, StdDev: stdDev, Known: true} }
@@ -316,7 +316,7 @@ func TestAMeanOfTheRuleReachesBackFiveMinutesMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := batch.Samples[0].CPU.Span; got != 6*time.Minute {
+	if got := batch.Samples[0].Stats[load.CPU].Span; got != 6*time.Minute {
 		t.Errorf("span of a sample over one minute: %v, want 6m", got)
 	}
 }
@@ -337,11 +337,11 @@ func TestAutoLooksAgainWhenTheCPUIsGoneThoughTheMemoryIsThere(t *testing.T) {
 		rule{"", vector()},
 	)
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: Auto}, twoNodes()...)
-	if got := fetch(t, s)[0].CPU.Mean; got != 0.5 {
+	if got := fetch(t, s)[0].Stats[load.CPU].Mean; got != 0.5 {
 		t.Fatalf("cpu %v, want 0.5", got)
 	}
 	gone.Store(true)
-	if got := fetch(t, s)[0].CPU.Mean; got != 0.75 {
+	if got := fetch(t, s)[0].Stats[load.CPU].Mean; got != 0.75 {
 		t.Errorf("cpu %v once the first dialect has none, want 0.75", got)
 	}
 }
@@ -443,7 +443,7 @@ func TestAutoAsksTheShortestWindowWhereTheLongestHasNoValueYet(t *testing.T) {
 	}
 	measured := map[time.Duration]bool{}
 	for _, sample := range batch.Samples {
-		measured[sample.Window] = sample.CPU.Known
+		measured[sample.Window] = sample.Stats[load.CPU].Known
 	}
 	if !measured[5*time.Minute] {
 		t.Errorf("measured over %v, want five minutes", measured)
@@ -552,7 +552,7 @@ func TestPartOfTheQueriesMayFail(t *testing.T) {
 
 	srv.answer(fine...)
 	for range 2 {
-		if got := get(); !got[0].Memory.Known {
+		if got := get(); !got[0].Stats[load.Memory].Known {
 			t.Errorf("memory is not known: %v", got)
 		}
 	}
@@ -581,8 +581,8 @@ func TestSeveralWindows(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []load.Sample{
-		{Node: "w1", Window: 5 * time.Minute, End: evaluationTime(), CPU: known(0.25, 0.25), Memory: known(0.25, 0.25)},
-		{Node: "w1", Window: 15 * time.Minute, End: evaluationTime(), CPU: known(0.5, 0.5), Memory: known(0.5, 0.5)},
+		{Node: "w1", Window: 5 * time.Minute, End: evaluationTime(), Stats: load.Stats{load.CPU: known(0.25, 0.25), load.Memory: known(0.25, 0.25)}},
+		{Node: "w1", Window: 15 * time.Minute, End: evaluationTime(), Stats: load.Stats{load.CPU: known(0.5, 0.5), load.Memory: known(0.5, 0.5)}},
 	}
 	if diff := cmp.Diff(want, batch.Samples, equateValues()); diff != "" {
 		t.Errorf("samples (-want +got):\n%s", diff)

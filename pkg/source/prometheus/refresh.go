@@ -389,8 +389,8 @@ func (r *refresh) batch() source.Batch {
 			}
 		}
 		for i, node := range r.cluster.nodes {
-			sample := load.Sample{Node: node.Name, Window: window, End: end, CPU: statAt(readings[cpu], i), Memory: statAt(readings[memory], i)}
-			if sample.CPU.Known || sample.Memory.Known {
+			sample := load.Sample{Node: node.Name, Window: window, End: end, Stats: load.Stats{load.CPU: statAt(readings[cpu], i), load.Memory: statAt(readings[memory], i)}}
+			if sample.Stats[load.CPU].Known || sample.Stats[load.Memory].Known {
 				batch.Samples = append(batch.Samples, sample)
 			}
 		}
@@ -399,7 +399,7 @@ func (r *refresh) batch() source.Batch {
 		if reading.err != nil || reading.known == 0 {
 			continue
 		}
-		answer := source.Answer{Metric: reading.query.metric, End: reading.at, Values: make(map[string]float64, reading.known)}
+		answer := source.MetricValues{Metric: reading.query.metric, End: reading.at, Values: make(map[string]float64, reading.known)}
 		if reading.received.Before(answer.End) {
 			answer.End = reading.received
 		}
@@ -408,7 +408,7 @@ func (r *refresh) batch() source.Batch {
 				answer.Values[r.cluster.nodes[i].Name] = slot.value
 			}
 		}
-		batch.Answers = append(batch.Answers, answer)
+		batch.Metrics = append(batch.Metrics, answer)
 	}
 	return batch
 }

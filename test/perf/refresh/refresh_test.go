@@ -182,11 +182,11 @@ const historyLength = 6
 func BenchmarkRefresh(b *testing.B) {
 	for _, profile := range []struct {
 		name    string
-		usages  []load.Usage
+		usages  []podusage.Estimator
 		metrics int
 	}{
-		{"TargetLoadPacking", []load.Usage{constant{}}, 0},
-		{"all", []load.Usage{constant{}, load.Requests{}}, 3}, // which two plugins have; NodeMetrics reads metrics alone
+		{"TargetLoadPacking", []podusage.Estimator{constant{}}, 0},
+		{"all", []podusage.Estimator{constant{}, podusage.ByRequests{}}, 3}, // which two plugins have; NodeMetrics reads metrics alone
 	} {
 		for _, count := range []int{500, 5000, 15000} {
 			b.Run(fmt.Sprintf("profile=%s/nodes=%d", profile.name, count), func(b *testing.B) {
@@ -199,10 +199,10 @@ func BenchmarkRefresh(b *testing.B) {
 // constant is a usage other than what pods request.
 type constant struct{}
 
-// Of implements load.Usage.
+// Of implements podusage.Estimator.
 func (constant) Of(fwk.PodInfo) (cpuMillis, memoryBytes float64) { return 100, 0 }
 
-func benchmarkRefresh(b *testing.B, usages []load.Usage, metricCount, count int) {
+func benchmarkRefresh(b *testing.B, usages []podusage.Estimator, metricCount, count int) {
 	settings := load.Settings{Window: 5 * time.Minute, RefreshInterval: 30 * time.Second, MaxAge: 5 * time.Minute, DriftTolerance: 10}
 	for i := range metricCount {
 		settings.Metrics = append(settings.Metrics, fmt.Sprint(promstub.Metric, "_", i))
@@ -216,9 +216,9 @@ func benchmarkRefresh(b *testing.B, usages []load.Usage, metricCount, count int)
 	}
 	watcher := loadwatcher.NewWatcher(source, source.Name(), cluster, clock.RealClock{}, loadwatcher.NewMetrics(metrics.NewKubeRegistry()))
 	watcher.Want(settings)
-	models := make([]*load.Model, len(usages))
+	models := make([]*estimate.Model, len(usages))
 	for i, usage := range usages {
-		models[i] = load.NewModel(watcher.Publisher(), settings, usage, clock.RealClock{})
+		models[i] = estimate.NewModel(watcher.Publisher(), settings, usage, clock.RealClock{})
 	}
 	ctx := klog.NewContext(b.Context(), logr.Discard())
 	refresh := func() {
@@ -242,8 +242,8 @@ func benchmarkRefresh(b *testing.B, usages []load.Usage, metricCount, count int)
 		for _, model := range models {
 			view := model.View(framework.NewCycleState())
 			for _, info := range cluster.infos {
-				if e := view.Estimate(info); e.CPU.State != load.Fresh || e.Memory.State != load.Fresh {
-					b.Fatalf("the load of %s is %s and %s, want Fresh", info.Node().Name, e.CPU.State, e.Memory.State)
+				if e := view.Estimate(info); e[load.CPU].State != load.Fresh || e[load.Memory].State != load.Fresh {
+					b.Fatalf("the load of %s is %s and %s, want Fresh", info.Node().Name, e[load.CPU].State, e[load.Memory].State)
 				}
 			}
 		}

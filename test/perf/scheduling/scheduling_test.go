@@ -122,7 +122,7 @@ type run struct {
 }
 
 type askedMetrics struct {
-	metrics     *load.Metrics
+	metrics     *estimate.NodeMetrics
 	expressions []string
 }
 
@@ -133,7 +133,7 @@ type recorded struct {
 }
 
 // Metrics implements plugins.Models.
-func (r *recorded) Metrics(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, expressions []string) (*load.Metrics, error) {
+func (r *recorded) Metrics(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, expressions []string) (*estimate.NodeMetrics, error) {
 	m, err := r.Models.Metrics(ctx, handle, spec, expressions)
 	if err == nil {
 		r.run.asked = append(r.run.asked, askedMetrics{m, expressions})

@@ -1,24 +1,30 @@
-// Package deps is what a plugin is given beside its arguments.
+// Package deps is what a plugin is given beside its arguments and its handle.
 package deps
 
 import (
 	"context"
 
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
-// Deps is what a plugin is given beside its arguments.
+// LoadProvider opens the source that a plugin's arguments name. The source is read until ctx is done.
+type LoadProvider interface {
+	// Model returns a model of the nodes' load. Pods are estimated by e.
+	Model(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error)
+	// NodeMetrics returns the node metrics of the PromQL expressions.
+	NodeMetrics(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, expressions []string) (*estimate.NodeMetrics, error)
+}
+
+// Deps is what a plugin is given beside its arguments and its handle.
 type Deps struct {
-	Handle fwk.Handle
-	// Model gives the load model that the arguments ask for, in which pods are expected to use what usage says, or what they
-	// request if that is nil. The load is read until ctx is done.
-	Model func(ctx context.Context, spec config.LoadSpec, usage load.Usage) (*load.Model, error)
-	// Metrics gives the metrics of the PromQL expressions, which the arguments' source is asked for until ctx is done.
-	Metrics func(ctx context.Context, spec config.LoadSpec, expressions []string) (*load.Metrics, error)
+	Load LoadProvider
 	// Counters are the plugin's own.
 	Counters counters.Counters
+	Clock    clock.Clock
 }

@@ -10,6 +10,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 )
@@ -24,31 +25,31 @@ type Formula[D any] struct {
 	// Demand derives what the formula needs of the pod, once per decision.
 	Demand func(pod *corev1.Pod) D
 	// Applies tells whether the view knows enough load for the formula to say anything.
-	Applies func(view *load.View) bool
+	Applies func(view *estimate.View) bool
 	// Score rates the node in [fwk.MinScore, fwk.MaxScore]; higher is better. Of the resources that it looks at, best and worst
 	// are the states of the best known and of the worst known. All that are not load.Fresh are judged by requests.
-	Score func(view *load.View, node fwk.NodeInfo, demand D) (score float64, best, worst load.State)
+	Score func(view *estimate.View, node fwk.NodeInfo, demand D) (score float64, best, worst load.State)
 }
 
 // Scorer implements the PreScore, Score and ScoreExtensions extension points by a Formula. PreScore need not be enabled.
 // It is safe for concurrent use; its only state is the pin of the present decision.
 type Scorer[D any] struct {
-	model       *load.Model
+	model       *estimate.Model
 	missingLoad config.MissingLoad
 	formula     Formula[D]
 	counters    counters.Counters
-	pin         load.Pin[decision[D]]
+	pin         estimate.Pin[decision[D]]
 }
 
 type decision[D any] struct {
-	view   *load.View
+	view   *estimate.View
 	aside  bool
 	demand D
 	noted  counters.Noted
 }
 
 // New returns a scorer by formula on the load of model.
-func New[D any](model *load.Model, missingLoad config.MissingLoad, formula Formula[D], c counters.Counters) *Scorer[D] {
+func New[D any](model *estimate.Model, missingLoad config.MissingLoad, formula Formula[D], c counters.Counters) *Scorer[D] {
 	return &Scorer[D]{model: model, missingLoad: missingLoad, formula: formula, counters: c}
 }
 

@@ -17,6 +17,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
@@ -28,8 +29,8 @@ type scores = map[string]int64
 // percent scores a node by its CPU utilization in percent, so that what is expected can be read off.
 var percent = loadscore.Formula[float64]{
 	Demand:  func(*corev1.Pod) float64 { return 0 },
-	Applies: (*load.View).KnowsCPU,
-	Score: func(view *load.View, node fwk.NodeInfo, demand float64) (score float64, best, worst load.State) {
+	Applies: (*estimate.View).KnowsCPU,
+	Score: func(view *estimate.View, node fwk.NodeInfo, demand float64) (score float64, best, worst load.State) {
 		cpu := view.CPU(node)
 		return 100 * cpu.Utilization(demand), cpu.State, cpu.State
 	},
@@ -44,7 +45,7 @@ func nodeInfo(name, cpu string, pods ...*corev1.Pod) fwk.NodeInfo {
 func publish(p *load.Publisher, cpu map[string]float64) {
 	nodes := map[string]load.NodeLoad{}
 	for name, mean := range cpu {
-		nodes[name] = load.NodeLoad{CPU: plugintest.Reading(mean, 0)}
+		nodes[name] = load.NodeLoad{load.CPU: plugintest.Measurement(mean, 0)}
 	}
 	plugintest.Publish(p, nodes)
 }
@@ -128,7 +129,7 @@ func TestScoresAreRoundedAndKeptInRange(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := percent
-			f.Score = func(*load.View, fwk.NodeInfo, float64) (score float64, best, worst load.State) {
+			f.Score = func(*estimate.View, fwk.NodeInfo, float64) (score float64, best, worst load.State) {
 				return tc.scored, load.Fresh, load.Fresh
 			}
 			got := plugintest.Scores(t, scorerOf(publisherOf(map[string]float64{"a": 0}), config.MissingLoadRequests, f), pod, nodeInfo("a", "4"))
@@ -188,9 +189,9 @@ func TestScoreAllocatesNothingPerNode(t *testing.T) {
 }
 
 func TestDecisionsAndFallbacksAreCountedOncePerDecision(t *testing.T) {
-	old := load.NodeLoad{CPU: plugintest.Reading(0.5, 0)}
-	old.CPU.End = old.CPU.End.Add(-time.Hour)
-	fresh := load.NodeLoad{CPU: plugintest.Reading(0.5, 0)}
+	old := load.NodeLoad{load.CPU: plugintest.Measurement(0.5, 0)}
+	old[load.CPU].End = old[load.CPU].End.Add(-time.Hour)
+	fresh := load.NodeLoad{load.CPU: plugintest.Measurement(0.5, 0)}
 
 	for _, tc := range []struct {
 		name  string

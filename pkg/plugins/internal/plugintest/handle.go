@@ -16,11 +16,6 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
-	clocktesting "k8s.io/utils/clock/testing"
-
-	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
 )
 
 // Handle is a framework without a scheduler behind it. What it does not override panics.
@@ -127,25 +122,5 @@ type inTurn struct{}
 func (inTurn) Until(ctx context.Context, pieces int, do workqueue.DoWorkPieceFunc, _ string) {
 	for i := 0; i < pieces && ctx.Err() == nil; i++ {
 		do(i)
-	}
-}
-
-// Deps is what a plugin is given on the handle's cluster, with load and metrics as p publishes them.
-func Deps(h fwk.Handle, p *load.Publisher) deps.Deps {
-	return deps.Deps{
-		Handle: h,
-		Model: func(_ context.Context, spec config.LoadSpec, usage load.Usage) (*load.Model, error) {
-			settings := load.Settings{
-				Window:          spec.Window.Duration,
-				RefreshInterval: spec.RefreshInterval.Duration,
-				MaxAge:          spec.MaxAge.Duration,
-				DriftTolerance:  spec.DriftTolerance,
-			}
-			return load.NewModel(p, settings, usage, clocktesting.NewFakePassiveClock(Now())), nil
-		},
-		Metrics: func(_ context.Context, spec config.LoadSpec, _ []string) (*load.Metrics, error) {
-			return load.NewMetrics(p, spec.MaxAge.Duration, clocktesting.NewFakePassiveClock(Now())), nil
-		},
-		Counters: Counters(),
 	}
 }

@@ -19,37 +19,75 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // Args decodes the plugins' kinds
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
-// Window is the window that readings are over.
+// Window is the window that measurements are over.
 const Window = 5 * time.Minute
 
-// Now is the moment of all decisions and the end of all readings.
+// Now is the moment of all decisions and the end of all measurements.
 func Now() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 
-// Reading is a fresh reading; mean and stdDev are fractions of capacity.
-func Reading(mean, stdDev float64) load.Reading {
-	return load.Reading{Stat: load.Stat{Mean: mean, StdDev: stdDev, Known: true}, Window: Window, End: Now()}
+// Measurement is a fresh measurement; mean and stdDev are fractions of capacity.
+func Measurement(mean, stdDev float64) load.Measurement {
+	return load.Measurement{Stat: load.Stat{Mean: mean, StdDev: stdDev, Known: true}, Window: Window, End: Now()}
 }
 
-// Publish makes the nodes' load the publisher's snapshot.
-func Publish(p *load.Publisher, nodes map[string]load.NodeLoad) {
-	p.Publish(load.NewSnapshot(map[time.Duration]*load.Table{Window: load.TableOf(nodes)}))
+// Loads is what plugins read in a test: the snapshots of one publisher, at Now. It implements plugins.LoadProvider.
+type Loads struct {
+	*load.Publisher
+	Snapshots *estimate.Snapshots
 }
 
-// Model is a load model at Now on what p publishes.
-func Model(p *load.Publisher, usage load.Usage) *load.Model {
-	settings := load.Settings{Window: Window, RefreshInterval: 30 * time.Second, MaxAge: 5 * time.Minute, DriftTolerance: 10}
-	return load.NewModel(p, settings, usage, clocktesting.NewFakePassiveClock(Now()))
+var _ deps.LoadProvider = &Loads{}
+
+// NewLoads returns loads of which nothing is known yet.
+func NewLoads() *Loads {
+	p := load.NewPublisher()
+	return &Loads{Publisher: p, Snapshots: estimate.NewSnapshots(p)}
 }
 
-// Metrics is the metrics at Now that p publishes.
-func Metrics(p *load.Publisher) *load.Metrics {
-	return load.NewMetrics(p, 5*time.Minute, clocktesting.NewFakePassiveClock(Now()))
+// Measure publishes the nodes' load over Window, and node metrics, which may be nil.
+func (l *Loads) Measure(nodes map[string]load.NodeLoad, metrics map[string]load.MetricTable) {
+	l.Publish(loadtest.Snapshot(map[time.Duration]map[string]load.NodeLoad{Window: nodes}, metrics))
+}
+
+// Trust is how long Model trusts a measurement.
+func Trust() load.Trust {
+	return load.Trust{RefreshInterval: 30 * time.Second, MaxAge: 5 * time.Minute, DriftTolerance: 10}
+}
+
+// Model implements plugins.LoadProvider.
+func (l *Loads) Model(_ context.Context, _ fwk.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
+	trust := load.Trust{RefreshInterval: spec.RefreshInterval.Duration, MaxAge: spec.MaxAge.Duration, DriftTolerance: spec.DriftTolerance}
+	return l.model(spec.Window.Duration, trust, e), nil
+}
+
+// ModelOver returns a model of the load over Window.
+func (l *Loads) ModelOver(e podusage.Estimator) *estimate.Model { return l.model(Window, Trust(), e) }
+
+func (l *Loads) model(window time.Duration, trust load.Trust, e podusage.Estimator) *estimate.Model {
+	return estimate.NewModel(l.Snapshots, estimate.Config{Window: window, Trust: trust, Estimator: e, Clock: Clock()})
+}
+
+// NodeMetrics implements plugins.LoadProvider.
+func (l *Loads) NodeMetrics(_ context.Context, _ fwk.Handle, spec config.LoadSpec, _ []string) (*estimate.NodeMetrics, error) {
+	return estimate.NewNodeMetrics(l.Snapshots, spec.MaxAge.Duration, Clock()), nil
+}
+
+// Clock returns a clock that stands at Now.
+func Clock() *clocktesting.FakeClock { return clocktesting.NewFakeClock(Now()) }
+
+// Deps is what a plugin is given that reads the loads.
+func (l *Loads) Deps() deps.Deps {
+	return deps.Deps{Load: l, Counters: Counters(), Clock: Clock()}
 }
 
 // Counters count nothing.
@@ -95,15 +133,15 @@ func Args(t testing.TB, kind, fields string) runtime.Object {
 // Build makes a plugin from its arguments, on nodes of known load.
 func Build(
 	t *testing.T,
-	factory func(context.Context, runtime.Object, deps.Deps) (fwk.Plugin, error),
+	factory func(context.Context, runtime.Object, fwk.Handle, deps.Deps) (fwk.Plugin, error),
 	args runtime.Object,
 	nodes map[string]load.NodeLoad,
 ) fwk.ScorePlugin {
 	t.Helper()
 	_, ctx := ktesting.NewTestContext(t)
-	publisher := load.NewPublisher()
-	Publish(publisher, nodes)
-	plugin, err := factory(ctx, args, Deps(nil, publisher))
+	loads := NewLoads()
+	loads.Measure(nodes, nil)
+	plugin, err := factory(ctx, args, nil, loads.Deps())
 	if err != nil {
 		t.Fatal(err)
 	}

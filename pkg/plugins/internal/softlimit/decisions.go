@@ -3,14 +3,14 @@ package softlimit
 import (
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 )
 
 // Decisions holds what a filter makes up its mind about once per decision, also for the clones that the framework makes of
 // a decision's CycleState, for nominated pods and for preemption. It is safe for concurrent use.
 type Decisions[T any] struct {
 	key fwk.StateKey
-	pin load.Pin[T]
+	pin estimate.Pin[T]
 }
 
 // NewDecisions returns the decisions of the named plugin.

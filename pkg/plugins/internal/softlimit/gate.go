@@ -21,7 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 )
 
 const (
@@ -47,14 +47,14 @@ type Limit struct {
 
 // Gate relaxes the limit of one plugin, and wakes the pods that wait for it. It is safe for concurrent use.
 type Gate struct {
-	limit   Limit
-	key     fwk.StateKey
-	handle  fwk.Handle
-	pods    corelisters.PodLister
-	nodes   corelisters.NodeLister
-	relax   bool
-	updates *load.Publisher
-	clock   clock.Clock
+	limit     Limit
+	key       fwk.StateKey
+	handle    fwk.Handle
+	pods      corelisters.PodLister
+	nodes     corelisters.NodeLister
+	relax     bool
+	snapshots *estimate.Snapshots
+	clock     clock.Clock
 	// outrun is signalled when a pod begins to wait whose decision was made on a snapshot that is no longer the latest.
 	outrun chan struct{}
 
@@ -73,20 +73,20 @@ type waiting struct {
 	nodes []string
 }
 
-// NewGate returns the gate of the limit on what updates publishes, and starts waking pods until ctx is done.
-func NewGate(ctx context.Context, limit Limit, handle fwk.Handle, updates *load.Publisher, c clock.Clock) *Gate {
+// NewGate returns the gate of the limit on what the snapshots show, and starts waking pods until ctx is done.
+func NewGate(ctx context.Context, limit Limit, handle fwk.Handle, snapshots *estimate.Snapshots, c clock.Clock) *Gate {
 	g := &Gate{
-		limit:   limit,
-		key:     waiverKey(limit.Plugin),
-		handle:  handle,
-		pods:    handle.SharedInformerFactory().Core().V1().Pods().Lister(),
-		nodes:   handle.SharedInformerFactory().Core().V1().Nodes().Lister(),
-		relax:   limit.WhenNoneFits == config.WhenNoneFitsRelax,
-		updates: updates,
-		clock:   c,
-		outrun:  make(chan struct{}, 1),
-		waived:  map[types.UID]time.Time{},
-		waiting: map[types.UID]waiting{},
+		limit:     limit,
+		key:       waiverKey(limit.Plugin),
+		handle:    handle,
+		pods:      handle.SharedInformerFactory().Core().V1().Pods().Lister(),
+		nodes:     handle.SharedInformerFactory().Core().V1().Nodes().Lister(),
+		relax:     limit.WhenNoneFits == config.WhenNoneFitsRelax,
+		snapshots: snapshots,
+		clock:     c,
+		outrun:    make(chan struct{}, 1),
+		waived:    map[types.UID]time.Time{},
+		waiting:   map[types.UID]waiting{},
 	}
 	go g.run(ctx)
 	return g
@@ -328,7 +328,7 @@ func (g *Gate) wait(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, 
 	g.lastNodes = names
 	g.waiting[pod.UID] = waiting{pod, names}
 	g.mu.Unlock()
-	if g.updates.Outdated(state) {
+	if g.snapshots.Outdated(state) {
 		select {
 		case g.outrun <- struct{}{}:
 		default:
@@ -342,7 +342,7 @@ func (g *Gate) wait(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, 
 func (g *Gate) run(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	for {
-		published := g.updates.Published()
+		published := g.snapshots.Publisher().Published()
 		g.wake(logger)
 		silence := g.clock.NewTimer(lookAgainAfter)
 		select {

@@ -1,4 +1,4 @@
-package load
+package estimate
 
 import (
 	"testing"
@@ -53,8 +53,8 @@ func TestEachModelHasItsOwnUsage(t *testing.T) {
 		for usage, model := range models {
 			// Two pods of usage milliCPU and ten times as many bytes.
 			got := model.View(framework.NewCycleState()).Estimate(n)
-			if got.CPU.Pending != float64(2*usage) || got.Memory.Pending != float64(20*usage) {
-				t.Errorf("usage %v: pending %v milliCPU and %v bytes, want %v and %v", usage, got.CPU.Pending, got.Memory.Pending, 2*usage, 20*usage)
+			if got[CPU].Pending != float64(2*usage) || got[Memory].Pending != float64(20*usage) {
+				t.Errorf("usage %v: pending %v milliCPU and %v bytes, want %v and %v", usage, got[CPU].Pending, got[Memory].Pending, 2*usage, 20*usage)
 			}
 		}
 		publishAgain(p, NodeLoad{CPU: reading(0, 0, 0), Memory: reading(0, 0, 0)})

@@ -1,4 +1,4 @@
-package loadwatcher
+package refresh
 
 import (
 	"sync"
@@ -9,8 +9,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
-// Metrics are the metrics of all watchers of a process. Ages and states are computed as they are read, so that they tell
-// the truth also while a source hangs.
+// Metrics are the telemetry of all watchers of a process. Ages and states are computed when they are scraped, so that they
+// are right also while a source hangs.
 type Metrics struct {
 	metrics.BaseStableCollector
 	refreshes *metrics.CounterVec
@@ -37,24 +37,24 @@ func NewMetrics(registry Registry) *Metrics {
 	m := &Metrics{
 		refreshes: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name:           "plimsoll_refresh_total",
-			Help:           "Readings of the load source, by result: Success or Error.",
+			Help:           "Refreshes of the load source, by result: Success or Error.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"source", "result"}),
 		durations: metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Name:           "plimsoll_refresh_duration_seconds",
-			Help:           "Time that one reading of the load source took.",
+			Help:           "Time that one refresh of the load source took.",
 			Buckets:        metrics.ExponentialBuckets(0.005, 2, 13), // 5 ms to 20 s
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"source"}),
 		rejected: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "plimsoll_rejected_samples_total",
-			Help: "Values that were not believed: no number (NotANumber), Negative, or above the node's capacity and read " +
+			Help: "Measured values that were rejected: not a number (NotANumber), Negative, or above the node's capacity and read " +
 				"as full (AboveCapacity).",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"source", "reason"}),
 		unmatched: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name:           "plimsoll_unmatched_series",
-			Help:           "Series of the last reading that belong to no node of the cluster.",
+			Help:           "Series of the last refresh that belong to no node of the cluster.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"source"}),
 		age: metrics.NewDesc("plimsoll_load_age_seconds",
@@ -68,15 +68,15 @@ func NewMetrics(registry Registry) *Metrics {
 	return m
 }
 
-// watch adds a watcher to those whose load is reported.
-func (m *Metrics) watch(w *Watcher) {
+// register adds a watcher to those whose load is reported.
+func (m *Metrics) register(w *Watcher) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.watchers = append(m.watchers, w)
 	for _, result := range []string{resultSuccess, resultError} {
 		m.refreshes.WithLabelValues(w.label, result)
 	}
-	for _, reason := range []load.Rejection{load.RejectedNotANumber, load.RejectedNegative, load.ClampedAboveCapacity} {
+	for _, reason := range load.Rejections() {
 		m.rejected.WithLabelValues(w.label, string(reason))
 	}
 }
@@ -106,13 +106,13 @@ func (m *Metrics) CollectWithStability(ch chan<- metrics.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, w := range m.watchers {
-		newest, cpu, memory := w.states()
+		newest, states := w.states()
 		if !newest.IsZero() {
 			ch <- metrics.NewLazyConstMetric(m.age, metrics.GaugeValue, w.clock.Since(newest).Seconds(), w.label)
 		}
-		for resource, states := range map[string][load.Fresh + 1]int{"cpu": cpu, "memory": memory} {
-			for state, n := range states {
-				ch <- metrics.NewLazyConstMetric(m.nodes, metrics.GaugeValue, float64(n), w.label, resource, load.State(state).String())
+		for r := range states {
+			for state, n := range states[r] {
+				ch <- metrics.NewLazyConstMetric(m.nodes, metrics.GaugeValue, float64(n), w.label, load.Resource(r).String(), load.State(state).String())
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package loadwatcher
+package refresh
 
 import (
 	"math"
@@ -16,11 +16,11 @@ func TestReadingsOfTheMomentMakeWindows(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, clock := newTestWatcher() // wants five minutes
 	w.Want(load.Settings{Window: 10 * time.Minute, RefreshInterval: time.Minute, MaxAge: 5 * time.Minute})
-	tables := func() (five, ten load.Reading) {
+	tables := func() (five, ten load.Measurement) {
 		s := w.Publisher().Latest()
-		return s.Over(window).Node("a").CPU, s.Over(10 * time.Minute).Node("a").CPU
+		return s.Over(window).Node("a")[load.CPU], s.Over(10 * time.Minute).Node("a")[load.CPU]
 	}
-	approximately := cmp.Options{cmpopts.EquateApprox(0, 1e-6), cmpopts.IgnoreFields(load.Reading{}, "Drift")}
+	approximately := cmp.Options{cmpopts.EquateApprox(0, 1e-6), cmpopts.IgnoreFields(load.Measurement{}, "Drift")}
 
 	for minute, step := range []struct {
 		cpu       float64
@@ -46,16 +46,16 @@ func TestReadingsOfTheMomentMakeWindows(t *testing.T) {
 		},
 	} {
 		clock.SetTime(start.Add(time.Duration(minute) * time.Minute))
-		src.answer(load.Sample{Node: "a", End: clock.Now(), CPU: known(step.cpu)})
+		src.answer(load.Sample{Node: "a", End: clock.Now(), Stats: load.Stats{load.CPU: known(step.cpu)}})
 		if err := w.Refresh(ctx); err != nil {
 			t.Fatal(err)
 		}
 		step.five.Known, step.ten.Known = true, true
 		five, ten := tables()
-		if diff := cmp.Diff(load.Reading{Stat: step.five, Window: step.span[0] * time.Minute, End: clock.Now()}, five, approximately); diff != "" {
+		if diff := cmp.Diff(load.Measurement{Stat: step.five, Window: step.span[0] * time.Minute, End: clock.Now()}, five, approximately); diff != "" {
 			t.Errorf("minute %d, over five minutes (-want +got):\n%s", minute, diff)
 		}
-		if diff := cmp.Diff(load.Reading{Stat: step.ten, Window: step.span[1] * time.Minute, End: clock.Now()}, ten, approximately); diff != "" {
+		if diff := cmp.Diff(load.Measurement{Stat: step.ten, Window: step.span[1] * time.Minute, End: clock.Now()}, ten, approximately); diff != "" {
 			t.Errorf("minute %d, over ten minutes (-want +got):\n%s", minute, diff)
 		}
 	}

@@ -1,4 +1,4 @@
-package load
+package estimate
 
 import (
 	"math"
@@ -102,11 +102,11 @@ func TestPendingLoadIsTheSumOverThePodsOfTheNode(t *testing.T) {
 	got := model.View(framework.NewCycleState()).Estimate(info)
 
 	// 1,000 + 0.8·1,000 milliCPU; 1 + 1 GiB.
-	if got.CPU.Pending != 1800 || got.Memory.Pending != 2*gib {
-		t.Errorf("pending %v milliCPU and %v bytes, want 1800 and %v", got.CPU.Pending, got.Memory.Pending, 2*gib)
+	if got[CPU].Pending != 1800 || got[Memory].Pending != 2*gib {
+		t.Errorf("pending %v milliCPU and %v bytes, want 1800 and %v", got[CPU].Pending, got[Memory].Pending, 2*gib)
 	}
 	// (0.25·8,000 + 1,800 + 200) / 8,000
-	if u := got.CPU.Utilization(200); u != 0.5 {
+	if u := got[CPU].Utilization(200); u != 0.5 {
 		t.Errorf("utilization with a pod of 200 milliCPU = %v, want 0.5", u)
 	}
 }
@@ -116,7 +116,7 @@ func TestPendingLoadFollowsTheNode(t *testing.T) {
 	pod := st.MakePod().Name("new").UID("new").Req(map[corev1.ResourceName]string{corev1.ResourceCPU: "500m"}).Obj()
 	n := framework.NewNodeInfo()
 	n.SetNode(node(t, "n").Node())
-	pending := func() float64 { return model.View(framework.NewCycleState()).Estimate(n).CPU.Pending }
+	pending := func() float64 { return model.View(framework.NewCycleState()).Estimate(n)[CPU].Pending }
 
 	if got := pending(); got != 0 {
 		t.Fatalf("pending on an empty node: %v", got)
@@ -157,7 +157,7 @@ func TestARestartedSchedulerChargesNobodyTwice(t *testing.T) {
 	}
 	info := framework.NewNodeInfo(pods...)
 	info.SetNode(node(t, "n").Node())
-	if got := model.View(framework.NewCycleState()).Estimate(info).CPU.Pending; got != 0 {
+	if got := model.View(framework.NewCycleState()).Estimate(info)[CPU].Pending; got != 0 {
 		t.Errorf("pending: %v milliCPU, want 0", got)
 	}
 }
@@ -213,7 +213,7 @@ func TestWhatIsKeptOfAModelChangesNoEstimate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		drawLoad := func() NodeLoad {
 			var known NodeLoad
-			for _, r := range []*Reading{&known.CPU, &known.Memory} {
+			for _, r := range []*Reading{&known[CPU], &known[Memory]} {
 				if rapid.Bool().Draw(t, "known") {
 					*r = reading(0.25, 0, time.Duration(rapid.Int64Range(0, int64(maxAge)).Draw(t, "age")))
 				}
@@ -339,13 +339,13 @@ func TestPodsOfAGroupCountThoughTheGenerationStays(t *testing.T) {
 		n.Generation = generation
 		state := framework.NewCycleState()
 		state.SetPodGroupSchedulingCycle(framework.NewCycleState())
-		if got := model.View(state).Estimate(n).CPU.Pending; got != step.want {
+		if got := model.View(state).Estimate(n)[CPU].Pending; got != step.want {
 			t.Errorf("%s: pending %v, want %v", step.name, got, step.want)
 		}
 	}
 	remove(c)
 	n.Generation = generation
-	if got := model.View(framework.NewCycleState()).Estimate(n).CPU.Pending; got != 0 {
+	if got := model.View(framework.NewCycleState()).Estimate(n)[CPU].Pending; got != 0 {
 		t.Errorf("once the group is done: pending %v, want 0", got)
 	}
 }
@@ -386,7 +386,7 @@ func TestPropertiesOfPendingLoad(t *testing.T) {
 		info.SetNode(object)
 		pending := func(age time.Duration) float64 {
 			model, _ := modelWith(Requests{}, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, age)}})
-			return model.View(framework.NewCycleState()).Estimate(info).CPU.Pending
+			return model.View(framework.NewCycleState()).Estimate(info)[CPU].Pending
 		}
 
 		const step = time.Second
@@ -421,7 +421,7 @@ func TestWhatIsMeasuredAndWhatIsPendingMakeThePodAtEveryMoment(t *testing.T) {
 		p := NewPublisher()
 		publish(p, map[string]NodeLoad{"n": {CPU: r}})
 		model := NewModel(p, settings, Requests{}, clocktesting.NewFakePassiveClock(now.Add(ran)))
-		got := model.View(framework.NewCycleState()).Estimate(info).CPU
+		got := model.View(framework.NewCycleState()).Estimate(info)[CPU]
 		if math.Abs(got.Mean+got.Pending-u) > 1e-6 {
 			t.Fatalf("after %v: %v measured and %v pending, want %v together", ran, got.Mean, got.Pending, u)
 		}
@@ -441,7 +441,7 @@ func TestNothingIsPendingOnceTheWindowHasSeenEverything(t *testing.T) {
 		info := framework.NewNodeInfo(pods...)
 		info.SetNode(object)
 		model, _ := modelWith(Requests{}, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
-		if got := model.View(framework.NewCycleState()).Estimate(info).CPU.Pending; got != 0 {
+		if got := model.View(framework.NewCycleState()).Estimate(info)[CPU].Pending; got != 0 {
 			t.Fatalf("pending %v, want 0", got)
 		}
 	})

@@ -1,4 +1,4 @@
-package loadsource
+package provider
 
 import (
 	"encoding/pem"

@@ -1,4 +1,4 @@
-package load
+package estimate
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package load
+package estimate
 
 import (
 	"fmt"
@@ -114,7 +114,7 @@ func TestANodeMayGrow(t *testing.T) {
 		grown.Status.Capacity[corev1.ResourceCPU] = *resource.NewQuantity(cores, resource.DecimalSI)
 		info.SetNode(grown)
 		// 0.25 of the capacity
-		if got, want := model.View(framework.NewCycleState()).Estimate(info).CPU.Mean, float64(cores*250); got != want {
+		if got, want := model.View(framework.NewCycleState()).Estimate(info)[CPU].Mean, float64(cores*250); got != want {
 			t.Errorf("mean of %d cores: %v milliCPU, want %v", cores, got, want)
 		}
 	}
@@ -177,7 +177,7 @@ func TestADecisionSeesOneSnapshot(t *testing.T) {
 		}
 	}
 	// 0.75 of 8,000m
-	if got := model.View(next).Estimate(n).CPU.Mean; got != 6000 {
+	if got := model.View(next).Estimate(n)[CPU].Mean; got != 6000 {
 		t.Errorf("the next decision sees %v milliCPU, want 6000", got)
 	}
 }

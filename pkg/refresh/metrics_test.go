@@ -1,4 +1,4 @@
-package loadwatcher
+package refresh
 
 import (
 	"context"
@@ -48,14 +48,14 @@ plimsoll_load_nodes{resource="memory",source="fake",state="Expired"} 0
 plimsoll_load_nodes{resource="memory",source="fake",state="Fresh"} 0
 `, "plimsoll_load_nodes", "plimsoll_load_age_seconds") // nothing has an age yet
 
-	src.answer(load.Sample{Node: "a", Window: window, End: start, CPU: known(0.5)})
+	src.answer(load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.5)}})
 	refresh()
 	clock.Step(wanted.MaxAge) // a is as old as it may be
 	src.fetch = func(context.Context, source.Request) (source.Batch, error) {
 		return source.Batch{
 			Samples: []load.Sample{
-				{Node: "b", Window: window, End: clock.Now().Add(-time.Minute), CPU: known(1.5)},
-				{Node: "c", Window: window, End: clock.Now(), CPU: known(math.NaN()), Memory: known(-1)},
+				{Node: "b", Window: window, End: clock.Now().Add(-time.Minute), Stats: load.Stats{load.CPU: known(1.5)}},
+				{Node: "c", Window: window, End: clock.Now(), Stats: load.Stats{load.CPU: known(math.NaN()), load.Memory: known(-1)}},
 			},
 			UnmatchedCount: 4,
 		}, nil

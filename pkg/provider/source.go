@@ -1,39 +1,59 @@
-// Package loadsource turns a configured LoadSpec into what the watchers of the load take.
-package loadsource
+package provider
 
 import (
 	"context"
 	"fmt"
 
-	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
+	fwk "k8s.io/kube-scheduler/framework"
 	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/loadwatcherclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/metricsserver"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 )
 
-// Cluster is what sources read a cluster by.
+// Cluster is the cluster whose nodes are measured.
 type Cluster struct {
-	// Nodes are what load is attributed to.
+	// Nodes are the nodes that load is attributed to.
 	Nodes corelisters.NodeLister
+	// NodesSynced tells whether Nodes holds all nodes yet.
+	NodesSynced func() bool
 	// KubeConfig is how metrics.k8s.io is read, if that is the source.
 	KubeConfig *rest.Config
-	// Account reads the sources that have no token of their own.
-	Account Account
 }
 
-// Open returns the source that a valid spec names.
-func (c Cluster) Open(ctx context.Context, spec config.LoadSpec) (source.Source, error) {
+var _ refresh.Nodes = Cluster{}
+
+// ClusterOf returns the cluster of the scheduler behind the handle.
+func ClusterOf(handle fwk.Handle) Cluster {
+	nodes := handle.SharedInformerFactory().Core().V1().Nodes()
+	return Cluster{Nodes: nodes.Lister(), NodesSynced: nodes.Informer().HasSynced, KubeConfig: handle.KubeConfig()}
+}
+
+// HasSynced implements refresh.Nodes.
+func (c Cluster) HasSynced() bool { return c.NodesSynced() }
+
+// Names implements refresh.Nodes.
+func (c Cluster) Names() []string {
+	nodes, _ := c.Nodes.List(labels.Everything()) // a lister of a cache returns no error
+	names := make([]string, len(nodes))
+	for i, node := range nodes {
+		names[i] = node.Name
+	}
+	return names
+}
+
+// Open returns the source that a valid spec names. It is read as account where the spec has no token.
+func Open(ctx context.Context, cluster Cluster, spec config.LoadSpec, account Account) (source.Source, error) {
 	provider := spec.MetricProvider
 	if spec.WatcherAddress != "" {
-		with, err := c.Account.credentials(ctx, spec.WatcherAddress, provider)
+		with, err := account.credentials(ctx, spec.WatcherAddress, provider)
 		if err != nil {
 			return nil, err
 		}
@@ -45,11 +65,11 @@ func (c Cluster) Open(ctx context.Context, spec config.LoadSpec) (source.Source,
 			ExtraCAFiles:       with.extraCAFiles,
 			InsecureSkipVerify: provider.InsecureSkipVerify,
 			Timeout:            provider.Timeout.Duration,
-		}, c.Nodes)
+		}, cluster.Nodes)
 	}
 	switch provider.Type {
 	case config.Prometheus:
-		with, err := c.Account.credentials(ctx, provider.Address, provider)
+		with, err := account.credentials(ctx, provider.Address, provider)
 		if err != nil {
 			return nil, err
 		}
@@ -67,34 +87,13 @@ func (c Cluster) Open(ctx context.Context, spec config.LoadSpec) (source.Source,
 		if provider.Queries != nil {
 			cfg.CPUQuery, cfg.MemoryQuery = provider.Queries.CPU, provider.Queries.Memory
 		}
-		return prometheus.New(cfg, c.Nodes)
+		return prometheus.New(cfg, cluster.Nodes)
 	case config.KubernetesMetricsServer:
-		client, err := metricsclient.NewForConfig(c.KubeConfig)
+		client, err := metricsclient.NewForConfig(cluster.KubeConfig)
 		if err != nil {
 			return nil, fmt.Errorf("client of metrics.k8s.io: %w", err)
 		}
-		return metricsserver.New(metricsserver.Config{Timeout: provider.Timeout.Duration}, client, c.Nodes), nil
+		return metricsserver.New(metricsserver.Config{Timeout: provider.Timeout.Duration}, client, cluster.Nodes), nil
 	}
 	return nil, fmt.Errorf("metricProvider.type: %q cannot be read", provider.Type)
 }
-
-// Settings returns what the spec wants of a watcher.
-func Settings(spec config.LoadSpec) load.Settings {
-	return load.Settings{
-		Window:          spec.Window.Duration,
-		RefreshInterval: spec.RefreshInterval.Duration,
-		MaxAge:          spec.MaxAge.Duration,
-		DriftTolerance:  spec.DriftTolerance,
-	}
-}
-
-// Nodes implements loadwatcher.Nodes by an informer.
-type Nodes struct{ Informer coreinformers.NodeInformer }
-
-var _ loadwatcher.Nodes = Nodes{}
-
-// HasSynced implements loadwatcher.Nodes.
-func (n Nodes) HasSynced() bool { return n.Informer.Informer().HasSynced() }
-
-// Names implements loadwatcher.Nodes.
-func (n Nodes) Names() []string { return n.Informer.Informer().GetStore().ListKeys() }

@@ -1,4 +1,4 @@
-package loadwatcher
+package refresh
 
 import (
 	"context"
@@ -51,12 +51,12 @@ func (f *fakeSource) answer(samples ...load.Sample) {
 
 func known(mean float64) load.Stat { return load.Stat{Mean: mean, Known: true} }
 
-func reading(mean float64, end time.Time) load.Reading {
-	return load.Reading{Stat: known(mean), Window: window, End: end}
+func reading(mean float64, end time.Time) load.Measurement {
+	return load.Measurement{Stat: known(mean), Window: window, End: end}
 }
 
 // drifting is a reading whose mean moves by drift, a fraction of capacity, a minute.
-func drifting(mean float64, end time.Time, drift float64) load.Reading {
+func drifting(mean float64, end time.Time, drift float64) load.Measurement {
 	r := reading(mean, end)
 	r.Drift = drift
 	return r
@@ -81,9 +81,9 @@ func newTestWatcher(names ...string) (*Watcher, *fakeSource, *clocktesting.FakeC
 func TestWhatARefreshChanges(t *testing.T) {
 	later := start.Add(time.Minute)
 	sample := func(cpu, memory load.Stat) load.Sample {
-		return load.Sample{Node: "a", Window: window, End: later, CPU: cpu, Memory: memory}
+		return load.Sample{Node: "a", Window: window, End: later, Stats: load.Stats{load.CPU: cpu, load.Memory: memory}}
 	}
-	old := load.NodeLoad{CPU: reading(0.25, start), Memory: reading(0.5, start)}
+	old := load.NodeLoad{load.CPU: reading(0.25, start), load.Memory: reading(0.5, start)}
 
 	for _, tc := range []struct {
 		name    string
@@ -96,17 +96,17 @@ func TestWhatARefreshChanges(t *testing.T) {
 			name:    "a good answer replaces the last one",
 			samples: []load.Sample{sample(known(0.75), known(0.125))},
 			// 50 and 37.5 points in one minute.
-			want: load.NodeLoad{CPU: drifting(0.75, later, 0.5), Memory: drifting(0.125, later, 0.375)},
+			want: load.NodeLoad{load.CPU: drifting(0.75, later, 0.5), load.Memory: drifting(0.125, later, 0.375)},
 		},
 		{
 			name:    "a node that the answer leaves out keeps its reading and its age",
-			samples: []load.Sample{{Node: "b", Window: window, End: later, CPU: known(1)}},
+			samples: []load.Sample{{Node: "b", Window: window, End: later, Stats: load.Stats{load.CPU: known(1)}}},
 			want:    old,
 		},
 		{
 			name:    "a resource that the answer leaves out keeps its reading and its age",
 			samples: []load.Sample{sample(known(0.75), load.Stat{})},
-			want:    load.NodeLoad{CPU: drifting(0.75, later, 0.5), Memory: reading(0.5, start)},
+			want:    load.NodeLoad{load.CPU: drifting(0.75, later, 0.5), load.Memory: reading(0.5, start)},
 		},
 		{
 			name:    "impossible values change nothing",
@@ -115,13 +115,13 @@ func TestWhatARefreshChanges(t *testing.T) {
 		},
 		{
 			name:    "an answer older than what is known changes nothing",
-			samples: []load.Sample{{Node: "a", Window: window, End: start.Add(-time.Second), CPU: known(1), Memory: known(1)}},
+			samples: []load.Sample{{Node: "a", Window: window, End: start.Add(-time.Second), Stats: load.Stats{load.CPU: known(1), load.Memory: known(1)}}},
 			want:    old,
 		},
 		{
 			name:    "a source whose clock is ahead does not make load that is never too old",
-			samples: []load.Sample{{Node: "a", Window: window, End: start.Add(time.Hour), CPU: known(0.75), Memory: known(0.125)}},
-			want:    load.NodeLoad{CPU: drifting(0.75, later, 0.5), Memory: drifting(0.125, later, 0.375)},
+			samples: []load.Sample{{Node: "a", Window: window, End: start.Add(time.Hour), Stats: load.Stats{load.CPU: known(0.75), load.Memory: known(0.125)}}},
+			want:    load.NodeLoad{load.CPU: drifting(0.75, later, 0.5), load.Memory: drifting(0.125, later, 0.375)},
 		},
 		{
 			name:    "an empty answer changes nothing",
@@ -140,7 +140,7 @@ func TestWhatARefreshChanges(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			_, ctx := ktesting.NewTestContext(t)
 			w, src, clock := newTestWatcher()
-			src.answer(load.Sample{Node: "a", Window: window, End: start, CPU: known(0.25), Memory: known(0.5)})
+			src.answer(load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.25), load.Memory: known(0.5)}})
 			if err := w.Refresh(ctx); err != nil {
 				t.Fatal(err)
 			}
@@ -177,11 +177,11 @@ func TestADeviationThatWasNotMeasuredIsTheLastOne(t *testing.T) {
 		{wanted.MaxAge + 5, math.NaN(), 0},    // is still steady
 	} {
 		clock.SetTime(start.Add(step.after))
-		src.answer(load.Sample{Node: "a", Window: window, End: clock.Now(), CPU: load.Stat{Mean: 0.5, StdDev: step.measured, Known: true}})
+		src.answer(load.Sample{Node: "a", Window: window, End: clock.Now(), Stats: load.Stats{load.CPU: load.Stat{Mean: 0.5, StdDev: step.measured, Known: true}}})
 		if err := w.Refresh(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if got := w.Publisher().Latest().Over(window).Node("a").CPU.StdDev; got != step.want {
+		if got := w.Publisher().Latest().Over(window).Node("a")[load.CPU].StdDev; got != step.want {
 			t.Errorf("after %v: deviation %v, want %v", step.after, got, step.want)
 		}
 	}
@@ -199,11 +199,11 @@ func TestLoadIsReadAnewAfterTheClockWentBack(t *testing.T) {
 		{start.Add(time.Minute), 0.9},
 	} {
 		clock.SetTime(step.at)
-		src.answer(load.Sample{Node: "a", Window: window, End: step.at, CPU: known(step.mean)})
+		src.answer(load.Sample{Node: "a", Window: window, End: step.at, Stats: load.Stats{load.CPU: known(step.mean)}})
 		if err := w.Refresh(ctx); err != nil {
 			t.Fatal(err)
 		}
-		got := w.Publisher().Latest().Over(window).Node("a").CPU
+		got := w.Publisher().Latest().Over(window).Node("a")[load.CPU]
 		if got.Mean != step.mean || !got.End.Equal(step.at) {
 			t.Errorf("at %v: %v of %v, want %v of now", step.at, got.Mean, got.End, step.mean)
 		}
@@ -214,7 +214,7 @@ func TestLoadFromBeforeTheClockWentBackIsNotFreshWhileTheSourceIsDown(t *testing
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, clock := newTestWatcher()
 	clock.SetTime(start.Add(time.Hour))
-	src.answer(load.Sample{Node: "a", Window: window, End: clock.Now(), CPU: known(0.1)})
+	src.answer(load.Sample{Node: "a", Window: window, End: clock.Now(), Stats: load.Stats{load.CPU: known(0.1)}})
 	if err := w.Refresh(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func TestAnAnswerThatNeverChangesGrowsOldWhateverItsClockSays(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, clock := newTestWatcher()
 	w.Want(load.Settings{Window: window, RefreshInterval: time.Minute, MaxAge: time.Hour, DriftTolerance: 10})
-	stuck := load.Sample{Node: "a", Window: window, End: start.Add(time.Hour), CPU: known(0.1)} // a clock an hour ahead
+	stuck := load.Sample{Node: "a", Window: window, End: start.Add(time.Hour), Stats: load.Stats{load.CPU: known(0.1)}} // a clock an hour ahead
 	for range 10 {
 		src.answer(stuck)
 		if err := w.Refresh(ctx); err != nil {
@@ -242,7 +242,7 @@ func TestAnAnswerThatNeverChangesGrowsOldWhateverItsClockSays(t *testing.T) {
 		}
 		clock.Step(time.Minute)
 	}
-	if end := w.Publisher().Latest().Over(window).Node("a").CPU.End; !end.Equal(start) {
+	if end := w.Publisher().Latest().Over(window).Node("a")[load.CPU].End; !end.Equal(start) {
 		t.Errorf("the reading is of %v, want %v, when it was first read", end, start)
 	}
 }
@@ -252,13 +252,13 @@ func TestWhatWasMeasuredOverAnotherSpanSaysSo(t *testing.T) {
 	w, src, _ := newTestWatcher()
 	cpu := known(0.5)
 	cpu.Span = 10 * time.Minute
-	src.answer(load.Sample{Node: "a", Window: window, End: start, CPU: cpu, Memory: known(0.5)})
+	src.answer(load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: cpu, load.Memory: known(0.5)}})
 	if err := w.Refresh(ctx); err != nil {
 		t.Fatal(err)
 	}
 	got := w.Publisher().Latest().Over(window).Node("a")
-	if got.CPU.Window != 10*time.Minute || got.Memory.Window != window {
-		t.Errorf("cpu is over %v and memory over %v, want 10m and 5m", got.CPU.Window, got.Memory.Window)
+	if got[load.CPU].Window != 10*time.Minute || got[load.Memory].Window != window {
+		t.Errorf("cpu is over %v and memory over %v, want 10m and 5m", got[load.CPU].Window, got[load.Memory].Window)
 	}
 }
 
@@ -270,10 +270,10 @@ func TestMemoryPerNodeIsBounded(t *testing.T) {
 		sample func(node string, window, at time.Duration) load.Sample
 	}{
 		"a source that knows windows": {2 << 10, func(node string, window, at time.Duration) load.Sample {
-			return load.Sample{Node: node, Window: window, End: start.Add(at), CPU: known(0.5), Memory: known(0.5)}
+			return load.Sample{Node: node, Window: window, End: start.Add(at), Stats: load.Stats{load.CPU: known(0.5), load.Memory: known(0.5)}}
 		}},
 		"a source that knows only the present": {3 << 10, func(node string, _, at time.Duration) load.Sample {
-			return load.Sample{Node: node, End: start.Add(at), CPU: known(0.5), Memory: known(0.5)}
+			return load.Sample{Node: node, End: start.Add(at), Stats: load.Stats{load.CPU: known(0.5), load.Memory: known(0.5)}}
 		}},
 	} {
 		before := heap()
@@ -316,16 +316,16 @@ func heap() int64 {
 func TestASnapshotIsNotChangedByLaterRefreshes(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, _ := newTestWatcher()
-	src.answer(load.Sample{Node: "a", Window: window, End: start, CPU: known(0.25)})
+	src.answer(load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.25)}})
 	if err := w.Refresh(ctx); err != nil {
 		t.Fatal(err)
 	}
 	held := w.Publisher().Latest()
-	src.answer(load.Sample{Node: "a", Window: window, End: start.Add(time.Nanosecond), CPU: known(0.75)})
+	src.answer(load.Sample{Node: "a", Window: window, End: start.Add(time.Nanosecond), Stats: load.Stats{load.CPU: known(0.75)}})
 	if err := w.Refresh(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if got := held.Over(window).Node("a").CPU.Mean; got != 0.25 {
+	if got := held.Over(window).Node("a")[load.CPU].Mean; got != 0.25 {
 		t.Errorf("the held snapshot says %v, want 0.25 as before", got)
 	}
 }
@@ -333,7 +333,7 @@ func TestASnapshotIsNotChangedByLaterRefreshes(t *testing.T) {
 func TestNodesThatNobodyTrustsAnyMoreAreForgotten(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, clock := newTestWatcher()
-	src.answer(load.Sample{Node: "gone", Window: window, End: start, CPU: known(0.25)})
+	src.answer(load.Sample{Node: "gone", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.25)}})
 	if err := w.Refresh(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -342,7 +342,7 @@ func TestNodesThatNobodyTrustsAnyMoreAreForgotten(t *testing.T) {
 		want int
 	}{{wanted.MaxAge, 2}, {wanted.MaxAge + 1, 1}} {
 		clock.SetTime(start.Add(step.age))
-		src.answer(load.Sample{Node: "here", Window: window, End: clock.Now(), CPU: known(0.25)})
+		src.answer(load.Sample{Node: "here", Window: window, End: clock.Now(), Stats: load.Stats{load.CPU: known(0.25)}})
 		if err := w.Refresh(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -356,13 +356,13 @@ func TestASourceThatKnowsOneWindowAnswersForAll(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, _ := newTestWatcher()
 	w.Want(load.Settings{Window: 10 * time.Minute, RefreshInterval: time.Minute, MaxAge: time.Minute})
-	src.answer(load.Sample{Node: "a", Window: 15 * time.Minute, End: start, CPU: known(0.25)})
+	src.answer(load.Sample{Node: "a", Window: 15 * time.Minute, End: start, Stats: load.Stats{load.CPU: known(0.25)}})
 	if err := w.Refresh(ctx); err != nil {
 		t.Fatal(err)
 	}
-	want := load.Reading{Stat: known(0.25), Window: 15 * time.Minute, End: start}
+	want := load.Measurement{Stat: known(0.25), Window: 15 * time.Minute, End: start}
 	for _, asked := range []time.Duration{window, 10 * time.Minute} {
-		if diff := cmp.Diff(want, w.Publisher().Latest().Over(asked).Node("a").CPU); diff != "" {
+		if diff := cmp.Diff(want, w.Publisher().Latest().Over(asked).Node("a")[load.CPU]); diff != "" {
 			t.Errorf("over %v (-want +got):\n%s", asked, diff)
 		}
 	}
@@ -373,14 +373,14 @@ func TestEachWindowHasItsOwnLoad(t *testing.T) {
 	w, src, _ := newTestWatcher()
 	w.Want(load.Settings{Window: 10 * time.Minute, RefreshInterval: time.Minute, MaxAge: time.Minute})
 	src.answer(
-		load.Sample{Node: "a", Window: window, End: start, CPU: known(0.25)},
-		load.Sample{Node: "a", Window: 10 * time.Minute, End: start, CPU: known(0.75)},
+		load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.25)}},
+		load.Sample{Node: "a", Window: 10 * time.Minute, End: start, Stats: load.Stats{load.CPU: known(0.75)}},
 	)
 	if err := w.Refresh(ctx); err != nil {
 		t.Fatal(err)
 	}
 	for asked, want := range map[time.Duration]float64{window: 0.25, 10 * time.Minute: 0.75} {
-		if got := w.Publisher().Latest().Over(asked).Node("a").CPU.Mean; got != want {
+		if got := w.Publisher().Latest().Over(asked).Node("a")[load.CPU].Mean; got != want {
 			t.Errorf("over %v: %v, want %v", asked, got, want)
 		}
 	}
@@ -401,7 +401,7 @@ func TestASourceThatGoesAndComesIsLoggedOnceEach(t *testing.T) {
 			}
 		}
 		for range 3 {
-			src.answer(load.Sample{Node: "a", Window: window, End: start, CPU: known(0.25)})
+			src.answer(load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.25)}})
 			if err := w.Refresh(ctx); err != nil {
 				t.Fatal(err)
 			}
@@ -444,7 +444,7 @@ func run(t *testing.T, w *Watcher, src *fakeSource, next func(n int) error) (fet
 		case fetched <- n:
 		case <-ctx.Done():
 		}
-		return source.Batch{Samples: []load.Sample{{Node: "a", Window: window, End: start, CPU: known(0.5)}}}, next(n)
+		return source.Batch{Samples: []load.Sample{{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.5)}}}}, next(n)
 	}
 	go func() { defer close(done); w.Run(ctx) }()
 	return fetched, func() { cancel(); <-done }
@@ -624,24 +624,24 @@ func TestASourceThatCannotBeOpenedIsAnError(t *testing.T) {
 }
 
 // answerMetrics makes the source answer for metrics alone.
-func (f *fakeSource) answerMetrics(answers ...source.Answer) {
+func (f *fakeSource) answerMetrics(answers ...source.MetricValues) {
 	f.fetch = func(context.Context, source.Request) (source.Batch, error) {
-		return source.Batch{Answers: answers}, nil
+		return source.Batch{Metrics: answers}, nil
 	}
 }
 
 func TestWhatAnAnswerForAMetricChanges(t *testing.T) {
 	later := start.Add(time.Minute)
-	was := func(value float64) load.MetricReading { return load.MetricReading{Value: value, End: start} }
-	is := func(value float64) load.MetricReading { return load.MetricReading{Value: value, End: later} }
+	was := func(value float64) load.MetricValue { return load.MetricValue{Value: value, End: start} }
+	is := func(value float64) load.MetricValue { return load.MetricValue{Value: value, End: later} }
 	for _, tc := range []struct {
 		name    string
-		answers []source.Answer
+		answers []source.MetricValues
 		want    map[string]load.MetricTable
 	}{
 		{
 			name: "a good answer replaces the last one",
-			answers: []source.Answer{
+			answers: []source.MetricValues{
 				{Metric: "x", End: later, Values: map[string]float64{"a": 3, "b": -4}},
 				{Metric: "w", End: later, Values: map[string]float64{"a": 30}},
 			},
@@ -649,22 +649,22 @@ func TestWhatAnAnswerForAMetricChanges(t *testing.T) {
 		},
 		{
 			name:    "a node and a metric that are left out keep their value and its age",
-			answers: []source.Answer{{Metric: "x", End: later, Values: map[string]float64{"a": 3}}},
+			answers: []source.MetricValues{{Metric: "x", End: later, Values: map[string]float64{"a": 3}}},
 			want:    map[string]load.MetricTable{"x": {"a": is(3), "b": was(2)}, "w": {"a": was(10)}},
 		},
 		{
 			name:    "what is no number is not taken",
-			answers: []source.Answer{{Metric: "x", End: later, Values: map[string]float64{"a": math.NaN(), "b": math.Inf(-1), "c": 0}}},
+			answers: []source.MetricValues{{Metric: "x", End: later, Values: map[string]float64{"a": math.NaN(), "b": math.Inf(-1), "c": 0}}},
 			want:    map[string]load.MetricTable{"x": {"a": was(1), "b": was(2), "c": is(0)}, "w": {"a": was(10)}},
 		},
 		{
 			name:    "an answer older than what is known changes nothing",
-			answers: []source.Answer{{Metric: "x", End: start.Add(-1), Values: map[string]float64{"a": 3}}},
+			answers: []source.MetricValues{{Metric: "x", End: start.Add(-1), Values: map[string]float64{"a": 3}}},
 			want:    map[string]load.MetricTable{"x": {"a": was(1), "b": was(2)}, "w": {"a": was(10)}},
 		},
 		{
 			name:    "a source whose clock is ahead does not make values that are never too old",
-			answers: []source.Answer{{Metric: "x", End: later.Add(time.Hour), Values: map[string]float64{"a": 3}}},
+			answers: []source.MetricValues{{Metric: "x", End: later.Add(time.Hour), Values: map[string]float64{"a": 3}}},
 			want:    map[string]load.MetricTable{"x": {"a": is(3), "b": was(2)}, "w": {"a": was(10)}},
 		},
 	} {
@@ -672,8 +672,8 @@ func TestWhatAnAnswerForAMetricChanges(t *testing.T) {
 			_, ctx := ktesting.NewTestContext(t)
 			w, src, clock := newTestWatcher()
 			src.answerMetrics(
-				source.Answer{Metric: "x", End: start, Values: map[string]float64{"a": 1, "b": 2}},
-				source.Answer{Metric: "w", End: start, Values: map[string]float64{"a": 10}})
+				source.MetricValues{Metric: "x", End: start, Values: map[string]float64{"a": 1, "b": 2}},
+				source.MetricValues{Metric: "w", End: start, Values: map[string]float64{"a": 10}})
 			if err := w.Refresh(ctx); err != nil {
 				t.Fatal(err)
 			}
@@ -699,7 +699,7 @@ func TestWhatAnAnswerForAMetricChanges(t *testing.T) {
 func TestValuesOfMetricsThatNobodyTrustsAnyMoreAreForgotten(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, clock := newTestWatcher()
-	src.answerMetrics(source.Answer{Metric: "x", End: start, Values: map[string]float64{"gone": 1}})
+	src.answerMetrics(source.MetricValues{Metric: "x", End: start, Values: map[string]float64{"gone": 1}})
 	if err := w.Refresh(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -708,7 +708,7 @@ func TestValuesOfMetricsThatNobodyTrustsAnyMoreAreForgotten(t *testing.T) {
 		want int
 	}{{wanted.MaxAge, 2}, {wanted.MaxAge + 1, 1}} {
 		clock.SetTime(start.Add(step.age))
-		src.answerMetrics(source.Answer{Metric: "x", End: clock.Now(), Values: map[string]float64{"here": 1}})
+		src.answerMetrics(source.MetricValues{Metric: "x", End: clock.Now(), Values: map[string]float64{"here": 1}})
 		if err := w.Refresh(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -729,8 +729,8 @@ func TestAWatcherOfMetricsAloneAsksForNoLoad(t *testing.T) {
 		asked = request
 		return source.Batch{
 			// Load that nobody asked for.
-			Samples: []load.Sample{{Node: "a", End: start, CPU: known(0.5)}},
-			Answers: []source.Answer{{Metric: "x", End: start, Values: map[string]float64{"a": 1}}},
+			Samples: []load.Sample{{Node: "a", End: start, Stats: load.Stats{load.CPU: known(0.5)}}},
+			Metrics: []source.MetricValues{{Metric: "x", End: start, Values: map[string]float64{"a": 1}}},
 		}, nil
 	}
 	w.telemetry.watch(w)

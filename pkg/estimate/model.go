@@ -1,0 +1,146 @@
+package estimate
+
+import (
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+)
+
+// Model combines the published snapshots with the scheduler's own NodeInfos into estimates. It is safe for concurrent use.
+type Model struct {
+	snapshots *Snapshots
+	config    Config
+	cache     atomic.Pointer[tableCache]
+}
+
+// Config says what a Model reads, and how.
+type Config struct {
+	// Window is the span that means and deviations are taken over.
+	Window time.Duration
+	// Trust says how long a measurement is used.
+	Trust load.Trust
+	// Estimator estimates the pods that a measurement does not cover yet.
+	Estimator podusage.Estimator
+	Clock     clock.PassiveClock
+}
+
+// NewModel returns a model of the load in the snapshots. It lives as long as their publisher.
+func NewModel(snapshots *Snapshots, config Config) *Model {
+	m := &Model{snapshots: snapshots, config: config}
+	snapshots.publisher.OnPublish(m.dropUnused)
+	return m
+}
+
+// Snapshots are what the model reads.
+func (m *Model) Snapshots() *Snapshots { return m.snapshots }
+
+// PodUsage estimates what the pod will use, as it is estimated of the pods on a node.
+func (m *Model) PodUsage(pod *corev1.Pod) podusage.Amounts { return m.config.Estimator.Estimate(pod) }
+
+// View returns the load as the scheduling cycle sees it: that of the cycle's one snapshot.
+func (m *Model) View(state fwk.CycleState) *View {
+	snapshot := m.snapshots.forCycle(state)
+	return &View{
+		cache:            m.cacheFor(snapshot.Over(m.config.Window)),
+		rows:             snapshot.rows,
+		now:              m.config.Clock.Now().UnixNano(),
+		ignoreGeneration: state.IsPodGroupSchedulingCycle(),
+	}
+}
+
+// Measured returns what was measured of the node as it is known now, outside of any scheduling cycle. Pending is 0, and so
+// are all amounts where State is not Fresh.
+func (m *Model) Measured(node *corev1.Node) (e Estimate) {
+	measured, now := m.snapshots.publisher.Latest().Over(m.config.Window).Node(node.Name), m.config.Clock.Now()
+	capacity, allocatable := quantitiesOf(node.Status.Capacity), quantitiesOf(node.Status.Allocatable)
+	for r := range load.ResourceCount {
+		if state := measured[r].State(now, m.config.Trust); state != load.Fresh {
+			e[r].State = state
+			continue
+		}
+		e[r] = fresh(&measured[r], capacity[r], allocatable[r])
+	}
+	return e
+}
+
+// View is the load as one scheduling cycle sees it. It is safe for concurrent use.
+type View struct {
+	cache *tableCache
+	rows  *rowMemo
+	// now is the time of the cycle, in nanoseconds since 1970.
+	now int64
+	// ignoreGeneration is set in pod-group cycles, which change NodeInfos without a new generation.
+	ignoreGeneration bool
+}
+
+// Knows tells whether the resource's load is known of at least one node.
+func (v *View) Knows(r load.Resource) bool { return v.now <= v.cache.freshUntil[r] }
+
+// Estimate returns what the node carries right now. A resource whose load is not known is estimated by the requests of the
+// node's pods, with the scheduler's non-zero minimum for each, over the allocatable.
+func (v *View) Estimate(node fwk.NodeInfo) (e Estimate) {
+	n := v.node(node)
+	for r := range load.ResourceCount {
+		e[r] = v.resource(n, node, r)
+	}
+	return e
+}
+
+// Resource returns one resource of the node's Estimate, at a lower cost.
+func (v *View) Resource(node fwk.NodeInfo, r load.Resource) ResourceEstimate {
+	return v.resource(v.node(node), node, r)
+}
+
+// node returns what is known of the node if its load is fresh, or nil if it was never measured.
+func (v *View) node(node fwk.NodeInfo) *nodeEstimate {
+	row, ok := v.rows.row(node)
+	if !ok {
+		return nil
+	}
+	return v.cache.node(row, node, v.ignoreGeneration)
+}
+
+func (v *View) resource(n *nodeEstimate, node fwk.NodeInfo, r load.Resource) ResourceEstimate {
+	state := load.Absent
+	if n != nil {
+		if state = stateAt(v.now, n.freshUntil[r]); state == load.Fresh {
+			return n.fresh[r]
+		}
+	}
+	return byRequests(node, r, state)
+}
+
+// stateAt is the state at now of a measurement that is fresh until the given moment, which is 0 if there is none.
+func stateAt(now, freshUntil int64) load.State {
+	switch {
+	case freshUntil == 0:
+		return load.Absent
+	case now > freshUntil:
+		return load.Expired
+	}
+	return load.Fresh
+}
+
+// freshUntil is the last moment at which the measurement is trusted, in nanoseconds since 1970; 0 if there is none.
+func freshUntil(m *load.Measurement, trust load.Trust) int64 {
+	if !m.Known {
+		return 0
+	}
+	return m.FreshUntil(trust).UnixNano()
+}
+
+// fresh returns the estimate by a fresh measurement, with nothing pending.
+func fresh(m *load.Measurement, capacity, allocatable float64) ResourceEstimate {
+	return ResourceEstimate{Mean: m.Mean * capacity, StdDev: m.StdDev * capacity, Base: capacity, Allocatable: allocatable, State: load.Fresh}
+}
+
+// quantitiesOf returns the list's amounts, in milliCPU and bytes.
+func quantitiesOf(list corev1.ResourceList) podusage.Amounts {
+	return podusage.Amounts{load.CPU: float64(list.Cpu().MilliValue()), load.Memory: float64(list.Memory().Value())}
+}

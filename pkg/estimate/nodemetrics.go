@@ -1,0 +1,89 @@
+package estimate
+
+import (
+	"time"
+
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+)
+
+// NodeMetrics gives the published values of node metrics. It is safe for concurrent use.
+type NodeMetrics struct {
+	snapshots *Snapshots
+	maxAge    time.Duration
+	clock     clock.PassiveClock
+}
+
+// NewNodeMetrics returns the node metrics in the snapshots, trusted up to the age of maxAge.
+func NewNodeMetrics(snapshots *Snapshots, maxAge time.Duration, c clock.PassiveClock) *NodeMetrics {
+	return &NodeMetrics{snapshots: snapshots, maxAge: maxAge, clock: c}
+}
+
+// View returns the metrics as the scheduling cycle sees them: those of the cycle's one snapshot.
+func (m *NodeMetrics) View(state fwk.CycleState) NodeMetricsView {
+	return m.view(m.snapshots.forCycle(state))
+}
+
+// Latest returns the metrics as they are known now, outside of any scheduling cycle.
+func (m *NodeMetrics) Latest() NodeMetricsView { return m.view(m.snapshots.latest()) }
+
+func (m *NodeMetrics) view(snapshot *pinnedSnapshot) NodeMetricsView {
+	return NodeMetricsView{snapshot: snapshot, oldest: m.clock.Now().Add(-m.maxAge).UnixNano()}
+}
+
+// Snapshots are what the metrics are read from.
+func (m *NodeMetrics) Snapshots() *Snapshots { return m.snapshots }
+
+// NodeMetricsView is the node metrics at one moment. It is safe for concurrent use.
+type NodeMetricsView struct {
+	snapshot *pinnedSnapshot
+	// oldest is the earliest moment that a trusted value is of, in nanoseconds since 1970.
+	oldest int64
+}
+
+// NoRow is the row of nodes of which nothing is known.
+const NoRow = -1
+
+// Row returns the row of the node, which finds its values without a lookup for each.
+func (v NodeMetricsView) Row(node fwk.NodeInfo) int {
+	if row, ok := v.snapshot.rows.row(node); ok {
+		return row
+	}
+	return NoRow
+}
+
+// RowOf returns the row of the named node.
+func (v NodeMetricsView) RowOf(node string) int {
+	if row, ok := v.snapshot.Index().Row(node); ok {
+		return row
+	}
+	return NoRow
+}
+
+// Values returns the values of one metric, by its PromQL expression.
+func (v NodeMetricsView) Values(expression string) MetricValues {
+	return MetricValues{column: v.snapshot.Metric(expression), oldest: v.oldest}
+}
+
+// MetricValues are the values of one node metric at one moment.
+type MetricValues struct {
+	column *load.MetricColumn
+	oldest int64
+}
+
+// Any tells whether some node has a value that is known and not too old.
+func (v MetricValues) Any() bool { return v.column.Newest() != 0 && v.column.Newest() >= v.oldest }
+
+// Range returns bounds that all values keep, too old ones included, and whether there are any.
+func (v MetricValues) Range() (lowest, highest float64, ok bool) { return v.column.Range() }
+
+// At returns the value in a row of the same view, and whether it is known and not too old.
+func (v MetricValues) At(row int) (value float64, known bool) {
+	if row == NoRow {
+		return 0, false
+	}
+	value, end := v.column.Row(row)
+	return value, end != 0 && end >= v.oldest
+}

@@ -1,0 +1,46 @@
+package estimate
+
+import (
+	"sync/atomic"
+
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// Pin holds one value for the length of one scheduling cycle, identified by its CycleState: the framework hands the same
+// CycleState to every plugin call of a cycle, and another one to the next. Unlike the storage of the CycleState itself, a Pin
+// serves plugins that are enabled at the Score extension point alone, where the calls for the nodes come from many goroutines
+// at once with no call before them. It costs no allocation per node.
+//
+// A Pin is safe for concurrent use. It holds the value of the latest cycle only, which is enough because cycles follow one
+// another. It keeps a reference to the CycleState, so that no other CycleState can have the same address meanwhile: comparing
+// pointers is sound.
+type Pin[T any] struct {
+	latest atomic.Pointer[pinned[T]]
+}
+
+type pinned[T any] struct {
+	state fwk.CycleState
+	value *T
+}
+
+// Get returns the value pinned for the cycle, or nil.
+func (p *Pin[T]) Get(state fwk.CycleState) *T {
+	if held := p.latest.Load(); held != nil && held.state == state {
+		return held.value
+	}
+	return nil
+}
+
+// Set pins the value for the cycle unless another goroutine was first. It returns what is pinned, and whether that is value.
+func (p *Pin[T]) Set(state fwk.CycleState, value *T) (held *T, first bool) {
+	fresh := &pinned[T]{state: state, value: value}
+	for {
+		held := p.latest.Load()
+		if held != nil && held.state == state {
+			return held.value, false
+		}
+		if p.latest.CompareAndSwap(held, fresh) {
+			return value, true
+		}
+	}
+}

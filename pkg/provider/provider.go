@@ -1,0 +1,136 @@
+// Package provider turns the load arguments of plugins into what plugins read: models of the load and node metrics, on one
+// watcher for each distinct source. It is the only package that knows all kinds of sources.
+package provider
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
+)
+
+// Provider shares one watcher for each distinct source between all plugins and profiles of a process. It is safe for
+// concurrent use. Use New.
+type Provider struct {
+	account Account
+	clock   clock.Clock
+	metrics *refresh.Metrics
+
+	mu      sync.Mutex
+	sources []*sharedSource
+	// labels counts the sources by name.
+	labels map[string]int
+}
+
+// sharedSource is a source with its watcher.
+type sharedSource struct {
+	spec      sourceSpec
+	watcher   *refresh.Watcher
+	snapshots *estimate.Snapshots
+}
+
+// New returns a provider whose watchers report to registry. Sources without a token of their own are read as account.
+func New(c clock.Clock, registry refresh.Registry, account Account) *Provider {
+	return &Provider{account: account, clock: c, metrics: refresh.NewMetrics(registry), labels: map[string]int{}}
+}
+
+// Model returns a model of the load that spec names, read from the cluster of the handle until ctx is done. Pods are
+// estimated by e.
+func (p *Provider) Model(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
+	return p.ModelOf(ctx, ClusterOf(handle), spec, e)
+}
+
+// ModelOf is Model for a cluster without a scheduler's handle.
+func (p *Provider) ModelOf(ctx context.Context, cluster Cluster, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
+	window := spec.Window.Duration
+	snapshots, err := p.snapshots(ctx, cluster, spec, load.Requirements{Windows: []time.Duration{window}})
+	if err != nil {
+		return nil, err
+	}
+	return estimate.NewModel(snapshots, estimate.Config{Window: window, Trust: TrustOf(spec), Estimator: e, Clock: p.clock}), nil
+}
+
+// NodeMetrics returns the node metrics of the PromQL expressions, read from the source that spec names until ctx is done.
+func (p *Provider) NodeMetrics(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, expressions []string) (*estimate.NodeMetrics, error) {
+	return p.NodeMetricsOf(ctx, ClusterOf(handle), spec, expressions)
+}
+
+// NodeMetricsOf is NodeMetrics for a cluster without a scheduler's handle.
+func (p *Provider) NodeMetricsOf(ctx context.Context, cluster Cluster, spec config.LoadSpec, expressions []string) (*estimate.NodeMetrics, error) {
+	snapshots, err := p.snapshots(ctx, cluster, spec, load.Requirements{Metrics: expressions})
+	if err != nil {
+		return nil, err
+	}
+	return estimate.NewNodeMetrics(snapshots, spec.MaxAge.Duration, p.clock), nil
+}
+
+// snapshots registers the requirements with the source's watcher, which it starts if there is none yet. The watcher runs
+// until the ctx of the call that started it is done.
+func (p *Provider) snapshots(ctx context.Context, cluster Cluster, spec config.LoadSpec, requirements load.Requirements) (*estimate.Snapshots, error) {
+	requirements.RefreshInterval = spec.RefreshInterval.Duration
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.find(sourceSpecOf(spec))
+	if s == nil {
+		src, err := Open(ctx, cluster, spec, p.account)
+		if err != nil {
+			return nil, err
+		}
+		watcher := refresh.NewWatcher(src, p.label(src.Name()), cluster, p.clock, p.metrics)
+		s = &sharedSource{spec: sourceSpecOf(spec), watcher: watcher, snapshots: estimate.NewSnapshots(watcher.Publisher())}
+		p.sources = append(p.sources, s)
+		defer func() { go watcher.Run(ctx) }()
+	}
+	s.watcher.Register(requirements, TrustOf(spec))
+	return s.snapshots, nil
+}
+
+// find returns the source with the given spec, or nil.
+func (p *Provider) find(spec sourceSpec) *sharedSource {
+	for _, s := range p.sources {
+		if reflect.DeepEqual(s.spec, spec) {
+			return s
+		}
+	}
+	return nil
+}
+
+// label makes the names of sources distinct, as labels of telemetry must be.
+func (p *Provider) label(name string) string {
+	p.labels[name]++
+	if n := p.labels[name]; n > 1 {
+		return fmt.Sprintf("%s (%d)", name, n)
+	}
+	return name
+}
+
+// TrustOf returns how long the spec trusts a measurement.
+func TrustOf(spec config.LoadSpec) load.Trust {
+	return load.Trust{RefreshInterval: spec.RefreshInterval.Duration, MaxAge: spec.MaxAge.Duration, DriftTolerance: spec.DriftTolerance}
+}
+
+// sourceSpec is the part of a LoadSpec that tells one source from another: all of it but how the load is used. Fields that
+// have no effect are zero.
+type sourceSpec config.LoadSpec
+
+func sourceSpecOf(spec config.LoadSpec) sourceSpec {
+	// How the load is used differs between readers of one source.
+	spec.Window, spec.RefreshInterval, spec.MaxAge, spec.DriftTolerance = metav1.Duration{}, metav1.Duration{}, metav1.Duration{}, 0
+	if spec.WatcherAddress != "" {
+		// Only the connection is used of the metric provider.
+		spec.MetricProvider.Type, spec.MetricProvider.Address = "", ""
+		spec.MetricProvider.Dialect, spec.MetricProvider.Queries, spec.MetricProvider.NodeLabels = "", nil, nil
+	}
+	return sourceSpec(spec)
+}

@@ -1,0 +1,162 @@
+package provider
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+)
+
+// handle is a framework with informers that are not started. All other calls panic.
+type handle struct {
+	fwk.Handle
+	informers informers.SharedInformerFactory
+}
+
+func (h handle) SharedInformerFactory() informers.SharedInformerFactory { return h.informers }
+func (h handle) KubeConfig() *rest.Config                               { return &rest.Config{} }
+
+func newHandle() handle {
+	return handle{informers: informers.NewSharedInformerFactory(fake.NewClientset(), 0)}
+}
+
+func prometheusSpec() config.LoadSpec {
+	return config.LoadSpec{
+		MetricProvider:  config.MetricProviderSpec{Type: config.Prometheus, Address: "http://prometheus", Timeout: metav1.Duration{Duration: time.Second}},
+		Window:          metav1.Duration{Duration: 5 * time.Minute},
+		RefreshInterval: metav1.Duration{Duration: 30 * time.Second},
+		MaxAge:          metav1.Duration{Duration: 5 * time.Minute},
+		DriftTolerance:  10,
+	}
+}
+
+// fieldVariations returns, by field path, the spec with that one field changed. Fields of structs and pointers to structs are
+// varied one by one.
+func fieldVariations(t *testing.T, spec config.LoadSpec) map[string]config.LoadSpec {
+	variations := map[string]config.LoadSpec{}
+	var vary func(path string, of func(*config.LoadSpec) reflect.Value)
+	vary = func(path string, of func(*config.LoadSpec) reflect.Value) {
+		varied := *spec.DeepCopy()
+		v := of(&varied)
+		switch v.Kind() {
+		case reflect.Struct:
+			for i := range v.NumField() {
+				vary(path+"."+v.Type().Field(i).Name, func(s *config.LoadSpec) reflect.Value { return of(s).Field(i) })
+			}
+			return
+		case reflect.Pointer:
+			for i := range v.Type().Elem().NumField() {
+				vary(path+"."+v.Type().Elem().Field(i).Name, func(s *config.LoadSpec) reflect.Value {
+					if p := of(s); p.IsNil() {
+						p.Set(reflect.New(p.Type().Elem()))
+					}
+					return of(s).Elem().Field(i)
+				})
+			}
+			return
+		case reflect.String:
+			v.SetString(v.String() + "x")
+		case reflect.Bool:
+			v.SetBool(!v.Bool())
+		case reflect.Int64:
+			v.SetInt(v.Int() + 1)
+		case reflect.Float64:
+			v.SetFloat(v.Float() + 1)
+		case reflect.Slice:
+			v.Set(reflect.Append(v, reflect.ValueOf("x").Convert(v.Type().Elem())))
+		default:
+			t.Fatalf("%s is a %s: extend this test by how it varies", path, v.Kind())
+		}
+		variations[strings.TrimPrefix(path, ".")] = varied
+	}
+	vary("", func(s *config.LoadSpec) reflect.Value { return reflect.ValueOf(s).Elem() })
+	return variations
+}
+
+// TestSourcesAreShared varies every field of a LoadSpec: two specs are one source unless a field differs that says where or how
+// load is read.
+func TestSourcesAreShared(t *testing.T) {
+	// How each reader uses the load of the source.
+	usage := []string{"Window.Duration", "RefreshInterval.Duration", "MaxAge.Duration", "DriftTolerance"}
+	// What a load-watcher service does not use.
+	prometheusOnly := []string{
+		"MetricProvider.Type", "MetricProvider.Address", "MetricProvider.Dialect", "MetricProvider.Queries.CPU",
+		"MetricProvider.Queries.Memory", "MetricProvider.NodeLabels",
+	}
+	throughService := prometheusSpec()
+	throughService.WatcherAddress = "http://load-watcher"
+	for _, tc := range []struct {
+		name string
+		spec config.LoadSpec
+		// unused are the fields that may differ between readers of one source.
+		unused []string
+	}{
+		{"Prometheus", prometheusSpec(), usage},
+		{"a load-watcher service", throughService, append(usage, prometheusOnly...)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			unused := map[string]bool{}
+			for _, field := range tc.unused {
+				unused[field] = true
+			}
+			variations := fieldVariations(t, tc.spec)
+			for field := range unused {
+				if _, ok := variations[field]; !ok {
+					t.Errorf("%s is no field of a LoadSpec", field)
+				}
+			}
+			for field, varied := range variations {
+				if shared := reflect.DeepEqual(sourceSpecOf(tc.spec), sourceSpecOf(varied)); shared != unused[field] {
+					t.Errorf("with another %s the source is shared: %v, want %v", field, shared, unused[field])
+				}
+			}
+		})
+	}
+}
+
+func TestPluginsOfOneSourceReadTheSameSnapshots(t *testing.T) {
+	p, h := New(clock.RealClock{}, metrics.NewKubeRegistry(), Account{}), newHandle()
+	first, err := p.Model(t.Context(), h, prometheusSpec(), podusage.ByRequests{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	otherWindow, otherAddress := prometheusSpec(), prometheusSpec()
+	otherWindow.Window.Duration = time.Minute
+	otherAddress.MetricProvider.Address = "http://other"
+	for _, tc := range []struct {
+		name   string
+		spec   config.LoadSpec
+		shared bool
+	}{
+		{"the same arguments", prometheusSpec(), true},
+		{"another window", otherWindow, true},
+		{"another address", otherAddress, false},
+	} {
+		model, err := p.Model(t.Context(), h, tc.spec, podusage.ByRequests{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := model.Snapshots() == first.Snapshots(); got != tc.shared {
+			t.Errorf("%s: the snapshots are shared: %v, want %v", tc.name, got, tc.shared)
+		}
+	}
+}
+
+func TestSourceWithoutTokenIsReadAsAccount(t *testing.T) {
+	p := New(clock.RealClock{}, metrics.NewKubeRegistry(), Account{Dir: "/absent"})
+	_, err := p.Model(t.Context(), newHandle(), config.LoadSpec{WatcherAddress: "https://load-watcher"}, podusage.ByRequests{})
+	if err == nil || !strings.Contains(err.Error(), "/absent/token") {
+		t.Errorf("got error %v, want one that names the account's token", err)
+	}
+}

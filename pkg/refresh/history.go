@@ -1,0 +1,173 @@
+package refresh
+
+import (
+	"math"
+	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+)
+
+// momentsPerWindow is how many samples of the moment are kept of a node over the shortest window, and over the longest
+// beyond it.
+const momentsPerWindow = 40
+
+// nodeHistory is what is kept of one node.
+type nodeHistory struct {
+	windows []windowHistory
+	// moments is used with sources that know no window, only the present.
+	moments moments
+}
+
+// windowHistory is what is kept of one node over one window.
+type windowHistory struct {
+	window    time.Duration
+	resources [load.ResourceCount]resourceHistory
+}
+
+// resourceHistory is what is kept of one resource of one node over one window.
+type resourceHistory struct {
+	measurement load.Measurement
+	trail       load.Trail
+	// deviationEnd is the end of the window that the measurement's deviation is of, in nanoseconds since 1970.
+	deviationEnd int64
+	// statedEnd is the end that the source stated, which may be ahead of our clock, in nanoseconds since 1970.
+	statedEnd int64
+}
+
+// find returns what is kept over the window, or nil.
+func (h *nodeHistory) find(window time.Duration) *windowHistory {
+	for i := range h.windows {
+		if h.windows[i].window == window {
+			return &h.windows[i]
+		}
+	}
+	return nil
+}
+
+// over returns what is kept over the window, which is nothing at first. The pointer is valid until over is called for another
+// window.
+func (h *nodeHistory) over(window time.Duration) *windowHistory {
+	if w := h.find(window); w != nil {
+		return w
+	}
+	// append would take more room than needed: there are many nodes, and windows are seldom added.
+	windows := make([]windowHistory, len(h.windows)+1)
+	windows[copy(windows, h.windows)] = windowHistory{window: window}
+	h.windows = windows
+	return &windows[len(windows)-1]
+}
+
+func (w *windowHistory) load() (n load.NodeLoad) {
+	for r := range w.resources {
+		n[r] = w.resources[r].measurement
+	}
+	return n
+}
+
+// newest is the end of the latest measurement of the node, over any window.
+func (h *nodeHistory) newest() time.Time {
+	var newest time.Time
+	for i := range h.windows {
+		for r := range h.windows[i].resources {
+			if end := h.windows[i].resources[r].measurement.End; end.After(newest) {
+				newest = end
+			}
+		}
+	}
+	return newest
+}
+
+// windowEnd is when a window ends: as the source states it, and bounded by our own clock. A source whose clock is ahead must
+// not make load that never expires.
+type windowEnd struct{ stated, bounded time.Time }
+
+// store stores what was measured over span, unless it is the same measurement again, or an older one. A deviation that was
+// not measured this time is the last one, up to the age of maxAge.
+func (h *resourceHistory) store(stat load.Stat, span time.Duration, end windowEnd, maxAge time.Duration) {
+	if !stat.Known || end.stated.UnixNano() <= h.statedEnd {
+		return
+	}
+	switch {
+	case !math.IsNaN(stat.StdDev):
+		h.deviationEnd = end.bounded.UnixNano()
+	case end.bounded.UnixNano()-h.deviationEnd <= int64(maxAge):
+		stat.StdDev = h.measurement.StdDev
+	default:
+		stat.StdDev = 0
+	}
+	if stat.Span > 0 {
+		span, stat.Span = stat.Span, 0
+	}
+	h.statedEnd = end.stated.UnixNano()
+	h.trail.Add(end.bounded, stat.Mean)
+	h.measurement = load.Measurement{Stat: stat, Window: span, End: end.bounded, Drift: h.trail.Drift()}
+}
+
+// moments are samples of the moment, oldest first, from which means and deviations over windows are computed.
+type moments []moment
+
+// moment is one sample; a resource that was not measured is NaN.
+type moment struct {
+	unixNano int64
+	means    [load.ResourceCount]float32
+}
+
+// add stores a sample, unless it is no later than the last one, drops samples older than the longest window, and thins out
+// the rest: evenly within the shortest window, so that a longer window takes nothing from it, and more widely beyond.
+func (m *moments) add(at time.Time, stats load.Stats, shortest, longest time.Duration) {
+	all, now := *m, at.UnixNano()
+	if n := len(all); n > 0 && now <= all[n-1].unixNano {
+		return
+	}
+	added := moment{unixNano: now}
+	for r, s := range stats {
+		added.means[r] = float32(math.NaN())
+		if s.Known {
+			added.means[r] = float32(s.Mean)
+		}
+	}
+	if n := len(all); n > 1 && now-all[n-2].unixNano <= int64(shortest/momentsPerWindow) {
+		all[n-1] = added // the last two are closer than needed: the new sample replaces the one between
+	} else {
+		all = append(all, added)
+	}
+	kept := all[:0]
+	for _, x := range all {
+		age := now - x.unixNano
+		close := len(kept) > 0 && x.unixNano-kept[len(kept)-1].unixNano < int64(longest/momentsPerWindow)
+		if age > int64(longest) || age > int64(shortest) && close {
+			continue
+		}
+		kept = append(kept, x)
+	}
+	*m = kept
+}
+
+// over returns the mean and the population standard deviation of a resource over the samples of the last window, each
+// weighted by the time since the one before, and the span that they cover. A resource that the latest sample lacks is not
+// known.
+func (m moments) over(window time.Duration, r load.Resource) (load.Stat, time.Duration) {
+	last := m[len(m)-1]
+	if math.IsNaN(float64(last.means[r])) {
+		return load.Stat{}, 0
+	}
+	var known moments
+	for _, x := range m {
+		if x.unixNano >= last.unixNano-int64(window) && !math.IsNaN(float64(x.means[r])) {
+			known = append(known, x)
+		}
+	}
+	weights, mean, squares := 0.0, 0.0, 0.0 // West's algorithm
+	for i, x := range known {
+		weight := 1.0
+		if len(known) > 1 {
+			since := known[max(i, 1)].unixNano - known[max(i, 1)-1].unixNano // the first weighs like the second
+			weight = time.Duration(since).Seconds()
+		}
+		weights += weight
+		delta := float64(x.means[r]) - mean
+		mean += delta * weight / weights
+		squares += weight * delta * (float64(x.means[r]) - mean)
+	}
+	return load.Stat{Mean: mean, StdDev: math.Sqrt(squares / weights), Known: true}, time.Duration(last.unixNano - known[0].unixNano)
+}

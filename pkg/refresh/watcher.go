@@ -1,0 +1,320 @@
+// Package refresh keeps the load of nodes up to date: it reads a source outside the scheduling cycle, keeps what is valid of
+// each batch, and publishes an immutable snapshot that decisions read without waiting.
+package refresh
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+)
+
+const (
+	// retryAfter is the wait after the first of several failed refreshes; it doubles up to the refresh interval.
+	retryAfter = time.Second
+	// clockStep is by how much the clock may go back before all load is forgotten.
+	clockStep = time.Second
+	// jitter spreads the refreshes of several schedulers, so that they do not all query at the same moment.
+	jitter = 0.1
+)
+
+// Nodes is what a watcher needs to know of the cluster.
+type Nodes interface {
+	// HasSynced tells whether all nodes are known yet.
+	HasSynced() bool
+	// Names returns the names of all nodes.
+	Names() []string
+}
+
+// Watcher reads one source at intervals and publishes what it measured. A node that a batch leaves out, or for which it holds
+// an impossible value, keeps its last measurement and that measurement's age; a failed refresh changes nothing.
+//
+// Publisher and Register may be called from any goroutine, also while Run runs. Run is called once.
+type Watcher struct {
+	source    source.Source
+	label     string
+	nodes     Nodes
+	clock     clock.Clock
+	metrics   *Metrics
+	publisher *load.Publisher
+
+	mu           sync.Mutex
+	requirements load.Requirements
+	// trust is the loosest of all readers.
+	trust load.Trust
+
+	// The fields below are used by Run's goroutine alone: histories by node, node metrics by expression.
+	histories   map[string]*nodeHistory
+	nodeMetrics map[string]load.MetricTable
+	// index is that of the last snapshot.
+	index   *load.Index
+	failing bool
+	// lastRefresh is the time of the last refresh.
+	lastRefresh time.Time
+}
+
+// NewWatcher returns a watcher of src, called label in logs and metrics. Register what is to be read before calling Run.
+func NewWatcher(src source.Source, label string, nodes Nodes, c clock.Clock, m *Metrics) *Watcher {
+	return &Watcher{
+		source:      src,
+		label:       label,
+		nodes:       nodes,
+		clock:       c,
+		metrics:     m,
+		publisher:   load.NewPublisher(),
+		histories:   map[string]*nodeHistory{},
+		nodeMetrics: map[string]load.MetricTable{},
+		index:       load.NewIndex(nil),
+	}
+}
+
+// Publisher is where the watcher's snapshots appear.
+func (w *Watcher) Publisher() *load.Publisher { return w.publisher }
+
+// Register adds a reader. From the next refresh on the reader's windows and node metrics are read, at the shortest interval
+// that any reader requires, and kept as long as any reader trusts them.
+func (w *Watcher) Register(requirements load.Requirements, trust load.Trust) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.requirements = w.requirements.Add(requirements)
+	w.trust = w.trust.Loosest(trust)
+}
+
+func (w *Watcher) registered() (load.Requirements, load.Trust) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.requirements, w.trust
+}
+
+// nodeStates counts the cluster's nodes by resource and state.
+type nodeStates [load.ResourceCount][load.StateCount]int
+
+// states returns the end of the newest measurement of any node, and the nodes' states over the shortest window. They are all
+// 0 if only node metrics are read.
+func (w *Watcher) states() (newest time.Time, states nodeStates) {
+	requirements, trust := w.registered()
+	if len(requirements.Windows) == 0 {
+		return newest, states
+	}
+	table, now := w.publisher.Latest().Over(requirements.Windows[0]), w.clock.Now()
+	for _, name := range w.nodes.Names() {
+		for r, m := range table.Node(name) {
+			states[r][m.State(now, trust)]++
+			if m.End.After(newest) {
+				newest = m.End
+			}
+		}
+	}
+	return newest, states
+}
+
+// Run waits until the nodes are known, then refreshes, at once and at intervals, until ctx is done. After a failure it tries
+// again sooner, with backoff.
+func (w *Watcher) Run(ctx context.Context) {
+	w.metrics.register(w)
+	if closer, ok := w.source.(io.Closer); ok {
+		defer func() {
+			if err := closer.Close(); err != nil {
+				klog.FromContext(ctx).Error(err, "Closing a load source failed", "source", w.source.Name())
+			}
+		}()
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), w.nodes.HasSynced) {
+		return
+	}
+	var backoff *wait.Backoff
+	for {
+		err := w.Refresh(ctx)
+		requirements, _ := w.registered()
+		interval := requirements.RefreshInterval
+		delay := wait.Jitter(interval, jitter)
+		if err == nil {
+			backoff = nil
+		} else {
+			if backoff == nil {
+				backoff = &wait.Backoff{Duration: min(retryAfter, interval), Factor: 2, Jitter: jitter, Steps: 16, Cap: interval}
+			}
+			delay = backoff.Step()
+		}
+		timer := w.clock.NewTimer(delay)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C():
+		}
+	}
+}
+
+// Refresh reads the source once and publishes the result. After an error all load stays as it was, unless the clock went
+// back.
+func (w *Watcher) Refresh(ctx context.Context) error {
+	logger := klog.FromContext(ctx).WithValues("source", w.label)
+	requirements, trust := w.registered()
+	began := w.clock.Now()
+	batch, err := w.source.Fetch(ctx, source.Request{Windows: requirements.Windows, Metrics: requirements.Metrics})
+	if err == nil && len(batch.Samples)+len(batch.Metrics) == 0 {
+		err = errors.New("the source returned no node")
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	now := w.clock.Now()
+	w.metrics.refreshed(w, now.Sub(began), err)
+	w.forgetIfClockWentBack(logger, now)
+	if err != nil {
+		if !w.failing {
+			logger.Error(err, "Load cannot be read. Nodes keep their last measurement until it expires, then their requests are used")
+		} else {
+			logger.V(4).Info("Load still cannot be read", "err", err)
+		}
+		w.failing = true
+		return err
+	}
+	if w.failing {
+		logger.Info("Load can be read again", "samples", len(batch.Samples))
+		w.failing = false
+	}
+	w.metrics.unmatched.WithLabelValues(w.label).Set(float64(batch.UnmatchedCount))
+	for i := range batch.Samples {
+		w.store(&batch.Samples[i], requirements.Windows, trust.MaxAge, now)
+	}
+	oldest := now.Add(-trust.MaxAge)
+	maps.DeleteFunc(w.histories, func(_ string, h *nodeHistory) bool { return h.newest().Before(oldest) })
+	for i := range batch.Metrics {
+		w.storeMetric(&batch.Metrics[i], now, oldest)
+	}
+	w.publish(requirements.Windows)
+	logger.V(4).Info("Load read", "windows", requirements.Windows, "samples", len(batch.Samples), "nodes", len(w.histories))
+	return nil
+}
+
+// forgetIfClockWentBack forgets all load if the clock was set back since the last refresh: load from before would be newer
+// than all that follows, and fresh until the clock is where it was.
+func (w *Watcher) forgetIfClockWentBack(logger klog.Logger, now time.Time) {
+	wall := now.Round(0) // without the monotonic clock reading, by which time never goes back
+	if wall.Before(w.lastRefresh.Add(-clockStep)) {
+		logger.Info("The clock went back: all load is forgotten and read again", "from", w.lastRefresh, "to", wall)
+		clear(w.histories)
+		clear(w.nodeMetrics)
+		w.publish(nil)
+	}
+	w.lastRefresh = wall
+}
+
+// store stores the sample's possible values. A sample of the moment counts toward every window. A sample over a window that
+// nobody registered, from a source that knows only one window, is the best there is for all windows.
+func (w *Watcher) store(s *load.Sample, windows []time.Duration, maxAge time.Duration, now time.Time) {
+	stats := w.checked(s.Stats)
+	if len(windows) == 0 || !stats.Known() {
+		return
+	}
+	end := windowEnd{stated: s.End, bounded: s.End}
+	if end.bounded.After(now) {
+		end.bounded = now
+	}
+	h, ok := w.histories[s.Node]
+	if !ok {
+		h = &nodeHistory{}
+		w.histories[s.Node] = h
+	}
+	if s.Window == 0 {
+		h.moments.add(end.bounded, stats, windows[0], windows[len(windows)-1])
+	} else if slices.Contains(windows, s.Window) {
+		windows = []time.Duration{s.Window}
+	}
+	for _, window := range windows {
+		kept := h.over(window)
+		for r := range load.ResourceCount {
+			stat, span := stats[r], s.Window
+			if s.Window == 0 {
+				stat, span = h.moments.over(window, r)
+			}
+			kept.resources[r].store(stat, span, end, maxAge)
+		}
+	}
+}
+
+func (w *Watcher) checked(stats load.Stats) load.Stats {
+	for r, s := range stats {
+		var reason load.Rejection
+		if stats[r], reason = s.Checked(); reason != load.Accepted {
+			w.metrics.rejected.WithLabelValues(w.label, string(reason)).Inc()
+		}
+	}
+	return stats
+}
+
+// storeMetric stores the possible values of a node metric, and drops those that nobody trusts any more.
+func (w *Watcher) storeMetric(m *source.MetricValues, now, oldest time.Time) {
+	end := m.End
+	if end.After(now) {
+		end = now
+	}
+	// The stored table may have been published: it must not be changed.
+	table := load.MetricTable{}
+	for node, v := range w.nodeMetrics[m.Metric] {
+		if !v.End.Before(oldest) {
+			table[node] = v
+		}
+	}
+	for node, value := range m.Values {
+		switch {
+		case math.IsNaN(value) || math.IsInf(value, 0):
+			w.metrics.rejected.WithLabelValues(w.label, string(load.RejectedNotANumber)).Inc()
+		case !end.Before(table[node].End):
+			table[node] = load.MetricValue{Value: value, End: end}
+		}
+	}
+	w.nodeMetrics[m.Metric] = table
+}
+
+func (w *Watcher) publish(windows []time.Duration) {
+	w.updateIndex()
+	tables := make(map[time.Duration]*load.Table, len(windows))
+	for _, window := range windows {
+		tables[window] = load.NewTable(w.index, func(node string) load.NodeLoad {
+			if h, ok := w.histories[node]; ok {
+				if kept := h.find(window); kept != nil {
+					return kept.load()
+				}
+			}
+			return load.NodeLoad{}
+		})
+	}
+	w.publisher.Publish(load.NewSnapshot(w.index, tables, w.nodeMetrics))
+}
+
+// updateIndex replaces the index if the nodes have changed.
+func (w *Watcher) updateIndex() {
+	nodes := make(map[string]struct{}, w.index.Len())
+	for node := range w.histories {
+		nodes[node] = struct{}{}
+	}
+	for _, table := range w.nodeMetrics {
+		for node := range table {
+			nodes[node] = struct{}{}
+		}
+	}
+	same := len(nodes) == w.index.Len()
+	for node := range nodes {
+		if _, ok := w.index.Row(node); !ok {
+			same = false
+		}
+	}
+	if !same {
+		w.index = load.NewIndex(slices.Collect(maps.Keys(nodes)))
+	}
+}
