@@ -56,7 +56,7 @@ func writeKeyPair(t *testing.T) (certFile, keyFile string) {
 	return writeFile(t, "tls.crt", string(certificate)), writeFile(t, "tls.key", string(key))
 }
 
-func TestSettingsOfFlagsAndEnvironment(t *testing.T) {
+func TestOptions(t *testing.T) {
 	token, kubeconfig := writeFile(t, "token", "of-file"), writeFile(t, "kubeconfig", "")
 	type settings struct {
 		load       config.LoadSpec
@@ -160,7 +160,7 @@ func TestSettingsOfFlagsAndEnvironment(t *testing.T) {
 	}
 }
 
-func TestLevelsOfLogrus(t *testing.T) {
+func TestOptions_LogLevels(t *testing.T) {
 	for level, want := range map[string]logsapi.VerbosityLevel{
 		"panic": 0, "fatal": 0, "error": 0, "warn": 0, "warning": 0, "INFO": 2, "debug": 4, "trace": 6,
 	} {
@@ -192,7 +192,7 @@ func start(t *testing.T, environment map[string]string, args ...string) error {
 	return command.Execute()
 }
 
-func TestAMistakeIsRefusedInOneLineBeforeAnythingListens(t *testing.T) {
+func TestOptions_MistakesAreRefusedBeforeListening(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "") // not in a pod
 	kubeconfig := "--kubeconfig=" + writeFile(t, "kubeconfig", noCluster)
 	absent, empty := filepath.Join(t.TempDir(), "absent"), writeFile(t, "empty", "")
@@ -263,7 +263,7 @@ func TestAMistakeIsRefusedInOneLineBeforeAnythingListens(t *testing.T) {
 	}
 }
 
-func TestGoodSettingsGetAsFarAsListening(t *testing.T) {
+func TestOptions_ValidSettingsListen(t *testing.T) {
 	t.Cleanup(klog.StopFlushDaemon) // which applying the log flags starts
 	handling := logsapi.ReapplyHandling
 	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged // with -count above 1
@@ -297,7 +297,7 @@ func TestVersionAndHelp(t *testing.T) {
 }
 
 // The README's table is written by hand.
-func TestTheREADMENamesAllFlagsAndVariables(t *testing.T) {
+func TestREADME_NamesAllFlagsAndVariables(t *testing.T) {
 	content, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)

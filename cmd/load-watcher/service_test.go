@@ -29,6 +29,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher/server"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/loadwatcherclient"
@@ -180,7 +181,7 @@ func get(t *testing.T, client *http.Client, url string) (int, string, error) {
 	return resp.StatusCode, string(body), err
 }
 
-func TestPrometheusWithoutATokenIsReadAsTheAccount(t *testing.T) {
+func TestService_ReadsPrometheusAsTheAccount(t *testing.T) {
 	setEnvironment(t, map[string]string{"ENABLE_OPENSHIFT_AUTH": "true"})
 	o, fs := newOptions(), pflag.NewFlagSet("", pflag.ContinueOnError)
 	o.addFlags(fs)
@@ -217,7 +218,7 @@ func sampleOf(name string, cpu, memory load.Stat) load.Sample {
 	return load.Sample{Node: name, Window: 5 * time.Minute, Stats: load.Stats{load.CPU: cpu, load.Memory: memory}}
 }
 
-func TestFromPrometheusThroughTheServiceToAScheduler(t *testing.T) {
+func TestService_PrometheusToScheduler(t *testing.T) {
 	certFile, keyFile := writeKeyPair(t)
 	token := writeFile(t, "token", "secret\n")
 	service := startService(t, fakeCluster(t),
@@ -299,7 +300,7 @@ func TestFromPrometheusThroughTheServiceToAScheduler(t *testing.T) {
 	})
 }
 
-func TestPlainHTTPWithoutAToken(t *testing.T) {
+func TestService_PlainHTTPWithoutToken(t *testing.T) {
 	service := startService(t, fakeCluster(t),
 		"--metrics-provider-name=Prometheus", "--metrics-provider-address="+fakePrometheus(t),
 		"--cpu-query=cpu[$window]", "--memory-query=mem[$window]")
@@ -351,7 +352,7 @@ func TestPlainHTTPWithoutAToken(t *testing.T) {
 	}
 }
 
-func TestAClusterThatIsNotThereDoesNotKeepTheServiceFromAnswering(t *testing.T) {
+func TestService_RespondsWithoutCluster(t *testing.T) {
 	service := startService(t, &rest.Config{Host: "http://127.0.0.1:1"})
 	client := &http.Client{Transport: &http.Transport{}}
 	t.Cleanup(client.CloseIdleConnections)
@@ -362,7 +363,7 @@ func TestAClusterThatIsNotThereDoesNotKeepTheServiceFromAnswering(t *testing.T) 
 	}
 }
 
-func TestRequestsInFlightFinishWhenTheServiceIsStopped(t *testing.T) {
+func TestService_FinishesRequestsWhenStopped(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -419,7 +420,7 @@ func TestRequestsInFlightFinishWhenTheServiceIsStopped(t *testing.T) {
 	}
 }
 
-func TestAListenerThatFailsIsAnError(t *testing.T) {
+func TestService_ListenerFails(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -437,24 +438,24 @@ type clusterOf []string
 func (c clusterOf) HasSynced() bool { return true }
 func (c clusterOf) Names() []string { return c }
 
-func TestSamplesSurviveTheRoundTrip(t *testing.T) {
+func TestSamplesRoundTrip(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	five := 5 * time.Minute
-	reading := func(mean, deviation float64, window time.Duration) load.Measurement {
+	measurement := func(mean, deviation float64, window time.Duration) load.Measurement {
 		return load.Measurement{Stat: load.Stat{Mean: mean, StdDev: deviation, Known: true}, Window: window, End: now.Add(-7 * time.Second)}
 	}
 	publisher := load.NewPublisher()
-	publisher.Publish(load.NewSnapshot(map[time.Duration]*load.Table{five: load.TableOf(map[string]load.NodeLoad{
-		"both":   {load.CPU: reading(0.25, 0.125, five), load.Memory: reading(0.75, 0.5, five)},
-		"cpu":    {load.CPU: reading(0, 0, five)},
-		"full":   {load.CPU: reading(1, 0, five), load.Memory: reading(1, 0, five)},
-		"memory": {load.Memory: reading(0.5, 0.0625, five)},
-		"moment": {load.CPU: reading(0.375, 0, 0), load.Memory: reading(0.625, 0, 0)},
-	})}))
+	publisher.Publish(loadtest.Snapshot(map[time.Duration]map[string]load.NodeLoad{five: {
+		"both":   {load.CPU: measurement(0.25, 0.125, five), load.Memory: measurement(0.75, 0.5, five)},
+		"cpu":    {load.CPU: measurement(0, 0, five)},
+		"full":   {load.CPU: measurement(1, 0, five), load.Memory: measurement(1, 0, five)},
+		"memory": {load.Memory: measurement(0.5, 0.0625, five)},
+		"moment": {load.CPU: measurement(0.375, 0, 0), load.Memory: measurement(0.625, 0, 0)},
+	}}, nil))
 	names := []string{"both", "cpu", "full", "memory", "moment"}
 	handler, err := server.New(server.Config{
 		Source: "Prometheus", Publisher: publisher, Nodes: clusterOf(names),
-		Served:  load.Settings{Window: five, RefreshInterval: 30 * time.Second, MaxAge: five, DriftTolerance: 10},
+		Window: five, Trust: load.Trust{RefreshInterval: 30 * time.Second, MaxAge: five, DriftTolerance: 10},
 		Metrics: http.NotFoundHandler(), Registry: metrics.NewKubeRegistry(), Clock: clocktesting.NewFakePassiveClock(now),
 	})
 	if err != nil {

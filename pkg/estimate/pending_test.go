@@ -17,6 +17,9 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
 // ago is a pod's start that long before now.
@@ -35,42 +38,47 @@ func podOf(phase corev1.PodPhase, start *metav1.Time, containers ...*metav1.Time
 	return pod
 }
 
-func TestWhatOfAPodTheWindowHasNotSeen(t *testing.T) {
+// uncoveredShare is the share, in [0, 1], of the pod's usage that the measurement does not show.
+func uncoveredShare(m *load.Measurement, pod *corev1.Pod) float64 {
+	return 1 - coverage(runningSince(pod), m.End.UnixNano(), m.Window)
+}
+
+func TestUncoveredShare(t *testing.T) {
 	// The window is five minutes and ends now.
 	for _, tc := range []struct {
 		name string
 		pod  *corev1.Pod
 		want float64
 	}{
-		{"a pod assumed a moment ago has not been seen", podOf("", nil), 1},
-		{"a pod that still pulls its images has not been seen", podOf(corev1.PodPending, ago(time.Minute), nil), 1},
+		{"a pod that was assumed a moment ago is not covered", podOf("", nil), 1},
+		{"a pod that still pulls its images is not covered", podOf(corev1.PodPending, ago(time.Minute), nil), 1},
 		// 1 − 60/300
 		{"a pod that has run for 60 s is charged four fifths", podOf(corev1.PodRunning, ago(2*time.Minute), ago(time.Minute)), 0.8},
 		// 1 − 150/300
 		{"a pod that has run for half of the window is charged one half", podOf(corev1.PodRunning, nil, ago(150*time.Second)), 0.5},
-		{"a pod that has run for the whole window has been seen", podOf(corev1.PodRunning, nil, ago(window)), 0},
-		{"a pod that has run for longer has been seen", podOf(corev1.PodRunning, nil, ago(time.Hour)), 0},
+		{"a pod that has run for the whole window is covered", podOf(corev1.PodRunning, nil, ago(window)), 0},
+		{"a pod that has run for longer is covered", podOf(corev1.PodRunning, nil, ago(time.Hour)), 0},
 		// 1 − 60/300
 		{"the latest start of several containers counts", podOf(corev1.PodRunning, nil, ago(time.Hour), ago(time.Minute), ago(2*time.Minute)), 0.8},
 		{"a container that does not run has no start", podOf(corev1.PodRunning, ago(time.Hour), ago(time.Minute), nil), 0.8},
 		// 1 − 120/300
 		{"a running pod without container statuses began with itself", podOf(corev1.PodRunning, ago(2*time.Minute)), 0.6},
-		{"a pod that started after the window ended has not been seen", podOf(corev1.PodRunning, nil, ago(-time.Second)), 1},
+		{"a pod that started after the window ended is not covered", podOf(corev1.PodRunning, nil, ago(-time.Second)), 1},
 		{"a pod that succeeded uses nothing", podOf(corev1.PodSucceeded, nil), 0},
 		{"a pod that failed uses nothing", podOf(corev1.PodFailed, nil), 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := reading(0.5, 0, 0)
-			if got := r.unseen(usingSince(tc.pod)); math.Abs(got-tc.want) > 1e-9 {
-				t.Errorf("unseen share = %v, want %v", got, tc.want)
+			m := measurement(0.5, 0, 0)
+			if got := uncoveredShare(&m, tc.pod); math.Abs(got-tc.want) > 1e-9 {
+				t.Errorf("uncovered share = %v, want %v", got, tc.want)
 			}
 		})
 	}
 }
 
-func TestAReadingOfTheMomentSeesAllThatRunsAndNothingElse(t *testing.T) {
-	r := reading(0.5, 0, 0)
-	r.Window = 0
+func TestUncoveredShare_MeasurementOfTheMoment(t *testing.T) {
+	m := measurement(0.5, 0, 0)
+	m.Window = 0
 	for name, tc := range map[string]struct {
 		pod  *corev1.Pod
 		want float64
@@ -78,13 +86,13 @@ func TestAReadingOfTheMomentSeesAllThatRunsAndNothingElse(t *testing.T) {
 		"started before": {podOf(corev1.PodRunning, nil, ago(time.Nanosecond)), 0},
 		"started after":  {podOf(corev1.PodRunning, nil, ago(-time.Second)), 1},
 	} {
-		if got := r.unseen(usingSince(tc.pod)); got != tc.want {
-			t.Errorf("%s: unseen share = %v, want %v", name, got, tc.want)
+		if got := uncoveredShare(&m, tc.pod); got != tc.want {
+			t.Errorf("%s: uncovered share = %v, want %v", name, got, tc.want)
 		}
 	}
 }
 
-func TestPendingLoadIsTheSumOverThePodsOfTheNode(t *testing.T) {
+func TestPending_IsTheSumOverThePods(t *testing.T) {
 	request := st.MakePod().Req(map[corev1.ResourceName]string{corev1.ResourceCPU: "1", corev1.ResourceMemory: "1Gi"}).Obj().Spec
 	withSpec := func(pod *corev1.Pod) *corev1.Pod { pod.Spec = request; return pod }
 	info := framework.NewNodeInfo(
@@ -93,30 +101,30 @@ func TestPendingLoadIsTheSumOverThePodsOfTheNode(t *testing.T) {
 		withSpec(podOf(corev1.PodRunning, nil, ago(30*time.Minute))),   // nothing
 		withSpec(podOf(corev1.PodSucceeded, nil, ago(10*time.Second))), // nothing
 	)
-	info.SetNode(node(t, "n").Node())
+	info.SetNode(newNode(t, "n").Node())
 
-	p := NewPublisher()
-	// Memory was last read a minute ago: the second pod had not started.
-	publish(p, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0), Memory: reading(0.5, 0, time.Minute)}})
-	model := NewModel(p, settings, Requests{}, clocktesting.NewFakePassiveClock(now))
+	p := load.NewPublisher()
+	// Memory was last measured a minute ago: the second pod had not started.
+	publish(p, map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0), load.Memory: measurement(0.5, 0, time.Minute)}})
+	model := modelOn(NewSnapshots(p), podusage.ByRequests{})
 	got := model.View(framework.NewCycleState()).Estimate(info)
 
 	// 1,000 + 0.8·1,000 milliCPU; 1 + 1 GiB.
-	if got[CPU].Pending != 1800 || got[Memory].Pending != 2*gib {
-		t.Errorf("pending %v milliCPU and %v bytes, want 1800 and %v", got[CPU].Pending, got[Memory].Pending, 2*gib)
+	if got[load.CPU].Pending != 1800 || got[load.Memory].Pending != 2*gib {
+		t.Errorf("pending %v milliCPU and %v bytes, want 1800 and %v", got[load.CPU].Pending, got[load.Memory].Pending, 2*gib)
 	}
 	// (0.25·8,000 + 1,800 + 200) / 8,000
-	if u := got[CPU].Utilization(200); u != 0.5 {
+	if u := got[load.CPU].Utilization(200); u != 0.5 {
 		t.Errorf("utilization with a pod of 200 milliCPU = %v, want 0.5", u)
 	}
 }
 
-func TestPendingLoadFollowsTheNode(t *testing.T) {
-	model, publisher := modelWith(Requests{}, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
+func TestPending_FollowsTheNode(t *testing.T) {
+	model, publisher := newModel(podusage.ByRequests{}, map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0)}})
 	pod := st.MakePod().Name("new").UID("new").Req(map[corev1.ResourceName]string{corev1.ResourceCPU: "500m"}).Obj()
 	n := framework.NewNodeInfo()
-	n.SetNode(node(t, "n").Node())
-	pending := func() float64 { return model.View(framework.NewCycleState()).Estimate(n)[CPU].Pending }
+	n.SetNode(newNode(t, "n").Node())
+	pending := func() float64 { return model.View(framework.NewCycleState()).Estimate(n)[load.CPU].Pending }
 
 	if got := pending(); got != 0 {
 		t.Fatalf("pending on an empty node: %v", got)
@@ -139,16 +147,16 @@ func TestPendingLoadFollowsTheNode(t *testing.T) {
 		end  time.Duration
 		want float64
 	}{{0, 500}, {time.Minute, 400}, {4 * time.Minute, 100}, {5 * time.Minute, 0}} { // 500·(1 − end/300 s)
-		publish(publisher, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, -step.end)}})
+		publish(publisher, map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, -step.end)}})
 		if got := pending(); math.Abs(got-step.want) > 1e-9 {
 			t.Errorf("pending once the window ends %v after the pod's start: %v, want %v", step.end, got, step.want)
 		}
 	}
 }
 
-func TestARestartedSchedulerChargesNobodyTwice(t *testing.T) {
+func TestPending_CoveredPodsCountNothingAfterARestart(t *testing.T) {
 	// A new model that has never seen the node before: its pods have run for long, their load is measured.
-	model, _ := modelWith(Requests{}, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
+	model, _ := newModel(podusage.ByRequests{}, map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0)}})
 	var pods []*corev1.Pod
 	for range 10 {
 		pod := podOf(corev1.PodRunning, nil, ago(time.Hour))
@@ -156,75 +164,60 @@ func TestARestartedSchedulerChargesNobodyTwice(t *testing.T) {
 		pods = append(pods, pod)
 	}
 	info := framework.NewNodeInfo(pods...)
-	info.SetNode(node(t, "n").Node())
-	if got := model.View(framework.NewCycleState()).Estimate(info)[CPU].Pending; got != 0 {
+	info.SetNode(newNode(t, "n").Node())
+	if got := model.View(framework.NewCycleState()).Estimate(info)[load.CPU].Pending; got != 0 {
 		t.Errorf("pending: %v milliCPU, want 0", got)
 	}
 }
 
-func TestEachPodIsLookedAtOnce(t *testing.T) {
+func TestEachPodIsEstimatedOnce(t *testing.T) {
 	calls := 0
-	model, publisher := modelWith(counting{&calls}, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
+	model, publisher := newModel(counting{&calls}, map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0)}})
 	n := framework.NewNodeInfo(podOf("", nil), podOf("", nil))
-	n.SetNode(node(t, "n").Node())
-	again := func(age time.Duration) { publishAgain(publisher, NodeLoad{CPU: reading(0.25, 0, age)}) }
+	n.SetNode(newNode(t, "n").Node())
+	again := func(age time.Duration) { republish(publisher, load.NodeLoad{load.CPU: measurement(0.25, 0, age)}) }
 	for _, step := range []struct {
 		name   string
 		before func()
 		want   int
 	}{
-		{"the first time each pod is looked at", func() {}, 2},
+		{"the first time each pod is estimated", func() {}, 2},
 		{"the next time none is", func() {}, 2},
 		{"nor when the node changed", func() { n.SetNode(n.Node()) }, 2},
-		{"a pod that comes is looked at", func() { n.AddPodInfo(podInfo(t, podOf("", nil))) }, 3},
+		{"a pod that comes is estimated", func() { n.AddPodInfo(podInfo(t, podOf("", nil))) }, 3},
 		{"none is when the same nodes have new load", func() { again(0) }, 3},
 		{"all are when the load is older than before", func() { again(time.Second) }, 6},
-		{"and when other nodes have load", func() { publish(publisher, map[string]NodeLoad{"n": {CPU: reading(0.5, 0, 0)}}) }, 9},
+		{"and when other nodes have load", func() { publish(publisher, map[string]load.NodeLoad{"n": {load.CPU: measurement(0.5, 0, 0)}}) }, 9},
 	} {
 		step.before()
 		model.View(framework.NewCycleState()).Estimate(n)
 		if calls != step.want {
-			t.Errorf("%s: %d looks in all, want %d", step.name, calls, step.want)
+			t.Errorf("%s: %d estimates in all, want %d", step.name, calls, step.want)
 		}
 	}
 }
 
-// counting is what counts the looks at pods.
+// counting counts its estimates.
 type counting struct{ calls *int }
 
-func (c counting) Of(fwk.PodInfo) (cpuMillis, memoryBytes float64) { *c.calls++; return 1, 1 }
-
-// publishAgain publishes new load of the nodes that the latest snapshot is of.
-func publishAgain(p *Publisher, load NodeLoad) {
-	of := func(string) NodeLoad { return load }
-	p.Publish(NewSnapshot(map[time.Duration]*Table{window: NewTable(p.Latest().Over(window).index, of)}))
+func (c counting) Estimate(*corev1.Pod) podusage.Amounts {
+	*c.calls++
+	return podusage.Amounts{1, 1}
 }
 
-// twice is the usage of twice what a pod requests.
-type twice struct{}
-
-func (twice) Of(pod fwk.PodInfo) (cpuMillis, memoryBytes float64) {
-	cpuMillis, memoryBytes = Requests{}.Of(pod)
-	return 2 * cpuMillis, 2 * memoryBytes
-}
-
-func TestWhatIsKeptOfAModelChangesNoEstimate(t *testing.T) {
-	object := node(t, "n").Node()
+func TestCacheChangesNoEstimate(t *testing.T) {
+	object := newNode(t, "n").Node()
 	rapid.Check(t, func(t *rapid.T) {
-		drawLoad := func() NodeLoad {
-			var known NodeLoad
-			for _, r := range []*Reading{&known[CPU], &known[Memory]} {
+		drawLoad := func() load.NodeLoad {
+			var measured load.NodeLoad
+			for _, r := range []*load.Measurement{&measured[load.CPU], &measured[load.Memory]} {
 				if rapid.Bool().Draw(t, "known") {
-					*r = reading(0.25, 0, time.Duration(rapid.Int64Range(0, int64(maxAge)).Draw(t, "age")))
+					*r = measurement(0.25, 0, time.Duration(rapid.Int64Range(0, int64(maxAge)).Draw(t, "age")))
 				}
 			}
-			return known
+			return measured
 		}
-		usages := []Usage{Requests{}, flat(100), twice{}}
-		_, publisher := modelWith(usages[0], map[string]NodeLoad{"n": drawLoad()})
-		modelOf := func(p *Publisher, usage Usage) *Model {
-			return NewModel(p, settings, usage, clocktesting.NewFakePassiveClock(now))
-		}
+		model, publisher := newModel(podusage.ByRequests{}, map[string]load.NodeLoad{"n": drawLoad()})
 		n := framework.NewNodeInfo()
 		n.SetNode(object)
 		for i := range rapid.IntRange(1, 30).Draw(t, "steps") {
@@ -246,52 +239,41 @@ func TestWhatIsKeptOfAModelChangesNoEstimate(t *testing.T) {
 			case "change":
 				n.SetNode(object)
 			case "publish":
-				publishAgain(publisher, drawLoad())
+				republish(publisher, drawLoad())
 			}
-			for _, usage := range usages {
-				anew := NewPublisher() // where nothing is kept yet
-				anew.Publish(publisher.Latest())
-				want := modelOf(anew, usage).View(framework.NewCycleState()).Estimate(n)
-				got := modelOf(publisher, usage).View(framework.NewCycleState()).Estimate(n)
-				if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
-					t.Fatalf("estimate by %#v (-anew +kept):\n%s", usage, diff)
-				}
+			uncached := load.NewPublisher()
+			uncached.Publish(publisher.Latest())
+			want := modelOn(NewSnapshots(uncached), podusage.ByRequests{}).View(framework.NewCycleState()).Estimate(n)
+			got := model.View(framework.NewCycleState()).Estimate(n)
+			if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
+				t.Fatalf("estimate (-uncached +cached):\n%s", diff)
 			}
 		}
 	})
 }
 
-func TestAModelThatNobodyAsksKeepsNoPods(t *testing.T) {
-	model, publisher := modelWith(Requests{}, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
+func TestCacheDropsUnusedPods(t *testing.T) {
+	model, publisher := newModel(podusage.ByRequests{}, map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0)}})
 	n := framework.NewNodeInfo(podOf("", nil))
-	n.SetNode(node(t, "n").Node())
+	n.SetNode(newNode(t, "n").Node())
 	model.View(framework.NewCycleState()).Estimate(n)
-	publishAgain(publisher, NodeLoad{CPU: reading(0.25, 0, 0)})
-	if model.cache.latest.Load() == nil {
-		t.Error("forgotten with the first new load, before anybody could ask")
+	republish(publisher, load.NodeLoad{load.CPU: measurement(0.25, 0, 0)})
+	if model.cache.Load() == nil {
+		t.Error("dropped with the first new load, before a cycle could ask")
 	}
-	publishAgain(publisher, NodeLoad{CPU: reading(0.25, 0, 0)})
-	if model.cache.latest.Load() != nil {
-		t.Error("kept, though nobody asked for the load before the last")
+	republish(publisher, load.NodeLoad{load.CPU: measurement(0.25, 0, 0)})
+	if model.cache.Load() != nil {
+		t.Error("kept, though no cycle asked for the load before the last")
 	}
 
-	// A node that no decision asks for, because a filter rules it out, keeps its pods no longer either.
+	// The same holds for one node that no cycle asks for, because a filter rules it out.
 	model.View(framework.NewCycleState()).Estimate(n)
 	for range 2 {
-		publishAgain(publisher, NodeLoad{CPU: reading(0.25, 0, 0)})
+		republish(publisher, load.NodeLoad{load.CPU: measurement(0.25, 0, 0)})
 		model.View(framework.NewCycleState())
 	}
-	if held := model.cache.latest.Load(); held.nodes[0].Load() != nil || held.before[0].Load() != nil {
-		t.Error("a node's pods are kept, though nobody asked for it since the load before the last")
-	}
-
-	// What took the place of an earlier result takes its pods as well.
-	model.View(framework.NewCycleState()).Estimate(n)
-	publishAgain(publisher, NodeLoad{CPU: reading(0.25, 0, 0)})
-	n.SetNode(n.Node())
-	model.View(framework.NewCycleState()).Estimate(n)
-	if model.cache.latest.Load().before[0].Load() != nil {
-		t.Error("the pods that a node had at the load before are kept")
+	if model.cache.Load().nodes[0].Load() != nil {
+		t.Error("a node's pods are kept, though no cycle asked for it since the load before the last")
 	}
 }
 
@@ -304,12 +286,12 @@ func podInfo(t *testing.T, pod *corev1.Pod) fwk.PodInfo {
 	return info
 }
 
-func TestPodsOfAGroupCountThoughTheGenerationStays(t *testing.T) {
+func TestPending_PodGroupCyclesKeepTheGeneration(t *testing.T) {
 	// The scheduler assumes the pods of a group in its snapshot, one after the other, and takes them out again, all under the
 	// generation that the node had.
-	model, _ := modelWith(Requests{}, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
+	model, _ := newModel(podusage.ByRequests{}, map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0)}})
 	n := framework.NewNodeInfo()
-	n.SetNode(node(t, "n").Node())
+	n.SetNode(newNode(t, "n").Node())
 	n.AddPodInfo(podInfo(t, podOf("", nil)))
 	generation := n.Generation
 	model.View(framework.NewCycleState()).Estimate(n)
@@ -339,22 +321,15 @@ func TestPodsOfAGroupCountThoughTheGenerationStays(t *testing.T) {
 		n.Generation = generation
 		state := framework.NewCycleState()
 		state.SetPodGroupSchedulingCycle(framework.NewCycleState())
-		if got := model.View(state).Estimate(n)[CPU].Pending; got != step.want {
+		if got := model.View(state).Estimate(n)[load.CPU].Pending; got != step.want {
 			t.Errorf("%s: pending %v, want %v", step.name, got, step.want)
 		}
 	}
 	remove(c)
 	n.Generation = generation
-	if got := model.View(framework.NewCycleState()).Estimate(n)[CPU].Pending; got != 0 {
+	if got := model.View(framework.NewCycleState()).Estimate(n)[load.CPU].Pending; got != 0 {
 		t.Errorf("once the group is done: pending %v, want 0", got)
 	}
-}
-
-// modelWith is a model in which pods are expected to use what expect says.
-func modelWith(expect Usage, nodes map[string]NodeLoad) (*Model, *Publisher) {
-	p := NewPublisher()
-	publish(p, nodes)
-	return NewModel(p, settings, expect, clocktesting.NewFakePassiveClock(now)), p
 }
 
 func drawPod(t *rapid.T, i int) *corev1.Pod {
@@ -372,8 +347,8 @@ func drawPod(t *rapid.T, i int) *corev1.Pod {
 	return pod
 }
 
-func TestPropertiesOfPendingLoad(t *testing.T) {
-	object := node(t, "n").Node()
+func TestPending_Properties(t *testing.T) {
+	object := newNode(t, "n").Node()
 	rapid.Check(t, func(t *rapid.T) {
 		var pods []*corev1.Pod
 		var total float64
@@ -385,8 +360,8 @@ func TestPropertiesOfPendingLoad(t *testing.T) {
 		var info fwk.NodeInfo = framework.NewNodeInfo(pods...)
 		info.SetNode(object)
 		pending := func(age time.Duration) float64 {
-			model, _ := modelWith(Requests{}, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, age)}})
-			return model.View(framework.NewCycleState()).Estimate(info)[CPU].Pending
+			model, _ := newModel(podusage.ByRequests{}, map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, age)}})
+			return model.View(framework.NewCycleState()).Estimate(info)[load.CPU].Pending
 		}
 
 		const step = time.Second
@@ -398,38 +373,38 @@ func TestPropertiesOfPendingLoad(t *testing.T) {
 		if after > before+1e-6 {
 			t.Fatalf("pending rises from %v to %v as the window moves on", before, after)
 		}
-		// While the window moves on by one second no pod's unseen share moves by more than 1/300.
+		// While the window moves on by one second no pod's uncovered share moves by more than 1/300.
 		if before-after > total*step.Seconds()/window.Seconds()+1e-6 {
 			t.Fatalf("pending jumps from %v to %v within one second", before, after)
 		}
 	})
 }
 
-func TestWhatIsMeasuredAndWhatIsPendingMakeThePodAtEveryMoment(t *testing.T) {
+func TestPending_CompletesTheMeasurementAtEveryMoment(t *testing.T) {
 	// A pod of u milliCPU starts on an idle node of 8,000, and the source measures it truly: after it has run for r, a mean
 	// over the window shows u·min(r/window, 1). With what is pending that is u at every moment, without a jump.
 	const u = 1000
-	object := node(t, "n").Node()
+	object := newNode(t, "n").Node()
 	pod := podOf(corev1.PodRunning, nil, &metav1.Time{Time: now})
 	pod.Spec = st.MakePod().Req(map[corev1.ResourceName]string{corev1.ResourceCPU: "1"}).Obj().Spec
 	info := framework.NewNodeInfo(pod)
 	info.SetNode(object)
 	for ran := -10 * time.Second; ran <= window+10*time.Second; ran += time.Second {
 		shown := u * min(max(ran.Seconds()/window.Seconds(), 0), 1)
-		r := reading(shown/8000, 0, 0)
-		r.End = now.Add(ran)
-		p := NewPublisher()
-		publish(p, map[string]NodeLoad{"n": {CPU: r}})
-		model := NewModel(p, settings, Requests{}, clocktesting.NewFakePassiveClock(now.Add(ran)))
-		got := model.View(framework.NewCycleState()).Estimate(info)[CPU]
+		m := measurement(shown/8000, 0, -ran)
+		p := load.NewPublisher()
+		publish(p, map[string]load.NodeLoad{"n": {load.CPU: m}})
+		model := modelOn(NewSnapshots(p), podusage.ByRequests{})
+		model.config.Clock = clocktesting.NewFakePassiveClock(now.Add(ran))
+		got := model.View(framework.NewCycleState()).Estimate(info)[load.CPU]
 		if math.Abs(got.Mean+got.Pending-u) > 1e-6 {
 			t.Fatalf("after %v: %v measured and %v pending, want %v together", ran, got.Mean, got.Pending, u)
 		}
 	}
 }
 
-func TestNothingIsPendingOnceTheWindowHasSeenEverything(t *testing.T) {
-	object := node(t, "n").Node()
+func TestPending_IsZeroOnceTheWindowCoversAllPods(t *testing.T) {
+	object := newNode(t, "n").Node()
 	rapid.Check(t, func(t *rapid.T) {
 		var pods []*corev1.Pod
 		for i := range rapid.IntRange(0, 8).Draw(t, "pods") {
@@ -440,8 +415,8 @@ func TestNothingIsPendingOnceTheWindowHasSeenEverything(t *testing.T) {
 		}
 		info := framework.NewNodeInfo(pods...)
 		info.SetNode(object)
-		model, _ := modelWith(Requests{}, map[string]NodeLoad{"n": {CPU: reading(0.25, 0, 0)}})
-		if got := model.View(framework.NewCycleState()).Estimate(info)[CPU].Pending; got != 0 {
+		model, _ := newModel(podusage.ByRequests{}, map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0)}})
+		if got := model.View(framework.NewCycleState()).Estimate(info)[load.CPU].Pending; got != 0 {
 			t.Fatalf("pending %v, want 0", got)
 		}
 	})

@@ -5,7 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+)
+
+var (
+	now   = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	trust = Trust{RefreshInterval: 30 * time.Second, MaxAge: 5 * time.Minute, DriftTolerance: 10}
 )
 
 func TestDrift(t *testing.T) {
@@ -68,7 +74,7 @@ func TestExpiry(t *testing.T) {
 		{"the wildest for two refreshes", 5, time.Minute},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := Expiry(tc.drift, settings); (got - tc.want).Abs() > time.Millisecond {
+			if got := trust.Expiry(tc.drift); (got - tc.want).Abs() > time.Millisecond {
 				t.Errorf("Expiry(%v) = %v, want %v", tc.drift, got, tc.want)
 			}
 		})
@@ -77,18 +83,60 @@ func TestExpiry(t *testing.T) {
 
 func TestExpiryIsNeverBeyondMaxAge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := Settings{
+		s := Trust{
 			RefreshInterval: time.Duration(rapid.Int64Range(int64(time.Second), int64(time.Hour)).Draw(t, "refreshInterval")),
 			DriftTolerance:  rapid.Float64Range(1e-6, 1e6).Draw(t, "driftTolerance"),
 		}
 		s.MaxAge = s.RefreshInterval + time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "beyond"))
 		drift := rapid.Float64Range(0, 1e9).Draw(t, "drift")
-		got := Expiry(drift, s)
+		got := s.Expiry(drift)
 		if got > s.MaxAge || got < min(2*s.RefreshInterval, s.MaxAge) {
-			t.Fatalf("Expiry(%v, %+v) = %v", drift, s, got)
+			t.Fatalf("%+v.Expiry(%v) = %v", s, drift, got)
 		}
-		if wilder := Expiry(2*drift, s); wilder > got {
+		if wilder := s.Expiry(2 * drift); wilder > got {
 			t.Fatalf("a node that drifts faster is trusted for longer: %v after %v", wilder, got)
 		}
 	})
+}
+
+func TestMeasurement_State(t *testing.T) {
+	measured := Measurement{Stat: Stat{Known: true}, End: now}
+	for _, tc := range []struct {
+		name string
+		m    Measurement
+		age  time.Duration
+		want State
+	}{
+		{"is Absent without a value", Measurement{End: now}, 0, Absent},
+		{"is Fresh up to the expiry", measured, 5 * time.Minute, Fresh},
+		{"is Expired beyond it", measured, 5*time.Minute + 1, Expired},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := tc.m.State(now.Add(tc.age), trust); got != tc.want {
+				t.Errorf("State = %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestRequirements_Add(t *testing.T) {
+	a := Requirements{Windows: []time.Duration{15 * time.Minute, time.Minute}, Metrics: []string{"x", "w"}, RefreshInterval: time.Minute}
+	b := Requirements{Windows: []time.Duration{5 * time.Minute, time.Minute}, Metrics: []string{"w", "v"}, RefreshInterval: 10 * time.Second}
+	want := Requirements{
+		Windows:         []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute},
+		Metrics:         []string{"x", "w", "v"},
+		RefreshInterval: 10 * time.Second,
+	}
+	if diff := cmp.Diff(want, Requirements{}.Add(a).Add(b)); diff != "" {
+		t.Errorf("sum (-want +got):\n%s", diff)
+	}
+}
+
+func TestTrust_Loosest(t *testing.T) {
+	a := Trust{RefreshInterval: 10 * time.Second, MaxAge: time.Minute, DriftTolerance: 20}
+	b := Trust{RefreshInterval: time.Minute, MaxAge: 10 * time.Minute, DriftTolerance: 5}
+	want := Trust{RefreshInterval: time.Minute, MaxAge: 10 * time.Minute, DriftTolerance: 20}
+	if got := (Trust{}).Loosest(a).Loosest(b); got != want {
+		t.Errorf("Loosest = %+v, want %+v", got, want)
+	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-func TestImpossibleValuesAreNotBelieved(t *testing.T) {
+func TestStat_Checked(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		given  Stat

@@ -1,118 +1,95 @@
-package load
+package load_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
-	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
 )
 
-func TestAnIndexFindsEachNodeWhateverTheirGenerations(t *testing.T) {
-	const count = 20
-	var names []string
-	var infos []*framework.NodeInfo
-	for i := range count {
-		names = append(names, fmt.Sprint("n", i))
-		info := framework.NewNodeInfo()
-		info.SetNode(st.MakeNode().Name(names[i]).Obj())
-		infos = append(infos, info)
-	}
-	stranger := framework.NewNodeInfo()
-	stranger.SetNode(st.MakeNode().Name("stranger").Obj())
-	index := NewIndex(names)
+func TestSnapshot_Over(t *testing.T) {
+	measured := load.NodeLoad{load.CPU: {Stat: load.Stat{Mean: 0.5, Known: true}}}
+	s := loadtest.Snapshot(map[time.Duration]map[string]load.NodeLoad{time.Minute: {"a": measured}}, nil)
 	for _, tc := range []struct {
-		name       string
-		generation func(i int) int64
+		name   string
+		window time.Duration
+		node   string
+		want   load.NodeLoad
 	}{
-		{"generations follow one another", func(i int) int64 { return int64(1 + i) }},
-		{"all generations share two words", func(i int) int64 { return int64(1+i) << 20 }},
-		{"generations are large", func(i int) int64 { return 1<<40 - int64(1+i)<<20 }},
+		{"a node that was measured", time.Minute, "a", measured},
+		{"a node that was not measured", time.Minute, "b", load.NodeLoad{}},
+		{"a window that is not read", time.Hour, "a", load.NodeLoad{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			for i, info := range infos {
-				info.Generation = tc.generation(i)
-			}
-			stranger.Generation = tc.generation(count)
-			for range 3 {
-				for i, info := range infos {
-					if row, ok := index.row(info); row != i || !ok {
-						t.Fatalf("node %d has row %d, %v", i, row, ok)
-					}
-				}
-				if row, ok := index.row(stranger); ok {
-					t.Fatalf("a node that is not in the index has row %d", row)
-				}
+			if diff := cmp.Diff(tc.want, s.Over(tc.window).Node(tc.node)); diff != "" {
+				t.Errorf("load (-want +got):\n%s", diff)
 			}
 		})
 	}
-}
-
-func TestAnIndexOfNoNodesFindsNone(t *testing.T) {
-	info := framework.NewNodeInfo()
-	info.SetNode(st.MakeNode().Name("n").Obj())
-	if row, ok := NewIndex(nil).row(info); ok {
-		t.Errorf("row %d", row)
+	if got := s.Over(time.Hour).Index(); got != s.Index() {
+		t.Error("the table of a window that is not read has another index than the snapshot")
 	}
 }
 
-func TestAnIndexLooksUpANameOnceWhileANodeDoesNotChange(t *testing.T) {
-	names := []string{"a", "b"}
-	index := NewIndex(names)
-	var infos []*framework.NodeInfo
-	for i, name := range names {
-		info := framework.NewNodeInfo()
-		info.SetNode(st.MakeNode().Name(name).Obj())
-		info.Generation = int64(1+i) << 20 // both share their words
-		infos = append(infos, info)
-		index.row(info)
-	}
-	for want, info := range infos {
-		if row, ok := index.row(nameless{info}); row != want || !ok {
-			t.Errorf("row %d, %v, want %d", row, ok, want)
-		}
-	}
-}
-
-// nameless is a NodeInfo that panics when it is asked for its Node object.
-type nameless struct{ fwk.NodeInfo }
-
-func (nameless) Node() *corev1.Node { panic("the node is looked up by name again") }
-
-func TestMetricsHaveTheIndexOfTheLoadWhereThatHasTheirNodes(t *testing.T) {
-	loads := TableOf(map[string]NodeLoad{"a": {}, "b": {}})
-	values := func(nodes ...string) MetricTable {
-		table := MetricTable{}
-		for _, node := range nodes {
-			table[node] = MetricReading{Value: 1, End: now}
-		}
-		return table
-	}
+func TestSnapshot_Metric(t *testing.T) {
+	end := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	index := load.NewIndex([]string{"a", "b"})
+	s := load.NewSnapshot(index, nil, map[string]load.MetricTable{
+		"x": {"a": {Value: 3, End: end}, "b": {Value: -1, End: end.Add(-time.Minute)}, "elsewhere": {Value: 100, End: end.Add(time.Hour)}},
+		"y": {"b": {Value: 7, End: end}},
+	})
+	rowOf := func(node string) int { row, _ := index.Row(node); return row }
 	for _, tc := range []struct {
-		name    string
-		metrics map[string]MetricTable
-		shared  bool
+		metric, node string
+		value        float64
+		end          time.Time
 	}{
-		{"no metrics", nil, true},
-		{"the same nodes", map[string]MetricTable{"x": values("a", "b")}, true},
-		{"less nodes", map[string]MetricTable{"x": values("b")}, true},
-		{"a node without load", map[string]MetricTable{"x": values("a", "b"), "y": values("c")}, false},
+		{"x", "a", 3, end},
+		{"x", "b", -1, end.Add(-time.Minute)},
+		{"y", "a", 0, time.Time{}},
+		{"y", "b", 7, end},
+		{"not read", "a", 0, time.Time{}},
 	} {
-		snapshot := NewSnapshot(map[time.Duration]*Table{window: loads}).WithMetrics(tc.metrics)
-		if got := snapshot.columns.index == loads.index; got != tc.shared {
-			t.Errorf("%s: the index is shared: %v, want %v", tc.name, got, tc.shared)
+		want := int64(0)
+		if !tc.end.IsZero() {
+			want = tc.end.UnixNano()
 		}
-		view := MetricsView{columns: snapshot.columns}
-		for metric, table := range tc.metrics {
-			for _, node := range []string{"a", "b", "c"} {
-				_, want := table[node]
-				if _, known := view.Values(metric).At(view.RowOf(node)); known != want {
-					t.Errorf("%s: %s of %s is known: %v, want %v", tc.name, metric, node, known, want)
-				}
-			}
+		if value, end := s.Metric(tc.metric).Row(rowOf(tc.node)); value != tc.value || end != want {
+			t.Errorf("%s of %s is %v at %d, want %v at %d", tc.metric, tc.node, value, end, tc.value, want)
 		}
+	}
+	// A value of a node that is not in the index is left out.
+	if lowest, highest, ok := s.Metric("x").Range(); lowest != -1 || highest != 3 || !ok {
+		t.Errorf("values of x range from %v to %v, %v; want from -1 to 3", lowest, highest, ok)
+	}
+	if got := s.Metric("x").Newest(); got != end.UnixNano() {
+		t.Errorf("the newest value of x is of %d, want %d", got, end.UnixNano())
+	}
+	if _, _, ok := s.Metric("not read").Range(); ok {
+		t.Error("a metric that is not read has values")
+	}
+}
+
+func TestPublisher(t *testing.T) {
+	p := load.NewPublisher()
+	first, published := p.Latest(), p.Published()
+	var previous []*load.Snapshot
+	p.OnPublish(func(s *load.Snapshot) { previous = append(previous, s) })
+	second, third := loadtest.Snapshot(nil, nil), loadtest.Snapshot(nil, nil)
+	p.Publish(second)
+	select {
+	case <-published:
+	default:
+		t.Error("Published is not closed by Publish")
+	}
+	if p.Latest() != second {
+		t.Error("Latest is not what was published last")
+	}
+	p.Publish(third)
+	if len(previous) != 2 || previous[0] != first || previous[1] != second {
+		t.Errorf("the hook got %v, want the snapshots before each Publish: %v", previous, []*load.Snapshot{first, second})
 	}
 }

@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	helper "k8s.io/component-helpers/resource"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
 // list returns a ResourceList of name and quantity pairs.
@@ -40,12 +42,12 @@ func containers(c ...corev1.Container) []corev1.Container { return c }
 
 func podLevel(r corev1.ResourceRequirements) *corev1.ResourceRequirements { return &r }
 
-func TestCPUMillis(t *testing.T) {
+func TestBySpec(t *testing.T) {
 	onFailure := corev1.ContainerRestartPolicyOnFailure
-	defaults := Estimator{Multiplier: 1.5, DefaultCPUMillis: 1000}
+	defaults := BySpec{Multiplier: 1.5, DefaultCPUMillis: 1000}
 	tests := []struct {
 		name      string
-		estimator Estimator
+		estimator BySpec
 		spec      corev1.PodSpec
 		want      float64
 	}{
@@ -63,19 +65,19 @@ func TestCPUMillis(t *testing.T) {
 		},
 		{
 			name:      "a multiplied request is not rounded",
-			estimator: Estimator{Multiplier: 1.25, DefaultCPUMillis: 1000},
+			estimator: BySpec{Multiplier: 1.25, DefaultCPUMillis: 1000},
 			spec:      corev1.PodSpec{Containers: containers(container(requests("cpu", "1m")))},
 			want:      1.25,
 		},
 		{
 			name:      "a multiplier of zero expects nothing of requests",
-			estimator: Estimator{Multiplier: 0, DefaultCPUMillis: 1000},
+			estimator: BySpec{Multiplier: 0, DefaultCPUMillis: 1000},
 			spec:      corev1.PodSpec{Containers: containers(container(requests("cpu", "500m")))},
 			want:      0,
 		},
 		{
 			name:      "a container that states nothing is expected to use the default",
-			estimator: Estimator{Multiplier: 1.5, DefaultCPUMillis: 300},
+			estimator: BySpec{Multiplier: 1.5, DefaultCPUMillis: 300},
 			spec:      corev1.PodSpec{Containers: containers(container(corev1.ResourceRequirements{}))},
 			want:      300,
 		},
@@ -228,14 +230,14 @@ func TestCPUMillis(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := tt.estimator.CPUMillis(&corev1.Pod{Spec: tt.spec}); got != tt.want {
-				t.Errorf("CPUMillis() = %v, want %v", got, tt.want)
+			if got := tt.estimator.Estimate(&corev1.Pod{Spec: tt.spec})[load.CPU]; got != tt.want {
+				t.Errorf("Estimate() = %v milliCPU, want %v", got, tt.want)
 			}
 		})
 	}
 }
 
-func TestRequests(t *testing.T) {
+func TestByRequests(t *testing.T) {
 	const mi = 1 << 20
 	tests := []struct {
 		name       string
@@ -294,9 +296,9 @@ func TestRequests(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			cpuMillis, memoryBytes := Requests(&tt.pod)
-			if cpuMillis != tt.wantCPU || memoryBytes != tt.wantMemory {
-				t.Errorf("Requests() = %v, %v, want %v, %v", cpuMillis, memoryBytes, tt.wantCPU, tt.wantMemory)
+			got := ByRequests{}.Estimate(&tt.pod)
+			if want := (Amounts{load.CPU: tt.wantCPU, load.Memory: tt.wantMemory}); got != want {
+				t.Errorf("Estimate() = %v, want %v", got, want)
 			}
 		})
 	}
@@ -331,25 +333,25 @@ func TestContainersRequestMillisAgreesWithTheAPIServer(t *testing.T) {
 	}
 }
 
-func TestCPUMillisDoesNotAllocate(t *testing.T) {
-	pod, estimator := everything(), Estimator{Multiplier: 1.5, DefaultCPUMillis: 1000}
-	if got := testing.AllocsPerRun(100, func() { estimator.CPUMillis(pod) }); got != 0 {
-		t.Errorf("CPUMillis allocates %v times, want 0", got)
+func TestBySpec_DoesNotAllocate(t *testing.T) {
+	pod, estimator := everything(), BySpec{Multiplier: 1.5, DefaultCPUMillis: 1000}
+	if got := testing.AllocsPerRun(100, func() { estimator.Estimate(pod) }); got != 0 {
+		t.Errorf("Estimate allocates %v times, want 0", got)
 	}
 }
 
-func BenchmarkCPUMillis(b *testing.B) {
-	pod, estimator := everything(), Estimator{Multiplier: 1.5, DefaultCPUMillis: 1000}
+func BenchmarkBySpec(b *testing.B) {
+	pod, estimator := everything(), BySpec{Multiplier: 1.5, DefaultCPUMillis: 1000}
 	b.ReportAllocs()
 	for b.Loop() {
-		estimator.CPUMillis(pod)
+		estimator.Estimate(pod)
 	}
 }
 
-func BenchmarkRequests(b *testing.B) {
+func BenchmarkByRequests(b *testing.B) {
 	pod := everything()
 	b.ReportAllocs()
 	for b.Loop() {
-		Requests(pod)
+		ByRequests{}.Estimate(pod)
 	}
 }

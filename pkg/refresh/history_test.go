@@ -12,10 +12,10 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
-func TestReadingsOfTheMomentMakeWindows(t *testing.T) {
+func TestMoments_MakeWindows(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
-	w, src, clock := newTestWatcher() // wants five minutes
-	w.Want(load.Settings{Window: 10 * time.Minute, RefreshInterval: time.Minute, MaxAge: 5 * time.Minute})
+	w, src, clock := newTestWatcher()
+	register(w, load.Trust{RefreshInterval: time.Minute, MaxAge: 5 * time.Minute}, 10*time.Minute)
 	tables := func() (five, ten load.Measurement) {
 		s := w.Publisher().Latest()
 		return s.Over(window).Node("a")[load.CPU], s.Over(10 * time.Minute).Node("a")[load.CPU]
@@ -27,7 +27,7 @@ func TestReadingsOfTheMomentMakeWindows(t *testing.T) {
 		five, ten load.Stat
 		span      [2]time.Duration
 	}{
-		// One reading is its own mean and varies by nothing; its span is a moment.
+		// One sample is its own mean, without deviation; its span is 0.
 		{cpu: 0.2, five: load.Stat{Mean: 0.2}, ten: load.Stat{Mean: 0.2}},
 		// Mean of 0.2 and 0.6; each is 0.2 from it.
 		{cpu: 0.6, five: load.Stat{Mean: 0.4, StdDev: 0.2}, ten: load.Stat{Mean: 0.4, StdDev: 0.2}, span: [2]time.Duration{1, 1}},
@@ -36,7 +36,7 @@ func TestReadingsOfTheMomentMakeWindows(t *testing.T) {
 		{cpu: 0.4, five: load.Stat{Mean: 0.4, StdDev: math.Sqrt(0.08 / 4)}, ten: load.Stat{Mean: 0.4, StdDev: math.Sqrt(0.08 / 4)}, span: [2]time.Duration{3, 3}},
 		{cpu: 0.4, five: load.Stat{Mean: 0.4, StdDev: math.Sqrt(0.08 / 5)}, ten: load.Stat{Mean: 0.4, StdDev: math.Sqrt(0.08 / 5)}, span: [2]time.Duration{4, 4}},
 		{cpu: 0.4, five: load.Stat{Mean: 0.4, StdDev: math.Sqrt(0.08 / 6)}, ten: load.Stat{Mean: 0.4, StdDev: math.Sqrt(0.08 / 6)}, span: [2]time.Duration{5, 5}},
-		// The first reading has left the five minutes: 0.6 and five times 0.4, mean 2.6/6, from which 0.6 is 1/6 away and 0.4
+		// The first sample has left the five minutes: 0.6 and five times 0.4, mean 2.6/6, from which 0.6 is 1/6 away and 0.4
 		// 1/30: squares 1/36 and 5/900, of which the mean is 1/180. Of all seven the mean is 2.8/7.
 		{
 			cpu:  0.4,
@@ -46,7 +46,7 @@ func TestReadingsOfTheMomentMakeWindows(t *testing.T) {
 		},
 	} {
 		clock.SetTime(start.Add(time.Duration(minute) * time.Minute))
-		src.answer(load.Sample{Node: "a", End: clock.Now(), Stats: load.Stats{load.CPU: known(step.cpu)}})
+		src.respond(load.Sample{Node: "a", End: clock.Now(), Stats: load.Stats{load.CPU: known(step.cpu)}})
 		if err := w.Refresh(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -61,87 +61,90 @@ func TestReadingsOfTheMomentMakeWindows(t *testing.T) {
 	}
 }
 
-func TestAReadingOfTheMomentIsTakenOnce(t *testing.T) {
+func TestMoments_StoreASampleOnce(t *testing.T) {
 	var m moments
 	for range 3 { // metrics-server answers the same until it has scraped again
-		m.add(start, known(0.5), load.Stat{}, window, window)
+		m.add(start, load.Stats{load.CPU: known(0.5)}, window, window)
 	}
 	if len(m) != 1 {
-		t.Errorf("%d readings kept, want 1", len(m))
+		t.Errorf("%d samples kept, want 1", len(m))
 	}
 }
 
-func TestAResourceThatTheLatestReadingLacksIsNotKnown(t *testing.T) {
+func TestMoments_ResourceMissingInTheLatestSampleIsNotKnown(t *testing.T) {
 	var m moments
-	m.add(start, known(0.5), known(0.25), window, window)
-	m.add(start.Add(time.Minute), known(0.7), load.Stat{}, window, window)
-	cpu, memory, _, _ := m.over(window)
+	m.add(start, load.Stats{known(0.5), known(0.25)}, window, window)
+	m.add(start.Add(time.Minute), load.Stats{load.CPU: known(0.7)}, window, window)
+	cpu, _ := m.over(window, load.CPU)
+	memory, _ := m.over(window, load.Memory)
 	if !cpu.Known || memory.Known {
 		t.Errorf("cpu %+v, memory %+v; want cpu alone", cpu, memory)
 	}
 }
 
-func TestEachResourceSpansItsOwnReadings(t *testing.T) {
+func TestMoments_EachResourceHasItsOwnSpan(t *testing.T) {
 	var m moments
 	for minute := range 6 {
 		memory := load.Stat{}
 		if minute >= 4 {
 			memory = known(0.5)
 		}
-		m.add(start.Add(time.Duration(minute)*time.Minute), known(0.5), memory, window, window)
+		m.add(start.Add(time.Duration(minute)*time.Minute), load.Stats{known(0.5), memory}, window, window)
 	}
-	if _, _, cpu, memory := m.over(window); cpu != 5*time.Minute || memory != time.Minute {
+	_, cpu := m.over(window, load.CPU)
+	_, memory := m.over(window, load.Memory)
+	if cpu != 5*time.Minute || memory != time.Minute {
 		t.Errorf("cpu spans %v and memory %v, want 5m and 1m", cpu, memory)
 	}
 }
 
-func TestAReadingWeighsForTheTimeSinceTheOneBefore(t *testing.T) {
+func TestMoments_AreWeightedByTheTimeSinceTheOneBefore(t *testing.T) {
 	var m moments
 	for _, r := range []struct {
 		after time.Duration
 		cpu   float64
 	}{{0, 0.1}, {time.Minute, 0.1}, {2 * time.Minute, 0.1}, {5 * time.Minute, 0.6}} {
-		m.add(start.Add(r.after), known(r.cpu), load.Stat{}, window, window)
+		m.add(start.Add(r.after), load.Stats{load.CPU: known(r.cpu)}, window, window)
 	}
-	cpu, _, _, _ := m.over(window)
+	cpu, _ := m.over(window, load.CPU)
 	// Weights 1, 1, 1 and 3 minutes: (0.3 + 1.8) / 6 = 0.35, from which all are 0.25 away.
 	if math.Abs(cpu.Mean-0.35) > 1e-6 || math.Abs(cpu.StdDev-0.25) > 1e-6 {
 		t.Errorf("mean %v and deviation %v, want 0.35 and 0.25", cpu.Mean, cpu.StdDev)
 	}
 }
 
-func TestALongWindowTakesNothingFromAShortOne(t *testing.T) {
+func TestMoments_LongWindowTakesNothingFromAShortOne(t *testing.T) {
 	alone, beside := moments{}, moments{}
 	for i := range 400 {
-		at, cpu := start.Add(time.Duration(i)*10*time.Second), known(0.2+0.6*float64(i%2))
-		alone.add(at, cpu, load.Stat{}, time.Minute, time.Minute)
-		beside.add(at, cpu, load.Stat{}, time.Minute, time.Hour)
-		want, _, wantSpan, _ := alone.over(time.Minute)
-		got, _, span, _ := beside.over(time.Minute)
+		at, stats := start.Add(time.Duration(i)*10*time.Second), load.Stats{load.CPU: known(0.2 + 0.6*float64(i%2))}
+		alone.add(at, stats, time.Minute, time.Minute)
+		beside.add(at, stats, time.Minute, time.Hour)
+		want, wantSpan := alone.over(time.Minute, load.CPU)
+		got, span := beside.over(time.Minute, load.CPU)
 		if got != want || span != wantSpan {
-			t.Fatalf("after %d readings: %+v over %v beside a window of an hour, %+v over %v alone", i+1, got, span, want, wantSpan)
+			t.Fatalf("after %d samples: %+v over %v beside a window of an hour, %+v over %v alone", i+1, got, span, want, wantSpan)
 		}
 	}
 }
 
-func TestReadingsOfTheMomentAreBounded(t *testing.T) {
+func TestMoments_AreBounded(t *testing.T) {
 	const shortest, longest = 5 * time.Minute, 15 * time.Minute
 	var m moments
 	for second := range 3600 {
-		m.add(start.Add(time.Duration(second)*time.Second), known(0.5), known(0.5), shortest, longest)
+		m.add(start.Add(time.Duration(second)*time.Second), load.Stats{known(0.5), known(0.5)}, shortest, longest)
 		if bound := 2*momentsPerWindow + 2; len(m) > bound {
-			t.Fatalf("%d readings kept after %d s, want at most %d", len(m), second, bound)
+			t.Fatalf("%d samples kept after %d s, want at most %d", len(m), second, bound)
 		}
 	}
 	newest := time.Unix(0, m[len(m)-1].unixNano)
 	if !newest.Equal(start.Add(3599 * time.Second)) {
-		t.Errorf("the newest reading kept is of %v, want the last", newest)
+		t.Errorf("the newest sample kept is of %v, want the last", newest)
 	}
 	// Thinned out they still span the window, but for the spacing of 15 m / 40.
 	if span := newest.Sub(time.Unix(0, m[0].unixNano)); span < longest-longest/momentsPerWindow-time.Second {
-		t.Errorf("the readings kept span %v, want nearly %v", span, longest)
+		t.Errorf("the samples kept span %v, want nearly %v", span, longest)
 	}
 	if c := cap(m); c > 4*momentsPerWindow {
-		t.Errorf("room for %d readings is held, want about %d", c, 2*momentsPerWindow)
+		t.Errorf("room for %d samples is kept, want about %d", c, 2*momentsPerWindow)
 	}
 }

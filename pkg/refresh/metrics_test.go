@@ -17,13 +17,13 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
-func TestMetricsTellWhatIsKnown(t *testing.T) {
+func TestMetrics(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	registry := metrics.NewKubeRegistry()
 	src, clock := &fakeSource{}, clocktesting.NewFakeClock(start)
 	w := NewWatcher(src, "fake", cluster{names: []string{"a", "b", "c"}}, clock, NewMetrics(registry))
-	w.Want(wanted)
-	w.telemetry.watch(w)
+	register(w, trust, window)
+	w.metrics.register(w)
 
 	refresh := func() {
 		if err := w.Refresh(ctx); err != nil && !strings.Contains(err.Error(), "down") {
@@ -48,9 +48,9 @@ plimsoll_load_nodes{resource="memory",source="fake",state="Expired"} 0
 plimsoll_load_nodes{resource="memory",source="fake",state="Fresh"} 0
 `, "plimsoll_load_nodes", "plimsoll_load_age_seconds") // nothing has an age yet
 
-	src.answer(load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.5)}})
+	src.respond(load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.5)}})
 	refresh()
-	clock.Step(wanted.MaxAge) // a is as old as it may be
+	clock.Step(trust.MaxAge) // a is as old as it may be
 	src.fetch = func(context.Context, source.Request) (source.Batch, error) {
 		return source.Batch{
 			Samples: []load.Sample{
@@ -67,7 +67,7 @@ plimsoll_load_nodes{resource="memory",source="fake",state="Fresh"} 0
 	}
 	refresh()
 
-	if n, err := testutil.GetHistogramMetricCount(w.telemetry.durations.WithLabelValues("fake")); err != nil || n != 3 {
+	if n, err := testutil.GetHistogramMetricCount(w.metrics.durations.WithLabelValues("fake")); err != nil || n != 3 {
 		t.Errorf("%d durations observed (%v), want 3", n, err)
 	}
 	compare(`
@@ -82,16 +82,16 @@ plimsoll_load_nodes{resource="cpu",source="fake",state="Fresh"} 1
 plimsoll_load_nodes{resource="memory",source="fake",state="Absent"} 3
 plimsoll_load_nodes{resource="memory",source="fake",state="Expired"} 0
 plimsoll_load_nodes{resource="memory",source="fake",state="Fresh"} 0
-# HELP plimsoll_refresh_total [ALPHA] Readings of the load source, by result: Success or Error.
+# HELP plimsoll_refresh_total [ALPHA] Refreshes of the load source, by result: Success or Error.
 # TYPE plimsoll_refresh_total counter
 plimsoll_refresh_total{result="Error",source="fake"} 1
 plimsoll_refresh_total{result="Success",source="fake"} 2
-# HELP plimsoll_rejected_samples_total [ALPHA] Values that were not believed: no number (NotANumber), Negative, or above the node's capacity and read as full (AboveCapacity).
+# HELP plimsoll_rejected_samples_total [ALPHA] Measured values that were rejected: not a number (NotANumber), Negative, or above the node's capacity and read as full (AboveCapacity).
 # TYPE plimsoll_rejected_samples_total counter
 plimsoll_rejected_samples_total{reason="AboveCapacity",source="fake"} 1
 plimsoll_rejected_samples_total{reason="Negative",source="fake"} 1
 plimsoll_rejected_samples_total{reason="NotANumber",source="fake"} 1
-# HELP plimsoll_unmatched_series [ALPHA] Series of the last reading that belong to no node of the cluster.
+# HELP plimsoll_unmatched_series [ALPHA] Series of the last refresh that belong to no node of the cluster.
 # TYPE plimsoll_unmatched_series gauge
 plimsoll_unmatched_series{source="fake"} 4
 `, "plimsoll_load_age_seconds", "plimsoll_load_nodes", "plimsoll_refresh_total", "plimsoll_rejected_samples_total", "plimsoll_unmatched_series")

@@ -3,9 +3,7 @@ package refresh
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -27,11 +25,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const window = 5 * time.Minute
 
 var (
-	start  = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	wanted = load.Settings{Window: window, RefreshInterval: 30 * time.Second, MaxAge: 5 * time.Minute, DriftTolerance: 10}
+	start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	trust = load.Trust{RefreshInterval: 30 * time.Second, MaxAge: 5 * time.Minute, DriftTolerance: 10}
 )
 
-// fakeSource answers each fetch by the function it is set to.
+// fakeSource returns what its function returns.
 type fakeSource struct {
 	fetch  func(ctx context.Context, request source.Request) (source.Batch, error)
 	closed atomic.Bool
@@ -43,7 +41,7 @@ func (f *fakeSource) Fetch(ctx context.Context, request source.Request) (source.
 	return f.fetch(ctx, request)
 }
 
-func (f *fakeSource) answer(samples ...load.Sample) {
+func (f *fakeSource) respond(samples ...load.Sample) {
 	f.fetch = func(context.Context, source.Request) (source.Batch, error) {
 		return source.Batch{Samples: samples}, nil
 	}
@@ -51,18 +49,18 @@ func (f *fakeSource) answer(samples ...load.Sample) {
 
 func known(mean float64) load.Stat { return load.Stat{Mean: mean, Known: true} }
 
-func reading(mean float64, end time.Time) load.Measurement {
+func measurement(mean float64, end time.Time) load.Measurement {
 	return load.Measurement{Stat: known(mean), Window: window, End: end}
 }
 
-// drifting is a reading whose mean moves by drift, a fraction of capacity, a minute.
+// drifting is a measurement whose mean moves by drift, a fraction of capacity, a minute.
 func drifting(mean float64, end time.Time, drift float64) load.Measurement {
-	r := reading(mean, end)
+	r := measurement(mean, end)
 	r.Drift = drift
 	return r
 }
 
-// cluster is a cluster of the nodes of the given names, which are known when synced says so.
+// cluster has the named nodes. It is synced at once where synced is nil.
 type cluster struct {
 	names  []string
 	synced func() bool
@@ -71,19 +69,35 @@ type cluster struct {
 func (c cluster) Names() []string { return c.names }
 func (c cluster) HasSynced() bool { return c.synced == nil || c.synced() }
 
+// register has the watcher read the windows at the interval of the trust.
+func register(w *Watcher, trust load.Trust, windows ...time.Duration) {
+	w.Register(load.Requirements{Windows: windows, RefreshInterval: trust.RefreshInterval}, trust)
+}
+
+// knownNodes returns which of the named nodes have load over window in the latest snapshot.
+func knownNodes(w *Watcher, names ...string) (known []string) {
+	for _, name := range names {
+		if w.Publisher().Latest().Over(window).Node(name)[load.CPU].Known {
+			known = append(known, name)
+		}
+	}
+	return known
+}
+
+// newTestWatcher returns a watcher that reads window.
 func newTestWatcher(names ...string) (*Watcher, *fakeSource, *clocktesting.FakeClock) {
 	src, clock := &fakeSource{}, clocktesting.NewFakeClock(start)
 	w := NewWatcher(src, "fake", cluster{names: names}, clock, NewMetrics(metrics.NewKubeRegistry()))
-	w.Want(wanted)
+	register(w, trust, window)
 	return w, src, clock
 }
 
-func TestWhatARefreshChanges(t *testing.T) {
+func TestRefresh(t *testing.T) {
 	later := start.Add(time.Minute)
 	sample := func(cpu, memory load.Stat) load.Sample {
 		return load.Sample{Node: "a", Window: window, End: later, Stats: load.Stats{load.CPU: cpu, load.Memory: memory}}
 	}
-	old := load.NodeLoad{load.CPU: reading(0.25, start), load.Memory: reading(0.5, start)}
+	old := load.NodeLoad{load.CPU: measurement(0.25, start), load.Memory: measurement(0.5, start)}
 
 	for _, tc := range []struct {
 		name    string
@@ -93,20 +107,20 @@ func TestWhatARefreshChanges(t *testing.T) {
 		failure bool
 	}{
 		{
-			name:    "a good answer replaces the last one",
+			name:    "a valid batch replaces the last measurement",
 			samples: []load.Sample{sample(known(0.75), known(0.125))},
 			// 50 and 37.5 points in one minute.
 			want: load.NodeLoad{load.CPU: drifting(0.75, later, 0.5), load.Memory: drifting(0.125, later, 0.375)},
 		},
 		{
-			name:    "a node that the answer leaves out keeps its reading and its age",
+			name:    "a node that the batch leaves out keeps its measurement and its age",
 			samples: []load.Sample{{Node: "b", Window: window, End: later, Stats: load.Stats{load.CPU: known(1)}}},
 			want:    old,
 		},
 		{
-			name:    "a resource that the answer leaves out keeps its reading and its age",
+			name:    "a resource that the batch leaves out keeps its measurement and its age",
 			samples: []load.Sample{sample(known(0.75), load.Stat{})},
-			want:    load.NodeLoad{load.CPU: drifting(0.75, later, 0.5), load.Memory: reading(0.5, start)},
+			want:    load.NodeLoad{load.CPU: drifting(0.75, later, 0.5), load.Memory: measurement(0.5, start)},
 		},
 		{
 			name:    "impossible values change nothing",
@@ -114,17 +128,17 @@ func TestWhatARefreshChanges(t *testing.T) {
 			want:    old,
 		},
 		{
-			name:    "an answer older than what is known changes nothing",
+			name:    "a batch older than what is known changes nothing",
 			samples: []load.Sample{{Node: "a", Window: window, End: start.Add(-time.Second), Stats: load.Stats{load.CPU: known(1), load.Memory: known(1)}}},
 			want:    old,
 		},
 		{
-			name:    "a source whose clock is ahead does not make load that is never too old",
+			name:    "a source whose clock is ahead does not make load that never expires",
 			samples: []load.Sample{{Node: "a", Window: window, End: start.Add(time.Hour), Stats: load.Stats{load.CPU: known(0.75), load.Memory: known(0.125)}}},
 			want:    load.NodeLoad{load.CPU: drifting(0.75, later, 0.5), load.Memory: drifting(0.125, later, 0.375)},
 		},
 		{
-			name:    "an empty answer changes nothing",
+			name:    "an empty batch changes nothing",
 			want:    old,
 			failure: true,
 		},
@@ -140,12 +154,12 @@ func TestWhatARefreshChanges(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			_, ctx := ktesting.NewTestContext(t)
 			w, src, clock := newTestWatcher()
-			src.answer(load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.25), load.Memory: known(0.5)}})
+			src.respond(load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.25), load.Memory: known(0.5)}})
 			if err := w.Refresh(ctx); err != nil {
 				t.Fatal(err)
 			}
 			clock.SetTime(later)
-			src.answer(tc.samples...)
+			src.respond(tc.samples...)
 			if tc.fetch != nil {
 				src.fetch = tc.fetch
 			}
@@ -159,7 +173,7 @@ func TestWhatARefreshChanges(t *testing.T) {
 	}
 }
 
-func TestADeviationThatWasNotMeasuredIsTheLastOne(t *testing.T) {
+func TestRefresh_KeepsTheLastDeviation(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, clock := newTestWatcher()
 	for _, step := range []struct {
@@ -168,16 +182,16 @@ func TestADeviationThatWasNotMeasuredIsTheLastOne(t *testing.T) {
 		want     float64
 	}{
 		{0, 0.3, 0.3},
-		{time.Minute, math.NaN(), 0.3},        // its query failed
-		{wanted.MaxAge, math.NaN(), 0.3},      // it is as old as anything may be
-		{wanted.MaxAge + 1, math.NaN(), 0},    // nobody trusts it any more
-		{wanted.MaxAge + 2, 0.1, 0.1},         // it is measured again
-		{wanted.MaxAge + 3, math.Inf(1), 0.1}, // and is impossible
-		{wanted.MaxAge + 4, 0, 0},             // a steady node
-		{wanted.MaxAge + 5, math.NaN(), 0},    // is still steady
+		{time.Minute, math.NaN(), 0.3},       // its query failed
+		{trust.MaxAge, math.NaN(), 0.3},      // it is as old as a measurement may be
+		{trust.MaxAge + 1, math.NaN(), 0},    // it is beyond maxAge
+		{trust.MaxAge + 2, 0.1, 0.1},         // it is measured again
+		{trust.MaxAge + 3, math.Inf(1), 0.1}, // and is impossible
+		{trust.MaxAge + 4, 0, 0},             // a steady node
+		{trust.MaxAge + 5, math.NaN(), 0},    // is still steady
 	} {
 		clock.SetTime(start.Add(step.after))
-		src.answer(load.Sample{Node: "a", Window: window, End: clock.Now(), Stats: load.Stats{load.CPU: load.Stat{Mean: 0.5, StdDev: step.measured, Known: true}}})
+		src.respond(load.Sample{Node: "a", Window: window, End: clock.Now(), Stats: load.Stats{load.CPU: load.Stat{Mean: 0.5, StdDev: step.measured, Known: true}}})
 		if err := w.Refresh(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +201,7 @@ func TestADeviationThatWasNotMeasuredIsTheLastOne(t *testing.T) {
 	}
 }
 
-func TestLoadIsReadAnewAfterTheClockWentBack(t *testing.T) {
+func TestRefresh_ReadsAllLoadAgainAfterTheClockWentBack(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, clock := newTestWatcher()
 	for _, step := range []struct {
@@ -199,7 +213,7 @@ func TestLoadIsReadAnewAfterTheClockWentBack(t *testing.T) {
 		{start.Add(time.Minute), 0.9},
 	} {
 		clock.SetTime(step.at)
-		src.answer(load.Sample{Node: "a", Window: window, End: step.at, Stats: load.Stats{load.CPU: known(step.mean)}})
+		src.respond(load.Sample{Node: "a", Window: window, End: step.at, Stats: load.Stats{load.CPU: known(step.mean)}})
 		if err := w.Refresh(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -210,11 +224,11 @@ func TestLoadIsReadAnewAfterTheClockWentBack(t *testing.T) {
 	}
 }
 
-func TestLoadFromBeforeTheClockWentBackIsNotFreshWhileTheSourceIsDown(t *testing.T) {
+func TestRefresh_ForgetsLoadWhenTheClockWentBackAndTheSourceIsDown(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, clock := newTestWatcher()
 	clock.SetTime(start.Add(time.Hour))
-	src.answer(load.Sample{Node: "a", Window: window, End: clock.Now(), Stats: load.Stats{load.CPU: known(0.1)}})
+	src.respond(load.Sample{Node: "a", Window: window, End: clock.Now(), Stats: load.Stats{load.CPU: known(0.1)}})
 	if err := w.Refresh(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -225,34 +239,34 @@ func TestLoadFromBeforeTheClockWentBackIsNotFreshWhileTheSourceIsDown(t *testing
 	if err := w.Refresh(ctx); err == nil {
 		t.Fatal("no error")
 	}
-	if n := w.Publisher().Latest().Over(window).Len(); n != 0 {
-		t.Errorf("load of %d nodes is known, want none", n)
+	if got := knownNodes(w, "a"); got != nil {
+		t.Errorf("load of %v is known, want of none", got)
 	}
 }
 
-func TestAnAnswerThatNeverChangesGrowsOldWhateverItsClockSays(t *testing.T) {
+func TestRefresh_BatchThatNeverChangesGrowsOld(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, clock := newTestWatcher()
-	w.Want(load.Settings{Window: window, RefreshInterval: time.Minute, MaxAge: time.Hour, DriftTolerance: 10})
+	register(w, load.Trust{RefreshInterval: time.Minute, MaxAge: time.Hour, DriftTolerance: 10}, window)
 	stuck := load.Sample{Node: "a", Window: window, End: start.Add(time.Hour), Stats: load.Stats{load.CPU: known(0.1)}} // a clock an hour ahead
 	for range 10 {
-		src.answer(stuck)
+		src.respond(stuck)
 		if err := w.Refresh(ctx); err != nil {
 			t.Fatal(err)
 		}
 		clock.Step(time.Minute)
 	}
 	if end := w.Publisher().Latest().Over(window).Node("a")[load.CPU].End; !end.Equal(start) {
-		t.Errorf("the reading is of %v, want %v, when it was first read", end, start)
+		t.Errorf("the measurement is of %v, want %v, when it was first read", end, start)
 	}
 }
 
-func TestWhatWasMeasuredOverAnotherSpanSaysSo(t *testing.T) {
+func TestRefresh_KeepsTheSpan(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, _ := newTestWatcher()
 	cpu := known(0.5)
 	cpu.Span = 10 * time.Minute
-	src.answer(load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: cpu, load.Memory: known(0.5)}})
+	src.respond(load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: cpu, load.Memory: known(0.5)}})
 	if err := w.Refresh(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -262,101 +276,53 @@ func TestWhatWasMeasuredOverAnotherSpanSaysSo(t *testing.T) {
 	}
 }
 
-func TestMemoryPerNodeIsBounded(t *testing.T) {
-	const nodes = 2000
-	_, ctx := ktesting.NewTestContext(t)
-	for name, tc := range map[string]struct {
-		bound  int64
-		sample func(node string, window, at time.Duration) load.Sample
-	}{
-		"a source that knows windows": {2 << 10, func(node string, window, at time.Duration) load.Sample {
-			return load.Sample{Node: node, Window: window, End: start.Add(at), Stats: load.Stats{load.CPU: known(0.5), load.Memory: known(0.5)}}
-		}},
-		"a source that knows only the present": {3 << 10, func(node string, _, at time.Duration) load.Sample {
-			return load.Sample{Node: node, End: start.Add(at), Stats: load.Stats{load.CPU: known(0.5), load.Memory: known(0.5)}}
-		}},
-	} {
-		before := heap()
-		w, src, clock := newTestWatcher()
-		windows := []time.Duration{window, 10 * time.Minute, 15 * time.Minute}
-		for _, window := range windows[1:] {
-			w.Want(load.Settings{Window: window})
-		}
-		for at := time.Duration(0); at <= 20*time.Minute; at += 15 * time.Second {
-			clock.SetTime(start.Add(at))
-			var samples []load.Sample
-			for i := range nodes {
-				for _, window := range windows {
-					samples = append(samples, tc.sample(fmt.Sprint("node-", i), window, at))
-				}
-			}
-			src.answer(samples...)
-			if err := w.Refresh(ctx); err != nil {
-				t.Fatal(err)
-			}
-		}
-		src.answer()
-		perNode := (heap() - before) / nodes
-		t.Logf("%s: %d bytes per node with three windows", name, perNode)
-		if perNode > tc.bound {
-			t.Errorf("%s: %d bytes per node with three windows, want at most %d", name, perNode, tc.bound)
-		}
-		runtime.KeepAlive(w)
-	}
-}
-
-func heap() int64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}
-
-func TestASnapshotIsNotChangedByLaterRefreshes(t *testing.T) {
+func TestRefresh_DoesNotChangeEarlierSnapshots(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, _ := newTestWatcher()
-	src.answer(load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.25)}})
+	src.respond(load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.25)}})
 	if err := w.Refresh(ctx); err != nil {
 		t.Fatal(err)
 	}
-	held := w.Publisher().Latest()
-	src.answer(load.Sample{Node: "a", Window: window, End: start.Add(time.Nanosecond), Stats: load.Stats{load.CPU: known(0.75)}})
+	earlier := w.Publisher().Latest()
+	src.respond(load.Sample{Node: "a", Window: window, End: start.Add(time.Nanosecond), Stats: load.Stats{load.CPU: known(0.75)}})
 	if err := w.Refresh(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if got := held.Over(window).Node("a")[load.CPU].Mean; got != 0.25 {
-		t.Errorf("the held snapshot says %v, want 0.25 as before", got)
+	if got := earlier.Over(window).Node("a")[load.CPU].Mean; got != 0.25 {
+		t.Errorf("the earlier snapshot says %v, want 0.25 as before", got)
 	}
 }
 
-func TestNodesThatNobodyTrustsAnyMoreAreForgotten(t *testing.T) {
+func TestRefresh_ForgetsNodesBeyondMaxAge(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, clock := newTestWatcher()
-	src.answer(load.Sample{Node: "gone", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.25)}})
+	src.respond(load.Sample{Node: "gone", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.25)}})
 	if err := w.Refresh(ctx); err != nil {
 		t.Fatal(err)
 	}
 	for _, step := range []struct {
 		age  time.Duration
-		want int
-	}{{wanted.MaxAge, 2}, {wanted.MaxAge + 1, 1}} {
+		want []string
+	}{{trust.MaxAge, []string{"gone", "here"}}, {trust.MaxAge + 1, []string{"here"}}} {
 		clock.SetTime(start.Add(step.age))
-		src.answer(load.Sample{Node: "here", Window: window, End: clock.Now(), Stats: load.Stats{load.CPU: known(0.25)}})
+		src.respond(load.Sample{Node: "here", Window: window, End: clock.Now(), Stats: load.Stats{load.CPU: known(0.25)}})
 		if err := w.Refresh(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if got := w.Publisher().Latest().Over(window).Len(); got != step.want {
-			t.Errorf("%v after the last reading of a node %d nodes are kept, want %d", step.age, got, step.want)
+		if diff := cmp.Diff(step.want, knownNodes(w, "gone", "here")); diff != "" {
+			t.Errorf("nodes with load %v after the last measurement of one (-want +got):\n%s", step.age, diff)
+		}
+		if want, got := len(step.want), w.Publisher().Latest().Index().Len(); got != want {
+			t.Errorf("%v after the last measurement of a node the index has %d nodes, want %d", step.age, got, want)
 		}
 	}
 }
 
-func TestASourceThatKnowsOneWindowAnswersForAll(t *testing.T) {
+func TestRefresh_OneWindowServesAll(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, _ := newTestWatcher()
-	w.Want(load.Settings{Window: 10 * time.Minute, RefreshInterval: time.Minute, MaxAge: time.Minute})
-	src.answer(load.Sample{Node: "a", Window: 15 * time.Minute, End: start, Stats: load.Stats{load.CPU: known(0.25)}})
+	register(w, load.Trust{RefreshInterval: time.Minute, MaxAge: time.Minute}, 10*time.Minute)
+	src.respond(load.Sample{Node: "a", Window: 15 * time.Minute, End: start, Stats: load.Stats{load.CPU: known(0.25)}})
 	if err := w.Refresh(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -368,11 +334,11 @@ func TestASourceThatKnowsOneWindowAnswersForAll(t *testing.T) {
 	}
 }
 
-func TestEachWindowHasItsOwnLoad(t *testing.T) {
+func TestRefresh_EachWindowHasItsOwnLoad(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, _ := newTestWatcher()
-	w.Want(load.Settings{Window: 10 * time.Minute, RefreshInterval: time.Minute, MaxAge: time.Minute})
-	src.answer(
+	register(w, load.Trust{RefreshInterval: time.Minute, MaxAge: time.Minute}, 10*time.Minute)
+	src.respond(
 		load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.25)}},
 		load.Sample{Node: "a", Window: 10 * time.Minute, End: start, Stats: load.Stats{load.CPU: known(0.75)}},
 	)
@@ -386,7 +352,7 @@ func TestEachWindowHasItsOwnLoad(t *testing.T) {
 	}
 }
 
-func TestASourceThatGoesAndComesIsLoggedOnceEach(t *testing.T) {
+func TestRefresh_LogsChangesOnce(t *testing.T) {
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2), ktesting.BufferLogs(true)))
 	ctx := klog.NewContext(t.Context(), logger)
 	w, src, _ := newTestWatcher()
@@ -401,7 +367,7 @@ func TestASourceThatGoesAndComesIsLoggedOnceEach(t *testing.T) {
 			}
 		}
 		for range 3 {
-			src.answer(load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.25)}})
+			src.respond(load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.25)}})
 			if err := w.Refresh(ctx); err != nil {
 				t.Fatal(err)
 			}
@@ -418,20 +384,21 @@ func TestASourceThatGoesAndComesIsLoggedOnceEach(t *testing.T) {
 	}
 }
 
-func TestWhatReadersWantAddsUp(t *testing.T) {
+func TestWatcher_ServesAllReaders(t *testing.T) {
 	w, _, _ := newTestWatcher()
-	w.Want(load.Settings{Window: 15 * time.Minute, RefreshInterval: 10 * time.Second, MaxAge: time.Minute, DriftTolerance: 5})
-	w.Want(load.Settings{Window: window, RefreshInterval: time.Minute, MaxAge: 10 * time.Minute, DriftTolerance: 20})
-	want := demand{
-		windows: []time.Duration{window, 15 * time.Minute},
-		loosest: load.Settings{RefreshInterval: 10 * time.Second, MaxAge: 10 * time.Minute, DriftTolerance: 20},
+	register(w, load.Trust{RefreshInterval: 10 * time.Second, MaxAge: time.Minute, DriftTolerance: 5}, 15*time.Minute)
+	register(w, load.Trust{RefreshInterval: time.Minute, MaxAge: 10 * time.Minute, DriftTolerance: 20}, window)
+	requirements, loosest := w.registered()
+	want := load.Requirements{Windows: []time.Duration{window, 15 * time.Minute}, RefreshInterval: 10 * time.Second}
+	if diff := cmp.Diff(want, requirements); diff != "" {
+		t.Errorf("requirements (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(want, w.demand(), cmp.AllowUnexported(demand{})); diff != "" {
-		t.Errorf("what all readers want together (-want +got):\n%s", diff)
+	if want := (load.Trust{RefreshInterval: time.Minute, MaxAge: 10 * time.Minute, DriftTolerance: 20}); loosest != want {
+		t.Errorf("trust is %+v, want %+v", loosest, want)
 	}
 }
 
-// run starts the watcher and returns a channel that gets a value at each fetch, answered by the error that next returns.
+// run starts the watcher. Each fetch, numbered from 1, sends its number to fetched and fails with the error that next returns.
 func run(t *testing.T, w *Watcher, src *fakeSource, next func(n int) error) (fetched chan int, stop func()) {
 	t.Helper()
 	_, ctx := ktesting.NewTestContext(t)
@@ -450,30 +417,34 @@ func run(t *testing.T, w *Watcher, src *fakeSource, next func(n int) error) (fet
 	return fetched, func() { cancel(); <-done }
 }
 
-func waitForTimer(clock *clocktesting.FakeClock) {
-	for !clock.HasWaiters() {
-		time.Sleep(time.Millisecond)
+// waitForTimer waits until the watcher waits for its next refresh.
+func waitForTimer(t *testing.T, clock *clocktesting.FakeClock) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !clock.HasWaiters(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the watcher does not wait for its next refresh")
+		}
 	}
 }
 
-func TestTheFirstRefreshIsAtOnceAndTheOthersAtIntervals(t *testing.T) {
+func TestRun_RefreshesAtOnceThenAtIntervals(t *testing.T) {
 	w, src, clock := newTestWatcher()
 	fetched, stop := run(t, w, src, func(int) error { return nil })
 	defer stop()
 	<-fetched
 	for range 3 {
-		waitForTimer(clock)
-		clock.Step(wanted.RefreshInterval - time.Nanosecond)
+		waitForTimer(t, clock)
+		clock.Step(trust.RefreshInterval - time.Nanosecond)
 		if !clock.HasWaiters() {
 			t.Fatal("refreshed before the interval was over")
 		}
 		// The interval is lengthened by a tenth at most.
-		clock.Step(wanted.RefreshInterval/10 + time.Nanosecond)
+		clock.Step(trust.RefreshInterval/10 + time.Nanosecond)
 		<-fetched
 	}
 }
 
-func TestAFailedRefreshIsRetriedSoonerWithBackoff(t *testing.T) {
+func TestRun_RetriesWithBackoff(t *testing.T) {
 	w, src, clock := newTestWatcher()
 	fetched, stop := run(t, w, src, func(int) error { return errors.New("down") })
 	defer stop()
@@ -481,7 +452,7 @@ func TestAFailedRefreshIsRetriedSoonerWithBackoff(t *testing.T) {
 	// 1s doubled up to the refresh interval, each lengthened by a tenth at most.
 	for _, wait := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
 		wait *= time.Second
-		waitForTimer(clock)
+		waitForTimer(t, clock)
 		clock.Step(wait - time.Nanosecond)
 		if !clock.HasWaiters() {
 			t.Fatalf("retried before %v", wait)
@@ -491,7 +462,7 @@ func TestAFailedRefreshIsRetriedSoonerWithBackoff(t *testing.T) {
 	}
 }
 
-func TestAfterASuccessTheBackoffBeginsAnew(t *testing.T) {
+func TestRun_SuccessResetsTheBackoff(t *testing.T) {
 	w, src, clock := newTestWatcher()
 	fetched, stop := run(t, w, src, func(n int) error {
 		if n == 4 {
@@ -504,7 +475,7 @@ func TestAfterASuccessTheBackoffBeginsAnew(t *testing.T) {
 	// Three failures, the success, whose wait is the refresh interval, and two failures more.
 	for _, wait := range []time.Duration{1, 2, 4, 30, 1, 2} {
 		wait *= time.Second
-		waitForTimer(clock)
+		waitForTimer(t, clock)
 		clock.Step(wait - time.Nanosecond)
 		if !clock.HasWaiters() {
 			t.Fatalf("refreshed before %v", wait)
@@ -514,11 +485,11 @@ func TestAfterASuccessTheBackoffBeginsAnew(t *testing.T) {
 	}
 }
 
-func TestASourceThatHangsHoldsUpNobodyAndEndsWithTheContext(t *testing.T) {
+func TestRun_HangingSourceEndsWithTheContext(t *testing.T) {
 	w, src, _ := newTestWatcher()
-	_, stop := run(t, w, src, func(int) error { return nil }) // nobody receives: the fetch hangs
-	if n := w.Publisher().Latest().Over(window).Len(); n != 0 {
-		t.Errorf("%d nodes known, want 0", n)
+	_, stop := run(t, w, src, func(int) error { return nil }) // nothing receives: the fetch hangs
+	if got := knownNodes(w, "a"); got != nil {
+		t.Errorf("load of %v is known, want of none", got)
 	}
 	stop()
 	if !src.closed.Load() {
@@ -526,7 +497,7 @@ func TestASourceThatHangsHoldsUpNobodyAndEndsWithTheContext(t *testing.T) {
 	}
 }
 
-func TestNothingIsReadBeforeTheNodesAreKnown(t *testing.T) {
+func TestRun_WaitsForTheNodes(t *testing.T) {
 	src := &fakeSource{fetch: func(context.Context, source.Request) (source.Batch, error) {
 		t.Error("fetched before the nodes were known")
 		return source.Batch{}, nil
@@ -540,7 +511,7 @@ func TestNothingIsReadBeforeTheNodesAreKnown(t *testing.T) {
 		return false
 	}}
 	w := NewWatcher(src, "fake", nodes, clocktesting.NewFakeClock(start), NewMetrics(metrics.NewKubeRegistry()))
-	w.Want(wanted)
+	register(w, trust, window)
 	_, ctx := ktesting.NewTestContext(t)
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -550,98 +521,38 @@ func TestNothingIsReadBeforeTheNodesAreKnown(t *testing.T) {
 	<-done
 }
 
-func TestAPoolSharesOneWatcherPerSource(t *testing.T) {
-	_, ctx := ktesting.NewTestContext(t)
-	ctx, cancel := context.WithCancel(ctx)
-	registry, clock := metrics.NewKubeRegistry(), clocktesting.NewFakeClock(start)
-	pool := NewPool[string](clock, NewMetrics(registry))
-	asked := map[string]chan []time.Duration{"a": make(chan []time.Duration), "b": make(chan []time.Duration)}
-	var sources []*fakeSource
-	begin := make(chan struct{})
-	nodes := cluster{synced: func() bool {
-		select {
-		case <-begin:
-			return true
-		default:
-			return false
-		}
-	}}
-	get := func(key string, window time.Duration) *load.Publisher {
-		t.Helper()
-		wanted := wanted
-		wanted.Window = window
-		p, err := pool.Publisher(ctx, key, wanted, nodes, func() (source.Source, error) {
-			src := &fakeSource{fetch: func(ctx context.Context, request source.Request) (source.Batch, error) {
-				select {
-				case asked[key] <- request.Windows:
-				case <-ctx.Done():
-				}
-				return source.Batch{}, errors.New("no answer")
-			}}
-			sources = append(sources, src)
-			return src, nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p
-	}
-	a, again, b := get("a", window), get("a", 10*time.Minute), get("b", window)
-	if a != again {
-		t.Error("the same source has two publishers")
-	}
-	if a == b {
-		t.Error("two sources have one publisher")
-	}
-	if len(sources) != 2 {
-		t.Errorf("%d sources opened, want 2", len(sources))
-	}
-	close(begin)
-	if diff := cmp.Diff([]time.Duration{window, 10 * time.Minute}, <-asked["a"]); diff != "" {
-		t.Errorf("windows asked of the shared source (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]time.Duration{window}, <-asked["b"]); diff != "" {
-		t.Errorf("windows asked of the other source (-want +got):\n%s", diff)
-	}
-	if _, err := registry.Gather(); err != nil {
-		t.Errorf("two sources of one name cannot be told in the metrics: %v", err)
-	}
-	cancel()
-	for _, src := range sources {
-		for !src.closed.Load() {
-			time.Sleep(time.Millisecond)
-		}
-	}
-}
-
-func TestASourceThatCannotBeOpenedIsAnError(t *testing.T) {
-	_, ctx := ktesting.NewTestContext(t)
-	pool := NewPool[string](clocktesting.NewFakeClock(start), NewMetrics(metrics.NewKubeRegistry()))
-	want := errors.New("no such file")
-	if _, err := pool.Publisher(ctx, "a", wanted, cluster{}, func() (source.Source, error) { return nil, want }); !errors.Is(err, want) {
-		t.Errorf("error %v, want %v", err, want)
-	}
-}
-
-// answerMetrics makes the source answer for metrics alone.
-func (f *fakeSource) answerMetrics(answers ...source.MetricValues) {
+// respondMetrics makes the source return node metrics alone.
+func (f *fakeSource) respondMetrics(values ...source.MetricValues) {
 	f.fetch = func(context.Context, source.Request) (source.Batch, error) {
-		return source.Batch{Metrics: answers}, nil
+		return source.Batch{Metrics: values}, nil
 	}
 }
 
-func TestWhatAnAnswerForAMetricChanges(t *testing.T) {
+// metricOf returns the snapshot's values of a node metric, for those of the named nodes that have one.
+func metricOf(s *load.Snapshot, metric string, names ...string) load.MetricTable {
+	table := load.MetricTable{}
+	for _, name := range names {
+		if row, ok := s.Index().Row(name); ok {
+			if value, end := s.Metric(metric).Row(row); end != 0 {
+				table[name] = load.MetricValue{Value: value, End: time.Unix(0, end).UTC()}
+			}
+		}
+	}
+	return table
+}
+
+func TestRefresh_NodeMetrics(t *testing.T) {
 	later := start.Add(time.Minute)
 	was := func(value float64) load.MetricValue { return load.MetricValue{Value: value, End: start} }
 	is := func(value float64) load.MetricValue { return load.MetricValue{Value: value, End: later} }
 	for _, tc := range []struct {
 		name    string
-		answers []source.MetricValues
+		metrics []source.MetricValues
 		want    map[string]load.MetricTable
 	}{
 		{
-			name: "a good answer replaces the last one",
-			answers: []source.MetricValues{
+			name: "a valid batch replaces the last measurement",
+			metrics: []source.MetricValues{
 				{Metric: "x", End: later, Values: map[string]float64{"a": 3, "b": -4}},
 				{Metric: "w", End: later, Values: map[string]float64{"a": 30}},
 			},
@@ -649,98 +560,99 @@ func TestWhatAnAnswerForAMetricChanges(t *testing.T) {
 		},
 		{
 			name:    "a node and a metric that are left out keep their value and its age",
-			answers: []source.MetricValues{{Metric: "x", End: later, Values: map[string]float64{"a": 3}}},
+			metrics: []source.MetricValues{{Metric: "x", End: later, Values: map[string]float64{"a": 3}}},
 			want:    map[string]load.MetricTable{"x": {"a": is(3), "b": was(2)}, "w": {"a": was(10)}},
 		},
 		{
-			name:    "what is no number is not taken",
-			answers: []source.MetricValues{{Metric: "x", End: later, Values: map[string]float64{"a": math.NaN(), "b": math.Inf(-1), "c": 0}}},
+			name:    "a value that is not a number is rejected",
+			metrics: []source.MetricValues{{Metric: "x", End: later, Values: map[string]float64{"a": math.NaN(), "b": math.Inf(-1), "c": 0}}},
 			want:    map[string]load.MetricTable{"x": {"a": was(1), "b": was(2), "c": is(0)}, "w": {"a": was(10)}},
 		},
 		{
-			name:    "an answer older than what is known changes nothing",
-			answers: []source.MetricValues{{Metric: "x", End: start.Add(-1), Values: map[string]float64{"a": 3}}},
+			name:    "a batch older than what is known changes nothing",
+			metrics: []source.MetricValues{{Metric: "x", End: start.Add(-1), Values: map[string]float64{"a": 3}}},
 			want:    map[string]load.MetricTable{"x": {"a": was(1), "b": was(2)}, "w": {"a": was(10)}},
 		},
 		{
-			name:    "a source whose clock is ahead does not make values that are never too old",
-			answers: []source.MetricValues{{Metric: "x", End: later.Add(time.Hour), Values: map[string]float64{"a": 3}}},
+			name:    "a source whose clock is ahead does not make values that never expire",
+			metrics: []source.MetricValues{{Metric: "x", End: later.Add(time.Hour), Values: map[string]float64{"a": 3}}},
 			want:    map[string]load.MetricTable{"x": {"a": is(3), "b": was(2)}, "w": {"a": was(10)}},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, ctx := ktesting.NewTestContext(t)
 			w, src, clock := newTestWatcher()
-			src.answerMetrics(
+			src.respondMetrics(
 				source.MetricValues{Metric: "x", End: start, Values: map[string]float64{"a": 1, "b": 2}},
 				source.MetricValues{Metric: "w", End: start, Values: map[string]float64{"a": 10}})
 			if err := w.Refresh(ctx); err != nil {
 				t.Fatal(err)
 			}
-			held := w.Publisher().Latest()
+			earlier := w.Publisher().Latest()
 			clock.SetTime(later)
-			src.answerMetrics(tc.answers...)
+			src.respondMetrics(tc.metrics...)
 			if err := w.Refresh(ctx); err != nil {
 				t.Fatal(err)
 			}
 			latest := w.Publisher().Latest()
 			for metric, want := range tc.want {
-				if diff := cmp.Diff(want, latest.Metric(metric)); diff != "" {
+				if diff := cmp.Diff(want, metricOf(latest, metric, "a", "b", "c")); diff != "" {
 					t.Errorf("metric %s (-want +got):\n%s", metric, diff)
 				}
 			}
-			if diff := cmp.Diff(load.MetricTable{"a": was(1), "b": was(2)}, held.Metric("x")); diff != "" {
+			if diff := cmp.Diff(load.MetricTable{"a": was(1), "b": was(2)}, metricOf(earlier, "x", "a", "b", "c")); diff != "" {
 				t.Errorf("the snapshot of before has changed (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestValuesOfMetricsThatNobodyTrustsAnyMoreAreForgotten(t *testing.T) {
+func TestRefresh_ForgetsNodeMetricsBeyondMaxAge(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, clock := newTestWatcher()
-	src.answerMetrics(source.MetricValues{Metric: "x", End: start, Values: map[string]float64{"gone": 1}})
+	src.respondMetrics(source.MetricValues{Metric: "x", End: start, Values: map[string]float64{"gone": 1}})
 	if err := w.Refresh(ctx); err != nil {
 		t.Fatal(err)
 	}
 	for _, step := range []struct {
 		age  time.Duration
 		want int
-	}{{wanted.MaxAge, 2}, {wanted.MaxAge + 1, 1}} {
+	}{{trust.MaxAge, 2}, {trust.MaxAge + 1, 1}} {
 		clock.SetTime(start.Add(step.age))
-		src.answerMetrics(source.MetricValues{Metric: "x", End: clock.Now(), Values: map[string]float64{"here": 1}})
+		src.respondMetrics(source.MetricValues{Metric: "x", End: clock.Now(), Values: map[string]float64{"here": 1}})
 		if err := w.Refresh(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if got := len(w.Publisher().Latest().Metric("x")); got != step.want {
-			t.Errorf("%v after the last value of a node %d are kept, want %d", step.age, got, step.want)
+		if got := len(metricOf(w.Publisher().Latest(), "x", "gone", "here")); got != step.want {
+			t.Errorf("%v after the last value of a node %d values are kept, want %d", step.age, got, step.want)
 		}
 	}
 }
 
-func TestAWatcherOfMetricsAloneAsksForNoLoad(t *testing.T) {
+func TestRefresh_NodeMetricsAlone(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	registry, src, clock := metrics.NewKubeRegistry(), &fakeSource{}, clocktesting.NewFakeClock(start)
 	w := NewWatcher(src, "fake", cluster{names: []string{"a"}}, clock, NewMetrics(registry))
-	w.Want(load.Settings{Metrics: []string{"x", "w"}, RefreshInterval: time.Minute, MaxAge: time.Minute})
-	w.Want(load.Settings{Metrics: []string{"w", "v"}, RefreshInterval: time.Minute, MaxAge: time.Minute})
+	for _, metrics := range [][]string{{"x", "w"}, {"w", "v"}} {
+		w.Register(load.Requirements{Metrics: metrics, RefreshInterval: time.Minute}, load.Trust{RefreshInterval: time.Minute, MaxAge: time.Minute})
+	}
 	var asked source.Request
 	src.fetch = func(_ context.Context, request source.Request) (source.Batch, error) {
 		asked = request
 		return source.Batch{
-			// Load that nobody asked for.
+			// Load that was not requested.
 			Samples: []load.Sample{{Node: "a", End: start, Stats: load.Stats{load.CPU: known(0.5)}}},
 			Metrics: []source.MetricValues{{Metric: "x", End: start, Values: map[string]float64{"a": 1}}},
 		}, nil
 	}
-	w.telemetry.watch(w)
+	w.metrics.register(w)
 	if err := w.Refresh(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(source.Request{Metrics: []string{"x", "w", "v"}}, asked); diff != "" {
 		t.Errorf("asked (-want +got):\n%s", diff)
 	}
-	if got := w.Publisher().Latest().Metric("x")["a"].Value; got != 1 {
+	if got := metricOf(w.Publisher().Latest(), "x", "a")["a"].Value; got != 1 {
 		t.Errorf("value %v, want 1", got)
 	}
 	if _, err := registry.Gather(); err != nil {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// guard lets requests with the file's bearer token pass, and those of probes, which cannot send one.
+// guard passes on requests that carry the file's bearer token, and those of probes, which cannot carry one.
 type guard struct {
 	next    http.Handler
 	file    string
@@ -30,7 +30,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	logger := klog.FromContext(r.Context())
 	if failed := err != nil; g.failing.Swap(failed) != failed {
 		if failed {
-			logger.Error(err, "The bearer token cannot be read; all requests are refused")
+			logger.Error(err, "The bearer token cannot be read: all requests are refused")
 		} else {
 			logger.Info("The bearer token can be read again", "file", g.file)
 		}
@@ -46,7 +46,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// readToken returns the one word in the file. An empty one would let everybody pass who sends none.
+// readToken returns the token in the file. An empty file is an error: its token would match requests without a token.
 func readToken(file string) ([]byte, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -59,8 +59,8 @@ func readToken(file string) ([]byte, error) {
 	return token, nil
 }
 
-// bears tells whether the request carries the token. The digests are compared, so that the time tells neither how much of
-// the token was right nor how long it is.
+// bears tells whether the request carries the token. It compares digests, so that its duration reveals neither how much of a
+// guess was right nor how long the token is.
 func bears(r *http.Request, token []byte) bool {
 	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {

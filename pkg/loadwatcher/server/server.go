@@ -1,4 +1,4 @@
-// Package server answers load-watcher's HTTP API, known to other schedulers' plugins too, from what a watcher publishes.
+// Package server serves the load that a watcher publishes by load-watcher's HTTP API, which plugins of other schedulers read too.
 package server
 
 import (
@@ -31,9 +31,9 @@ const (
 
 // Config says what is served.
 type Config struct {
-	// Source is what answers call the metrics source.
+	// Source is the name of the metrics source in responses.
 	Source string
-	// Publisher is where the load appears; Nodes are the nodes that are told of.
+	// Publisher is where the load appears; Nodes are the nodes whose load is served.
 	Publisher *load.Publisher
 	Nodes     refresh.Nodes
 	// Window is the window that is served unless a request asks for another, which has to be one of Windows. The publisher
@@ -42,10 +42,10 @@ type Config struct {
 	Windows []time.Duration
 	// Trust says how long a measurement is served.
 	Trust load.Trust
-	// TokenFile, if not empty, holds the bearer token that all requests need but those of /healthz. It is read for each
-	// request, so that a rotated token holds from then on.
+	// TokenFile, if not empty, holds the bearer token that all requests need except those of /healthz. It is read for each
+	// request, so that a rotated token takes effect at once.
 	TokenFile string
-	// Metrics answers /metrics; the server's own are registered with Registry.
+	// Metrics serves /metrics; the server's own metrics are registered with Registry.
 	Metrics  http.Handler
 	Registry interface {
 		MustRegister(...metrics.Registerable)
@@ -53,12 +53,12 @@ type Config struct {
 	Clock clock.PassiveClock
 }
 
-// server answers the API. An answer over a window is made once for a snapshot, or once a second while readings expire.
+// server serves the API. A response over a window is encoded once for a snapshot, or once a second while load expires.
 type server struct {
-	config   Config
-	windows  []time.Duration
-	answers  map[time.Duration]*cached
-	requests *metrics.CounterVec
+	config    Config
+	windows   []time.Duration
+	responses map[time.Duration]*cachedResponse
+	requests  *metrics.CounterVec
 }
 
 // New returns a handler of
@@ -68,8 +68,8 @@ type server struct {
 //	GET /healthz                           200
 //	GET /metrics
 //
-// The load of a node is known while its reading is fresh by the settings that are served. New fails if there is a token file
-// and no token can be read from it.
+// The load of a node is known while it is fresh by Config.Trust. New fails if there is a token file and no token can be read
+// from it.
 func New(config Config) (http.Handler, error) {
 	if config.TokenFile != "" {
 		if _, err := readToken(config.TokenFile); err != nil {
@@ -77,17 +77,17 @@ func New(config Config) (http.Handler, error) {
 		}
 	}
 	s := &server{
-		config:  config,
-		windows: slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(config.Windows), config.Window)))),
-		answers: map[time.Duration]*cached{},
+		config:    config,
+		windows:   slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(config.Windows), config.Window)))),
+		responses: map[time.Duration]*cachedResponse{},
 		requests: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name:           "plimsoll_watcher_requests_total",
-			Help:           "Requests that were answered, by path (other: none that is served, or refused) and status code.",
+			Help:           "Requests, by path (other: a path that is not served, or a refused request) and status code.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"path", "code"}),
 	}
 	for _, window := range s.windows {
-		s.answers[window] = &cached{}
+		s.responses[window] = &cachedResponse{}
 	}
 	config.Registry.MustRegister(s.requests)
 
@@ -103,20 +103,20 @@ func New(config Config) (http.Handler, error) {
 	return s.counted(handler), nil
 }
 
-// counted counts the answers of next.
+// counted counts the responses of next.
 func (s *server) counted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answered := httpsnoop.CaptureMetrics(next, w, r)
-		_, path, found := strings.Cut(r.Pattern, " ") // of the route that was taken
+		captured := httpsnoop.CaptureMetrics(next, w, r)
+		_, path, found := strings.Cut(r.Pattern, " ") // the pattern of the route
 		if !found {
 			path = "other"
 		}
-		s.requests.WithLabelValues(path, strconv.Itoa(answered.Code)).Inc()
+		s.requests.WithLabelValues(path, strconv.Itoa(captured.Code)).Inc()
 	})
 }
 
 func (s *server) health(w http.ResponseWriter, r *http.Request) {
-	if s.answer(klog.FromContext(r.Context()), s.config.Window).known() {
+	if s.responseOver(klog.FromContext(r.Context()), s.config.Window).known() {
 		w.WriteHeader(http.StatusOK)
 		return
 	}
@@ -127,7 +127,7 @@ func (s *server) watcher(w http.ResponseWriter, r *http.Request) {
 	logger := klog.FromContext(r.Context())
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		http.Error(w, "the query cannot be read: "+err.Error(), http.StatusBadRequest)
+		http.Error(w, "the query cannot be parsed: "+err.Error(), http.StatusBadRequest)
 		return
 	}
 	window, err := s.window(query.Get("window"))
@@ -135,27 +135,27 @@ func (s *server) watcher(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	a := s.answer(logger, window)
-	if !a.known() {
+	resp := s.responseOver(logger, window)
+	if !resp.known() {
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
 	if host := query.Get("host"); host != "" {
-		a = s.answerOf(logger, host, window)
-		if !a.known() {
+		resp = s.responseFor(logger, host, window)
+		if !resp.known() {
 			http.Error(w, "No metrics found for host "+host, http.StatusNotFound)
 			return
 		}
 	}
-	a.write(w, r)
+	resp.write(w, r)
 }
 
-// window returns the window that a request asks for.
-func (s *server) window(asked string) (time.Duration, error) {
-	if asked == "" {
+// window returns the window of a request.
+func (s *server) window(requested string) (time.Duration, error) {
+	if requested == "" {
 		return s.config.Window, nil
 	}
-	window, err := time.ParseDuration(asked)
+	window, err := time.ParseDuration(requested)
 	if err == nil && slices.Contains(s.windows, window) {
 		return window, nil
 	}
@@ -163,5 +163,5 @@ func (s *server) window(asked string) (time.Duration, error) {
 	for i, window := range s.windows {
 		served[i] = model.Duration(window).String()
 	}
-	return 0, fmt.Errorf("window %q is not served: ask for one of %s", asked, strings.Join(served, ", "))
+	return 0, fmt.Errorf("window %q is not served: request one of %s", requested, strings.Join(served, ", "))
 }

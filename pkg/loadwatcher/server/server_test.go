@@ -21,6 +21,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher/wire"
 )
 
@@ -44,8 +45,8 @@ func (n *nodes) Names() []string {
 	return n.names
 }
 
-// reading is one over the window whose mean moves by drift, a fraction of capacity, a minute.
-func reading(mean, deviation float64, window time.Duration, end time.Time, drift float64) load.Measurement {
+// measurement is one over the window. Its mean moves by drift, a fraction of capacity, a minute.
+func measurement(mean, deviation float64, window time.Duration, end time.Time, drift float64) load.Measurement {
 	return load.Measurement{Stat: load.Stat{Mean: mean, StdDev: deviation, Known: true}, Window: window, End: end, Drift: drift}
 }
 
@@ -66,8 +67,9 @@ func newFixture(t *testing.T, tokenFile string, names ...string) *fixture {
 		Source:    "Prometheus",
 		Publisher: load.NewPublisher(),
 		Nodes:     f.nodes,
-		Served:    load.Settings{Window: 5 * time.Minute, RefreshInterval: 30 * time.Second, MaxAge: 5 * time.Minute, DriftTolerance: 10},
+		Window:    5 * time.Minute,
 		Windows:   []time.Duration{15 * time.Minute, 5 * time.Minute},
+		Trust:     load.Trust{RefreshInterval: 30 * time.Second, MaxAge: 5 * time.Minute, DriftTolerance: 10},
 		TokenFile: tokenFile,
 		Metrics:   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "the metrics") }),
 		Registry:  f.metrics,
@@ -81,12 +83,8 @@ func newFixture(t *testing.T, tokenFile string, names ...string) *fixture {
 	return f
 }
 
-func (f *fixture) publish(tables map[time.Duration]map[string]load.NodeLoad) {
-	held := map[time.Duration]*load.Table{}
-	for window, nodes := range tables {
-		held[window] = load.TableOf(nodes)
-	}
-	f.config.Publisher.Publish(load.NewSnapshot(held))
+func (f *fixture) publish(loads map[time.Duration]map[string]load.NodeLoad) {
+	f.config.Publisher.Publish(loadtest.Snapshot(loads, nil))
 }
 
 // publishTwo publishes n1, at a quarter of its cpu and half of its memory, and n2, whose memory is not known, both with a
@@ -96,11 +94,11 @@ func (f *fixture) publishTwo() {
 	five, fifteen := 5*time.Minute, 15*time.Minute
 	f.publish(map[time.Duration]map[string]load.NodeLoad{
 		five: {
-			"n1": {load.CPU: reading(0.25, 0.125, five, at, 0), load.Memory: reading(0.5, 0, five, at, 0)},
-			"n2": {load.CPU: reading(1, 0.0625, five, at, 0)},
+			"n1": {load.CPU: measurement(0.25, 0.125, five, at, 0), load.Memory: measurement(0.5, 0, five, at, 0)},
+			"n2": {load.CPU: measurement(1, 0.0625, five, at, 0)},
 		},
 		fifteen: {
-			"n1": {load.CPU: reading(0.375, 0.25, fifteen, at, 0)},
+			"n1": {load.CPU: measurement(0.375, 0.25, fifteen, at, 0)},
 		},
 	})
 }
@@ -143,7 +141,7 @@ const (
 	tail = `}}}`
 )
 
-func TestEveryAnswerByteForByte(t *testing.T) {
+func TestResponses(t *testing.T) {
 	f := newFixture(t, "", "n1", "n2")
 	f.publishTwo()
 	const json, plain = "application/json", "text/plain; charset=utf-8"
@@ -161,9 +159,9 @@ func TestEveryAnswerByteForByte(t *testing.T) {
 		{"another window", "GET", "/watcher?window=15m", 200, json, headOf15m + n1Of15m + tail},
 		{"a host over another window", "GET", "/watcher?host=n1&window=15m", 200, json, headOf15m + n1Of15m + tail},
 		{"a host that is not known over that window", "GET", "/watcher?host=n2&window=15m", 404, plain, "No metrics found for host n2\n"},
-		{"a window that is not served", "GET", "/watcher?window=7m", 400, plain, "window \"7m\" is not served: ask for one of 5m, 15m\n"},
-		{"a window that is none", "GET", "/watcher?window=long", 400, plain, "window \"long\" is not served: ask for one of 5m, 15m\n"},
-		{"a query that is none", "GET", "/watcher?host=%zz", 400, plain, "the query cannot be read: invalid URL escape \"%zz\"\n"},
+		{"a window that is not served", "GET", "/watcher?window=7m", 400, plain, "window \"7m\" is not served: request one of 5m, 15m\n"},
+		{"a window that is none", "GET", "/watcher?window=long", 400, plain, "window \"long\" is not served: request one of 5m, 15m\n"},
+		{"a query that is none", "GET", "/watcher?host=%zz", 400, plain, "the query cannot be parsed: invalid URL escape \"%zz\"\n"},
 		{"health", "GET", "/watcher/health", 200, "", ""},
 		{"healthz", "GET", "/healthz", 200, "", "ok"},
 		{"metrics", "GET", "/metrics", 200, "", "the metrics"},
@@ -186,7 +184,7 @@ func TestEveryAnswerByteForByte(t *testing.T) {
 	}
 }
 
-func TestNothingIsServedThatIsNotKnown(t *testing.T) {
+func TestServesFreshLoadOnly(t *testing.T) {
 	five := 5 * time.Minute
 	for _, tc := range []struct {
 		name string
@@ -196,12 +194,12 @@ func TestNothingIsServedThatIsNotKnown(t *testing.T) {
 		known  bool
 	}{
 		{"nothing was published", nil, 0, false},
-		{"the load of a steady node is 5 min old", &load.NodeLoad{load.CPU: reading(0.25, 0, five, end, 0)}, five, true},
-		{"the load of a steady node is older than 5 min", &load.NodeLoad{load.CPU: reading(0.25, 0, five, end, 0)}, five + time.Second, false},
+		{"the load of a steady node is 5 min old", &load.NodeLoad{load.CPU: measurement(0.25, 0, five, end, 0)}, five, true},
+		{"the load of a steady node is older than 5 min", &load.NodeLoad{load.CPU: measurement(0.25, 0, five, end, 0)}, five + time.Second, false},
 		// 10 points at 5 points a minute make 2 minutes.
-		{"a node that moves is trusted for 2 min", &load.NodeLoad{load.CPU: reading(0.25, 0, five, end, 0.05)}, 2 * time.Minute, true},
-		{"and no longer", &load.NodeLoad{load.CPU: reading(0.25, 0, five, end, 0.05)}, 2*time.Minute + time.Second, false},
-		{"memory alone is known", &load.NodeLoad{load.Memory: reading(0.25, 0, five, end, 0)}, 0, true},
+		{"a node that moves is trusted for 2 min", &load.NodeLoad{load.CPU: measurement(0.25, 0, five, end, 0.05)}, 2 * time.Minute, true},
+		{"and no longer", &load.NodeLoad{load.CPU: measurement(0.25, 0, five, end, 0.05)}, 2*time.Minute + time.Second, false},
+		{"memory alone is known", &load.NodeLoad{load.Memory: measurement(0.25, 0, five, end, 0)}, 0, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newFixture(t, "", "n1")
@@ -232,15 +230,15 @@ func TestNothingIsServedThatIsNotKnown(t *testing.T) {
 	}
 }
 
-func TestANodeThatIsMeasuredNoMoreMakesTheOthersNoOlder(t *testing.T) {
+func TestNodeThatIsNoLongerMeasuredDoesNotAgeTheOthers(t *testing.T) {
 	five := 5 * time.Minute
 	f := newFixture(t, "", "n1", "n2", "n3", "n4")
 	f.publish(map[time.Duration]map[string]load.NodeLoad{five: {
-		"n1": {load.CPU: reading(0.25, 0, five, end, 0)},
-		"n2": {load.CPU: reading(0.25, 0, five, end.Add(-time.Minute), 0)}, // two refreshes: within the spread
-		"n3": {load.CPU: reading(0.25, 0, five, end.Add(-2*time.Minute), 0)},
-		"n4": {load.CPU: reading(0.25, 0, five, end, 0), load.Memory: reading(0.25, 0, five, end.Add(-2*time.Minute), 0)},
-		"n5": {load.CPU: reading(0.25, 0, five, end, 0)}, // no node of the cluster any more
+		"n1": {load.CPU: measurement(0.25, 0, five, end, 0)},
+		"n2": {load.CPU: measurement(0.25, 0, five, end.Add(-time.Minute), 0)}, // two refreshes: within the spread
+		"n3": {load.CPU: measurement(0.25, 0, five, end.Add(-2*time.Minute), 0)},
+		"n4": {load.CPU: measurement(0.25, 0, five, end, 0), load.Memory: measurement(0.25, 0, five, end.Add(-2*time.Minute), 0)},
+		"n5": {load.CPU: measurement(0.25, 0, five, end, 0)}, // no node of the cluster any more
 	}})
 	for target, want := range map[string]map[string]int{
 		"/watcher":         {"n1": 2, "n2": 2, "n4": 2},
@@ -267,12 +265,12 @@ func TestANodeThatIsMeasuredNoMoreMakesTheOthersNoOlder(t *testing.T) {
 	}
 }
 
-func TestReadingsOfTheMomentAndOfLessThanTheWindow(t *testing.T) {
+func TestWindowsOfSamples(t *testing.T) {
 	five := 5 * time.Minute
 	f := newFixture(t, "", "n1", "n2")
 	f.publish(map[time.Duration]map[string]load.NodeLoad{five: {
-		"n1": {load.CPU: reading(0.25, 0, 0, end, 0)},
-		"n2": {load.CPU: reading(0.5, 0.125, 30*time.Second, end, 0)},
+		"n1": {load.CPU: measurement(0.25, 0, 0, end, 0)},
+		"n2": {load.CPU: measurement(0.5, 0.125, 30*time.Second, end, 0)},
 	}})
 	const want = `{"timestamp":1700000000,"window":{"duration":"5m","start":1699999700,"end":1700000000},"source":"Prometheus","data":{"NodeMetricsMap":{` +
 		`"n1":{"metrics":[{"name":"cpu_utilization","type":"CPU","operator":"Latest","rollup":"0s","value":25}],"tags":{},"metadata":{"dataCenter":""}},` +
@@ -283,7 +281,7 @@ func TestReadingsOfTheMomentAndOfLessThanTheWindow(t *testing.T) {
 	}
 }
 
-func TestAnAnswerIsMadeOncePerSnapshot(t *testing.T) {
+func TestResponseIsEncodedOncePerSnapshot(t *testing.T) {
 	f := newFixture(t, "", "n1", "n2")
 	f.publishTwo()
 	var wg sync.WaitGroup
@@ -309,7 +307,7 @@ func TestAnAnswerIsMadeOncePerSnapshot(t *testing.T) {
 	f.get(t, "GET", "/watcher")
 	f.get(t, "GET", "/watcher")
 	asked("another snapshot", 3)
-	f.clock.Step(4*time.Minute + 50*time.Second) // the readings are 5 minutes old
+	f.clock.Step(4*time.Minute + 50*time.Second) // the measurements are 5 minutes old
 	f.get(t, "GET", "/watcher")
 	asked("nothing expired", 3)
 	f.clock.Step(time.Millisecond)
@@ -318,12 +316,12 @@ func TestAnAnswerIsMadeOncePerSnapshot(t *testing.T) {
 	asked("all expired", 4)
 }
 
-func TestNodesThatExpireOneByOneMakeAtMostOneAnswerASecond(t *testing.T) {
+func TestExpiringNodesEncodeOneResponseASecond(t *testing.T) {
 	five := 5 * time.Minute
 	f := newFixture(t, "", "n1", "n2", "n3")
 	nodes := map[string]load.NodeLoad{}
 	for i, name := range f.nodes.names {
-		nodes[name] = load.NodeLoad{load.CPU: reading(0.25, 0, five, end.Add(time.Duration(i)*time.Millisecond), 0)}
+		nodes[name] = load.NodeLoad{load.CPU: measurement(0.25, 0, five, end.Add(time.Duration(i)*time.Millisecond), 0)}
 	}
 	f.publish(map[time.Duration]map[string]load.NodeLoad{five: nodes})
 	f.clock.Step(five) // the last moment of n1; n2 has a millisecond more, n3 two
@@ -363,7 +361,7 @@ func TestGzip(t *testing.T) {
 	}
 }
 
-func TestWithATokenFile(t *testing.T) {
+func TestTokenFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	write := func(content string) {
 		t.Helper()
@@ -415,7 +413,7 @@ func TestWithATokenFile(t *testing.T) {
 	expect("/watcher", "Bearer third", 200)
 }
 
-func TestATokenFileThatCannotBeReadIsRefusedAtStart(t *testing.T) {
+func TestTokenFile_MustBeReadableAtStart(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -429,7 +427,7 @@ func TestATokenFileThatCannotBeReadIsRefusedAtStart(t *testing.T) {
 	}
 }
 
-func TestRequestsAreCounted(t *testing.T) {
+func TestRequestsTotal(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("t"), 0o600); err != nil {
 		t.Fatal(err)
@@ -441,7 +439,7 @@ func TestRequestsAreCounted(t *testing.T) {
 	}
 	f.get(t, "GET", "/watcher")
 	const want = `
-# HELP plimsoll_watcher_requests_total [ALPHA] Requests that were answered, by path (other: none that is served, or refused) and status code.
+# HELP plimsoll_watcher_requests_total [ALPHA] Requests, by path (other: a path that is not served, or a refused request) and status code.
 # TYPE plimsoll_watcher_requests_total counter
 plimsoll_watcher_requests_total{code="200",path="/watcher"} 2
 plimsoll_watcher_requests_total{code="200",path="/watcher/health"} 1
@@ -454,7 +452,7 @@ plimsoll_watcher_requests_total{code="404",path="other"} 2
 	}
 }
 
-func TestAClientThatHasGoneIsNoMatter(t *testing.T) {
+func TestClientGone(t *testing.T) {
 	f := newFixture(t, "", "n1", "n2")
 	f.publishTwo()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -467,20 +465,20 @@ type brokenPipe struct{ http.ResponseWriter }
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-func BenchmarkAnswerTo15000Nodes(b *testing.B) {
+func BenchmarkResponse15000Nodes(b *testing.B) {
 	five := 5 * time.Minute
 	nodesOf := map[string]load.NodeLoad{}
 	var names []string
 	for i := range 15_000 {
 		name := fmt.Sprintf("node-%05d.example.com", i)
 		names = append(names, name)
-		nodesOf[name] = load.NodeLoad{load.CPU: reading(0.25, 0.125, five, end, 0), load.Memory: reading(0.5, 0.125, five, end, 0)}
+		nodesOf[name] = load.NodeLoad{load.CPU: measurement(0.25, 0.125, five, end, 0), load.Memory: measurement(0.5, 0.125, five, end, 0)}
 	}
 	publisher := load.NewPublisher()
-	publisher.Publish(load.NewSnapshot(map[time.Duration]*load.Table{five: load.TableOf(nodesOf)}))
+	publisher.Publish(loadtest.Snapshot(map[time.Duration]map[string]load.NodeLoad{five: nodesOf}, nil))
 	handler, err := New(Config{
 		Source: "Prometheus", Publisher: publisher, Nodes: &nodes{names: names},
-		Served:  load.Settings{Window: five, RefreshInterval: 30 * time.Second, MaxAge: five, DriftTolerance: 10},
+		Window: five, Trust: load.Trust{RefreshInterval: 30 * time.Second, MaxAge: five, DriftTolerance: 10},
 		Metrics: http.NotFoundHandler(), Registry: metrics.NewKubeRegistry(), Clock: clocktesting.NewFakeClock(end),
 	})
 	if err != nil {
@@ -491,16 +489,16 @@ func BenchmarkAnswerTo15000Nodes(b *testing.B) {
 		handler.ServeHTTP(w, httptest.NewRequestWithContext(b.Context(), "GET", "/watcher", nil))
 		b.SetBytes(int64(w.Body.Len()))
 	}
-	b.Run("the answer is made", func(b *testing.B) {
+	b.Run("cached response", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			request(b)
 		}
 	})
-	b.Run("a snapshot is new", func(b *testing.B) {
+	b.Run("new snapshot", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			publisher.Publish(load.NewSnapshot(map[time.Duration]*load.Table{five: publisher.Latest().Over(five)}))
+			publisher.Publish(load.NewSnapshot(publisher.Latest().Index(), map[time.Duration]*load.Table{five: publisher.Latest().Over(five)}, nil))
 			request(b)
 		}
 	})

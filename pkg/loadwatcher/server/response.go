@@ -1,0 +1,173 @@
+package server
+
+import (
+	"bytes"
+	"compress/gzip"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher/wire"
+)
+
+const (
+	// minSpread is how far apart the windows of one response may end, however often the source is read. With metrics-server
+	// they end when each kubelet measured last.
+	minSpread = time.Minute
+	// minValidity bounds how often a response is encoded again while the source is down and the nodes expire one by one.
+	minValidity = time.Second
+)
+
+// cachedResponse is the latest response over one window.
+type cachedResponse struct {
+	mu       sync.Mutex
+	snapshot *load.Snapshot
+	// validUntil is the last moment at which response is true of snapshot.
+	validUntil time.Time
+	response   *response
+}
+
+// response is the load of nodes, encoded. It has no body if no load is known.
+type response struct {
+	body   []byte
+	packed func() []byte
+}
+
+func (a *response) known() bool { return a.body != nil }
+
+// write sends a response that is known.
+func (a *response) write(w http.ResponseWriter, r *http.Request) {
+	body := a.body
+	header := w.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("Vary", "Accept-Encoding")
+	if acceptsGzip(r.Header) {
+		body = a.packed()
+		header.Set("Content-Encoding", "gzip")
+	}
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body) // it fails only if the client is gone
+}
+
+// acceptsGzip tells whether the client accepts gzip as an encoding.
+func acceptsGzip(header http.Header) bool {
+	for _, encoding := range strings.Split(strings.Join(header.Values("Accept-Encoding"), ","), ",") {
+		name, weight, _ := strings.Cut(encoding, ";")
+		if !strings.EqualFold(strings.TrimSpace(name), "gzip") {
+			continue
+		}
+		_, q, weighted := strings.Cut(weight, "=")
+		if !weighted {
+			return true
+		}
+		value, err := strconv.ParseFloat(strings.TrimSpace(q), 64)
+		return err == nil && value > 0
+	}
+	return false
+}
+
+// responseOver returns the load of all nodes over a window that is served. Concurrent calls wait for the one that encodes it.
+func (s *server) responseOver(logger klog.Logger, window time.Duration) *response {
+	c, snapshot, now := s.responses[window], s.config.Publisher.Latest(), s.config.Clock.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.response != nil && c.snapshot == snapshot && (!c.response.known() || !now.After(c.validUntil)) {
+		return c.response // one without load stays true until there is another snapshot
+	}
+	fresh := s.freshLoad(snapshot.Over(window), s.config.Nodes.Names(), now)
+	c.snapshot, c.response = snapshot, s.encode(logger, window, now, fresh.within(s.spread()))
+	c.validUntil = fresh.until
+	if earliest := now.Add(minValidity); earliest.After(c.validUntil) {
+		c.validUntil = earliest
+	}
+	return c.response
+}
+
+// responseFor returns the load of one node over a window that is served.
+func (s *server) responseFor(logger klog.Logger, node string, window time.Duration) *response {
+	now := s.config.Clock.Now()
+	fresh := s.freshLoad(s.config.Publisher.Latest().Over(window), []string{node}, now)
+	return s.encode(logger, window, now, fresh.samples)
+}
+
+func (s *server) spread() time.Duration { return max(2*s.config.Trust.RefreshInterval, minSpread) }
+
+// freshLoad is the load of nodes that is fresh at one moment.
+type freshLoad struct {
+	// samples holds one sample for each resource of each node.
+	samples []load.Sample
+	// newest is the latest end of any sample.
+	newest time.Time
+	// until is the last moment at which all samples are fresh.
+	until time.Time
+}
+
+// freshLoad returns the fresh load of the named nodes.
+func (s *server) freshLoad(table *load.Table, names []string, now time.Time) freshLoad {
+	fresh := freshLoad{samples: make([]load.Sample, 0, int(load.ResourceCount)*len(names))}
+	for _, name := range names {
+		for r, m := range table.Node(name) {
+			if m.State(now, s.config.Trust) != load.Fresh {
+				continue
+			}
+			sample := load.Sample{Node: name, Window: m.Window, End: m.End}
+			sample.Stats[r] = m.Stat
+			fresh.samples = append(fresh.samples, sample)
+			if until := m.FreshUntil(s.config.Trust); fresh.until.IsZero() || until.Before(fresh.until) {
+				fresh.until = until
+			}
+			if m.End.After(fresh.newest) {
+				fresh.newest = m.End
+			}
+		}
+	}
+	return fresh
+}
+
+// within returns the samples that end within spread of the newest. A response has one end for all nodes, the earliest: with
+// the last sample of a node that is no longer measured, the load of all others would look as old as that. A client that read
+// an earlier response has that node's last sample and its age.
+func (f freshLoad) within(spread time.Duration) []load.Sample {
+	earliest := f.newest.Add(-spread)
+	samples := make([]load.Sample, 0, len(f.samples))
+	for i := range f.samples {
+		if !f.samples[i].End.Before(earliest) {
+			samples = append(samples, f.samples[i])
+		}
+	}
+	return samples
+}
+
+// encode returns the samples as a response over window. Samples of the moment keep their window of 0. All others are said to be
+// over window, even if the source knows only the present and has not been read for that long yet: the format has one window
+// for all, and a window that is stated too long makes pods count as uncovered rather than as covered.
+func (s *server) encode(logger klog.Logger, window time.Duration, now time.Time, samples []load.Sample) *response {
+	if len(samples) == 0 {
+		return &response{}
+	}
+	for i := range samples {
+		if samples[i].Window != 0 {
+			samples[i].Window = window
+		}
+	}
+	var body bytes.Buffer
+	if err := wire.Encode(&body, wire.FromSamples(s.config.Source, now, window, samples)); err != nil {
+		logger.Error(err, "Load cannot be encoded") // no load that passed load.Stat.Checked does this
+		return &response{}
+	}
+	plain := body.Bytes()
+	return &response{body: plain, packed: sync.OnceValue(func() []byte { return pack(plain) })}
+}
+
+func pack(plain []byte) []byte {
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, _ = w.Write(plain) // a Buffer returns no error
+	_ = w.Close()
+	return packed.Bytes()
+}
