@@ -1,9 +1,9 @@
-# The scheduler and the load-watcher service as one image, of static binaries that run as any user on a read-only root.
+# One image with the scheduler and the load-watcher service: static binaries that run as any user, on a read-only root.
 # `make image` fills in the arguments.
 ARG GO_IMAGE=docker.io/library/golang:1.26
-# Any base will do, scratch included: nothing of it is used.
+# Any base works, scratch included: the image uses nothing of it.
 ARG BASE=gcr.io/distroless/static-debian12:nonroot
-# Where the binaries come from: "build" compiles them, "prebuilt" takes bin/ as `make build` has left it and needs no network.
+# Where the binaries come from: "build" compiles them; "prebuilt" copies bin/ as `make build` left it, and needs no network.
 ARG BINARIES=build
 
 FROM --platform=$BUILDPLATFORM ${GO_IMAGE} AS build
@@ -18,10 +18,10 @@ ARG TARGETOS
 ARG TARGETARCH
 ARG VERSION
 RUN GOOS=${TARGETOS} GOARCH=${TARGETARCH} GOFLAGS=-trimpath make build VERSION="${VERSION}"
-# The certificates of public authorities, of which scratch has none.
+# The certificates of public authorities, because scratch has none.
 RUN mkdir -p /out/certs && cp bin/kube-scheduler bin/load-watcher /out/ && cp /etc/ssl/certs/ca-certificates.crt /out/certs/
 
-# Without those certificates: where the base has none either, https sources need caFile.
+# Prebuilt images get no certificates of public authorities. If the base has none either, https sources need caFile.
 FROM scratch AS prebuilt
 WORKDIR /out/certs
 COPY --chmod=0755 bin/kube-scheduler bin/load-watcher /out/
@@ -41,6 +41,6 @@ LABEL org.opencontainers.image.title="Plimsoll" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
-# A number, so that runAsNonRoot can be verified.
+# A number, so that the kubelet can verify runAsNonRoot.
 USER 65532:65532
 ENTRYPOINT ["/bin/kube-scheduler"]

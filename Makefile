@@ -1,4 +1,4 @@
-# Every target works on a fresh clone. What is built goes to bin/, which git ignores.
+# Every target works on a fresh clone. All builds go to bin/, which git ignores.
 SHELL := /bin/bash -o pipefail
 MODULE := github.com/plimsoll-scheduler/plimsoll
 KUBERNETES := v1.36.3
@@ -25,17 +25,17 @@ image: export VERSION := $(VERSION)
 image: ## build the image with docker, podman or buildah (IMAGE=, PLATFORM=, BASE=; BINARIES=prebuilt takes bin/)
 	@hack/image.sh
 
-playground: ## place pods by real load on a real control plane, on this machine (KEEP=1 keeps it up)
+playground: ## place pods by measured load on a real control plane, on this machine (KEEP=1 keeps it up)
 	@go build -o bin/playground ./test/playground
 	@bin/playground
 
 test: ## run all tests: units with the race detector, then the built binary on a real control plane
 	@hack/test.sh $(unit)
 
-bench: ## run all benchmarks, whole scheduling cycles included, and show what was reached (about half an hour)
+bench: ## run all benchmarks, whole scheduling cycles included, and show targets and results (about half an hour)
 	@hack/bench.sh
 
-bench-quick: ## the same with less of everything, in at most five minutes
+bench-quick: ## like bench with less of everything, in at most five minutes
 	@hack/bench.sh quick
 
 lint: ## run the linters
@@ -46,11 +46,11 @@ lint: ## run the linters
 generate: ## regenerate deepcopy, defaults and conversions of the plugin args
 	hack/generate.sh
 
-manifests: ## render the manifests that are checked in from the chart
+manifests: ## render the checked-in manifests from the chart
 	hack/render.sh
 
 verify: lint ## check that generated code, rendered manifests and go.mod are up to date, and lint
 	hack/verify.sh
 
-clean: ## remove what was built
+clean: ## remove all builds
 	rm -rf bin

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs all benchmarks and closes with one table of what was to be reached and what was. The raw output stays in bin/bench,
-# fit for benchstat. With "quick" it takes at most five minutes and measures less, less exactly.
+# Runs all benchmarks and prints a table of targets and results. The raw output stays in bin/bench, in the format that
+# benchstat reads. With the argument "quick" it takes at most five minutes, and measures less and less exactly.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,19 +15,19 @@ fi
 out=bin/bench
 rm -rf "$out"
 mkdir -p "$out/log"
-export ARTIFACTS=$PWD/$out/log # where scheduler_perf writes the logs of a run, and leaves them if it fails
+export ARTIFACTS=$PWD/$out/log # scheduler_perf writes its logs here, and keeps them if it fails
 
 echo "== building"
 go test -c -o "$out/scheduling.test" ./test/perf/scheduling
 
-echo "== calls of the plugins, and what they are made of"
+echo "== calls of the plugins, and their parts"
 go test -run '^$' -bench . -benchmem "${micro[@]}" ./apis/... ./pkg/... >"$out/micro.txt"
 
 echo "== refreshes"
 go test -run '^$' -bench . "${refresh[@]}" ./test/perf/refresh >"$out/refresh.txt"
 
-# Each run is a process of its own, so that none warms the next one up, and each round has every profile once, so that what the
-# machine does meanwhile meets all of them. Every other round goes backwards, against what drifts within a round.
+# Each run is a process of its own, so that no run warms up the next. Each round runs every profile once, so that other work of
+# the machine affects all of them alike. Every other round runs backwards, to cancel what drifts within a round.
 for i in "${!workloads[@]}"; do
 	workload=${workloads[i]}
 	for ((round = 1; round <= rounds[i]; round++)); do

@@ -2,17 +2,17 @@
 # Copyright The Plimsoll Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Writes the zz_generated.*.go files of the plugins' arguments. The generators are the tools that go.mod pins, so the
-# result depends on the checkout alone, and once the module cache is filled nothing is fetched.
+# Writes the zz_generated.*.go files of the plugins' arguments. go.mod pins the generators as tools, so the result depends
+# only on the checkout. Once the module cache is filled, nothing is fetched.
 
 set -o errexit -o nounset -o pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# go.mod is read, never rewritten; the toolchain is the one at hand, never one that would have to be fetched.
+# Never rewrite go.mod, and never fetch another toolchain.
 export GOFLAGS="-mod=readonly"
 export GOTOOLCHAIN="local"
-# Neither a go.work of the developer's nor the locale's sort order may change the result.
+# Neither the developer's go.work nor the sort order of the locale may change the result.
 export GOWORK="off"
 export LC_ALL="C"
 

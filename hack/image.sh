@@ -1,7 +1,11 @@
 #!/usr/bin/env bash
-# Builds the image with docker, podman or buildah, whichever is there first and works. From the environment: VERSION; IMAGE,
-# what to call it; PLATFORM, such as linux/arm64; BASE, BINARIES and GO_IMAGE, see the Dockerfile; BUILDER, the program to
-# use with its global flags; and BUILD_FLAGS, further flags of its build command.
+# Builds the image with the first of docker, podman and buildah that works. Environment variables:
+#   VERSION                   the version that the programs print
+#   IMAGE                     the name of the image
+#   PLATFORM                  for example linux/arm64; several are separated by commas
+#   BASE, BINARIES, GO_IMAGE  see the Dockerfile
+#   BUILDER                   the program to build with, with its global flags
+#   BUILD_FLAGS               further flags of the program's build command
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,7 +14,7 @@ revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
 
 works() {
 	case $1 in
-	docker) docker info &>/dev/null ;; # the program is of no use without its daemon
+	docker) docker info &>/dev/null ;; # docker needs its daemon
 	*) "$1" --version &>/dev/null ;;
 	esac
 }
@@ -26,7 +30,7 @@ if [[ ${#builder[@]} -eq 0 ]]; then
 fi
 if [[ ${#builder[@]} -eq 0 ]]; then
 	echo "make image: found neither docker (with its daemon running) nor podman nor buildah." >&2
-	echo "Install one of them, such as by apt-get install buildah, or name one: make image BUILDER=/path/to/buildah" >&2
+	echo "Install one, for example with apt-get install buildah, or name one: make image BUILDER=/path/to/buildah" >&2
 	exit 1
 fi
 
@@ -35,19 +39,19 @@ if [[ ${builder[0]} != *docker ]]; then
 	if [[ $PLATFORM == *,* ]]; then
 		what=(--manifest "$IMAGE")
 	fi
-	# The compiler's image would be that of the other platform: older versions do not know on which one they run.
+	# Older versions do not know the platform on which they run, and would take the compiler's image of the other platform.
 	what+=(--build-arg "BUILDPLATFORM=linux/$(go env GOHOSTARCH)")
 fi
 if [[ $BINARIES == prebuilt ]]; then
 	if [[ $PLATFORM == *,* ]]; then
-		echo "make image: BINARIES=prebuilt is for one platform at a time, not for $PLATFORM" >&2
+		echo "make image: BINARIES=prebuilt builds for one platform at a time, not for $PLATFORM: set one PLATFORM" >&2
 		exit 1
 	fi
 	arch=${PLATFORM#linux/}
 	for program in bin/kube-scheduler bin/load-watcher; do
 		built=$(go version -m "$program" 2>/dev/null || true)
 		if [[ $built != *GOARCH=$arch$'\n'*GOOS=linux* ]]; then
-			echo "make image: BINARIES=prebuilt takes $program, which is not there for $PLATFORM: run GOOS=linux GOARCH=$arch make build" >&2
+			echo "make image: BINARIES=prebuilt needs $program, built for $PLATFORM: run GOOS=linux GOARCH=$arch make build" >&2
 			exit 1
 		fi
 	done

@@ -1,26 +1,26 @@
 #!/usr/bin/env bash
-# Renders from the chart the manifests that are checked in: into manifests/, or the folder that is the argument.
+# Renders the checked-in manifests from the chart, into manifests/ or into the folder given as the argument.
 set -euo pipefail
 out=$(realpath "${1:-$(dirname "$0")/../manifests}")
 cd "$(dirname "$0")/.."
 
 go run ./test/cluster/build/build-parts helm >&2
 
-# Neither the plugins nor the settings of the developer's Helm may change the result.
+# Neither plugins nor settings of the developer's Helm may change the result.
 home=$(mktemp -d)
 trap 'rm -rf "$home"' EXIT
 export HELM_CONFIG_HOME=$home HELM_DATA_HOME=$home HELM_CACHE_HOME=$home
 
-# render RELEASE NAMESPACE FLAG...: what helm template prints, below a line that says where it comes from.
+# render RELEASE NAMESPACE FLAG...: prints the output of helm template, below a line that says where it comes from.
 render() {
-	echo "# Rendered from manifests/chart by make manifests, to be changed there."
+	echo "# Rendered from manifests/chart by make manifests. Change the chart, not this file."
 	bin/helm template "$1" manifests/chart --namespace "$2" "${@:3}" |
 		sed -e '/^# Source: /d' -e '/^$/d' | sed -e '1{/^---$/d}'
 }
 
 second=$out/second-scheduler.yaml
 {
-	echo "# kubectl apply -f: Plimsoll as a second scheduler, for pods with spec.schedulerName: plimsoll."
+	echo "# For kubectl apply -f: Plimsoll as a second scheduler, for pods with spec.schedulerName: plimsoll."
 	render plimsoll plimsoll-system | sed -e '1a\
 apiVersion: v1\
 kind: Namespace\
@@ -32,7 +32,8 @@ metadata:\
 } >"$second.new"
 mv "$second.new" "$second"
 
-# part FOLDER RELEASE NAMESPACE TEMPLATE FILE: one file of a folder, with its values; without a template, all of it.
+# part FOLDER RELEASE NAMESPACE TEMPLATE FILE: renders FILE in FOLDER with the folder's values.yaml, from TEMPLATE or, if that is
+# empty, from the whole chart.
 part() {
 	mkdir -p "$(dirname "$out/$1/$5")"
 	render "$2" "$3" --values "manifests/$1/values.yaml" ${4:+--show-only "templates/$4"} >"$out/$1/$5.new"

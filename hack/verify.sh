@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fails if a generated file, a rendered manifest, go.mod or go.sum would change by being made anew. It compares with the files as they were
-# before, so that it can be run with uncommitted changes.
+# Regenerates generated files, rendered manifests, go.mod and go.sum, and fails if one of them changes. It compares with the
+# files as they were before, so you can run it with uncommitted changes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -45,6 +45,7 @@ profiles:
 func TestEveryConfigurationOfTheREADMEsIsOneThatTheSchedulerTakes(t *testing.T) {
 	for readme, want := range map[string]int{
 		"../../README.md":                      1,
+		"../../apis/config/README.md":          1,
 		"loadthreshold/README.md":              1,
 		"loadvariationriskbalancing/README.md": 1,
 		"nodemetrics/README.md":                6,

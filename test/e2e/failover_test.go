@@ -122,10 +122,10 @@ func (e environment) wantFollowed(election componentbaseconfig.LeaderElectionCon
 	}
 }
 
-// documented returns the command in the README's section about the absence of the scheduler that has a text in it.
+// documented returns the command that contains text, from the section "When the scheduler is away" of manifests/README.md.
 func documented(t *testing.T, text string) string {
 	t.Helper()
-	_, section, _ := strings.Cut(string(readFile(t, root, "README.md")), "\n## When the scheduler is away\n")
+	_, section, _ := strings.Cut(string(readFile(t, root, "manifests", "README.md")), "\n## When the scheduler is away\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	var commands []string
 	continued := false
@@ -147,7 +147,7 @@ func documented(t *testing.T, text string) string {
 		}
 	}
 	if len(found) != 1 {
-		t.Fatalf("%d commands of the README have %q in them, want one: %q", len(found), text, commands)
+		t.Fatalf("%d commands of manifests/README.md contain %q, want one: %q", len(found), text, commands)
 	}
 	return found[0]
 }

@@ -155,7 +155,7 @@ func queries(t *testing.T) []manifests.Query {
 }
 
 func TestQueriesAskForMetricsThatAreThere(t *testing.T) {
-	documented := string(read(t, "README.md"))
+	documented := string(read(t, "manifests", "README.md"))
 	expressions := map[string]string{}
 	for _, q := range queries(t) {
 		expressions[q.Expression] = "panel " + q.Panel
@@ -179,12 +179,12 @@ func TestQueriesAskForMetricsThatAreThere(t *testing.T) {
 			name := strings.TrimSuffix(selector.Name, "_bucket")
 			asked.Insert(name)
 			if !strings.Contains(documented, "`"+name+"{") {
-				t.Errorf("%s asks for %s, which the README does not tell of", where, name)
+				t.Errorf("%s asks for %s, which manifests/README.md does not list", where, name)
 			}
 			return nil
 		})
 	}
-	// All metrics of the README's table.
+	// All metrics in the table of manifests/README.md.
 	if asked.Len() != 8 {
 		t.Errorf("dashboard and alerts ask for %v", sets.List(asked))
 	}

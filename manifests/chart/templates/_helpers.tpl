@@ -49,12 +49,12 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 
-{{- /* Sets a key of a dict that has none. merge would also set one that is false. */ -}}
+{{- /* Sets a key of a dict if the key is missing. merge would also overwrite one that is false. */ -}}
 {{- define "plimsoll.setDefault" -}}
 {{- if not (hasKey (index . 0) (index . 1)) -}}{{- $_ := set (index . 0) (index . 1) (index . 2) -}}{{- end -}}
 {{- end -}}
 
-{{- /* The configuration as YAML: what was given, with the gaps filled. */ -}}
+{{- /* The configuration as YAML: .Values.config, with what is missing filled in. */ -}}
 {{- define "plimsoll.config" -}}
 {{- include "plimsoll.checkConfig" . -}}
 {{- $config := deepCopy .Values.config -}}
@@ -79,7 +79,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- toYaml $config -}}
 {{- end -}}
 
-{{- /* Mistakes that a schema cannot tell. */ -}}
+{{- /* Fails on mistakes that a schema cannot express. */ -}}
 {{- define "plimsoll.checkConfig" -}}
 {{- $config := .Values.config -}}
 {{- $default := false -}}
@@ -89,60 +89,60 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- $provider := ((.args | default dict).metricProvider | default dict) -}}
 {{- $where := printf "config.profiles[%d], arguments of %s: metricProvider" $i .name -}}
 {{- if hasKey $provider "token" -}}
-{{- fail (printf "%s.token would stand in a ConfigMap for all to read. Put the token into a Secret, name it in tokenSecret, and give %s.tokenFile: /etc/plimsoll/token/token" $where "metricProvider") -}}
+{{- fail (printf "%s.token would be readable in a ConfigMap. Put the token into a Secret, name the Secret in tokenSecret, and set %s.tokenFile: /etc/plimsoll/token/token" $where "metricProvider") -}}
 {{- end -}}
 {{- $userinfo := "^[a-zA-Z]+://[^/?#]*@" -}}
 {{- if regexMatch $userinfo ($provider.address | default "") -}}
-{{- fail (printf "%s.address holds a user or a password, which would stand in a ConfigMap for all to read. Take what stands before the @ out of it; a source that asks who reads takes a token, by tokenSecret and metricProvider.tokenFile" $where) -}}
+{{- fail (printf "%s.address holds a user or a password, which would be readable in a ConfigMap. Remove the part before the @. If the source needs a credential, give it a token with tokenSecret and metricProvider.tokenFile" $where) -}}
 {{- end -}}
 {{- if regexMatch $userinfo ((.args | default dict).watcherAddress | default "") -}}
-{{- fail (printf "config.profiles[%d], arguments of %s: watcherAddress holds a user or a password, which would stand in a ConfigMap for all to read. Take what stands before the @ out of it" $i .name) -}}
+{{- fail (printf "config.profiles[%d], arguments of %s: watcherAddress holds a user or a password, which would be readable in a ConfigMap. Remove the part before the @" $i .name) -}}
 {{- end -}}
 {{- $deployment := eq $.Values.target "Deployment" -}}
 {{- range $field, $mount := dict "tokenFile" (dict "dir" "/etc/plimsoll/token/" "what" "Secret" "value" "tokenSecret") "caFile" (dict "dir" "/etc/plimsoll/ca/" "what" "ConfigMap" "value" "caConfigMap") -}}
 {{- if hasPrefix $mount.dir (get $provider $field | default "") -}}
 {{- if not $deployment -}}
-{{- fail (printf "%s.%s is %s, but with target %s nothing is mounted there" $where $field (get $provider $field) $.Values.target) -}}
+{{- fail (printf "%s.%s is %s, but with target %s nothing is mounted there. Use a path that exists in the scheduler's container, or leave the field out" $where $field (get $provider $field) $.Values.target) -}}
 {{- else if not (get $.Values $mount.value).name -}}
-{{- fail (printf "%s.%s is %s, but there is no %s to mount there: name it in %s" $where $field (get $provider $field) $mount.what $mount.value) -}}
+{{- fail (printf "%s.%s is %s, but no %s is mounted there: name it in %s" $where $field (get $provider $field) $mount.what $mount.value) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- if and $default (ne .Values.target "StaticPod") -}}
-{{- fail "config.profiles: a profile is named default-scheduler, or has no schedulerName, which means the same. The stock scheduler has a profile of that name, and both would place the same pods. Name it otherwise; to replace the stock scheduler see manifests/default-scheduler" -}}
+{{- fail "config.profiles: a profile is named default-scheduler, or has no schedulerName, which means the same. The stock scheduler has a profile of that name, and both would place the same pods. Give the profile another schedulerName; to replace the stock scheduler, see manifests/default-scheduler" -}}
 {{- end -}}
 {{- if and (not $default) (eq .Values.target "StaticPod") -}}
-{{- fail "config.profiles: none is named default-scheduler. This scheduler takes the place of the default one, and nobody would place the pods that name no scheduler" -}}
+{{- fail "config.profiles: none is named default-scheduler. With target StaticPod this scheduler replaces the default one, so pods that name no scheduler would never be placed. Add a profile with schedulerName: default-scheduler" -}}
 {{- end -}}
 {{- if and (eq .Values.target "Deployment") (gt (int .Values.replicas) 1) (hasKey ($config.leaderElection | default dict) "leaderElect") -}}
 {{- if not $config.leaderElection.leaderElect -}}
-{{- fail (printf "replicas is %d and config.leaderElection.leaderElect false: all replicas would place the same pods. Leave leaderElect out, or set replicas: 1" (int .Values.replicas)) -}}
+{{- fail (printf "replicas is %d and config.leaderElection.leaderElect is false: all replicas would place the same pods. Leave leaderElect out, or set replicas: 1" (int .Values.replicas)) -}}
 {{- end -}}
 {{- end -}}
 {{- range $i, $flag := .Values.extraArgs -}}
-{{- /* kube-scheduler takes _ for - in the names of its flags. */ -}}
+{{- /* kube-scheduler also accepts _ for - in the names of flags. */ -}}
 {{- if hasPrefix "--leader-elect" ($flag | replace "_" "-") -}}
-{{- fail (printf "extraArgs[%d] is %s, which would win over config.leaderElection, by which rights, rollout and alerts are rendered. Say it there: config.leaderElection.leaderElect: false, for one, which wants replicas: 1" $i $flag) -}}
+{{- fail (printf "extraArgs[%d] is %s, which would win over config.leaderElection, but the chart renders rights, rollout and alerts from config.leaderElection. Set it there, for example config.leaderElection.leaderElect: false together with replicas: 1" $i $flag) -}}
 {{- end -}}
 {{- end -}}
 {{- range $label := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" "plimsoll.io/scheduler" -}}
 {{- if hasKey $.Values.podLabels $label -}}
-{{- fail (printf "podLabels: %s is set by the chart, whose selectors or admission policy go by it. Take it out" $label) -}}
+{{- fail (printf "podLabels: %s is set by the chart, for its selectors or its admission policy. Remove it" $label) -}}
 {{- end -}}
 {{- end -}}
 {{- if ne .Values.target "Deployment" -}}
 {{- range $value := list "serviceMonitor" "prometheusRule" "dashboard" "loadWatcher" -}}
 {{- if (get $.Values $value).enabled -}}
-{{- fail (printf "%s.enabled: with target %s it is not rendered. Leave it out, or install it by a release with target Deployment" $value $.Values.target) -}}
+{{- fail (printf "%s.enabled: not supported with target %s. Leave it out, or install it with a release of target Deployment" $value $.Values.target) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 
-{{- /* The load sources that the configured plugins read, as a JSON list of {type, address}. A plugin whose arguments name no
-source reads KubernetesMetricsServer, also where it is enabled without arguments. */ -}}
+{{- /* The load sources that the enabled plugins read, as a JSON list of {type, address}. A plugin without arguments, or whose
+arguments name no source, reads KubernetesMetricsServer. */ -}}
 {{- define "plimsoll.sources" -}}
 {{- $sources := list -}}
 {{- range .Values.config.profiles -}}
@@ -190,12 +190,12 @@ source reads KubernetesMetricsServer, also where it is enabled without arguments
 {{- toJson (uniq $ports) -}}
 {{- end -}}
 
-{{- /* The name of the lease and its namespace, as given or filled in. */ -}}
+{{- /* The leader election of the configuration, as given or filled in, as JSON. */ -}}
 {{- define "plimsoll.lease" -}}
 {{- (fromYaml (include "plimsoll.config" .)).leaderElection | toJson -}}
 {{- end -}}
 
-{{- /* The volumes of a token and a CA bundle, of values with tokenSecret and caConfigMap. */ -}}
+{{- /* The volumes for a token and a CA bundle, from values with tokenSecret and caConfigMap. */ -}}
 {{- define "plimsoll.volumes" -}}
 {{- if .tokenSecret.name -}}
 - name: token
@@ -226,9 +226,9 @@ source reads KubernetesMetricsServer, also where it is enabled without arguments
 {{- end -}}
 {{- end -}}
 
-{{- /* The egress rules of a NetworkPolicy, of the values networkPolicy and the load sources. */ -}}
+{{- /* The egress rules of a NetworkPolicy, from a dict with policy (.Values.networkPolicy) and sources (the load sources). */ -}}
 {{- define "plimsoll.egress" -}}
-# DNS. OpenShift's pods of it listen on 5353, and the pod's port is what counts.
+# DNS. The port of the pod counts, and OpenShift's DNS pods listen on 5353.
 - ports:
   - {protocol: UDP, port: 53}
   - {protocol: TCP, port: 53}
@@ -250,14 +250,14 @@ source reads KubernetesMetricsServer, also where it is enabled without arguments
   {{- end }}
   {{- end }}
 {{- with fromJsonArray (include "plimsoll.sourcePorts" .sources) }}
-# The metrics sources, wherever they are.
+# The metrics sources, at any address.
 - ports:
   {{- range . }}
   - {protocol: TCP, port: {{ . }}}
   {{- end }}
 {{- end }}
 {{- else }}
-# The API server and the metrics sources: where the former listens is not known here.
+# The API server, whose address the chart does not know, and the metrics sources.
 - ports:
   - {protocol: TCP}
 {{- end }}
