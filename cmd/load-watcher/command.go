@@ -16,13 +16,13 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 )
 
-// metricsOf is where metrics are registered, and what shows them.
-type metricsOf struct {
+// telemetry is where metrics are registered, and the handler that serves them.
+type telemetry struct {
 	refresh.Registry
 	handler http.Handler
 }
 
-func newCommand(m metricsOf) *cobra.Command {
+func newCommand(t telemetry) *cobra.Command {
 	o := newOptions()
 	command := &cobra.Command{
 		Use:   "load-watcher",
@@ -30,12 +30,12 @@ func newCommand(m metricsOf) *cobra.Command {
 		Long: `Reads the load of the cluster's nodes from Prometheus or metrics-server, and serves it to any number of schedulers by
 load-watcher's HTTP API: GET /watcher[?host=NAME][&window=5m] and GET /watcher/health, and beside them /metrics and /healthz.
 
-Settings are taken from flags, else from the environment variables that the flags name. A bearer token for the metrics
-provider is given in a file, or in METRICS_PROVIDER_TOKEN; without either and with ENABLE_OPENSHIFT_AUTH=true, an https provider
-whose certificate is verified is sent the token of the pod's service account.`,
+Settings are taken from flags, then from the environment variables that the flags name. Give a bearer token for the metrics
+provider in a file or in METRICS_PROVIDER_TOKEN. Without either, ENABLE_OPENSHIFT_AUTH=true sends the token of the pod's service
+account to an https provider whose certificate is verified.`,
 		Args:         cobra.NoArgs,
 		Version:      programVersion(),
-		SilenceUsage: true, // a mistake is told in one line
+		SilenceUsage: true, // an error has one line
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			spec, err := o.complete(cmd.Flags())
 			if err != nil {
@@ -48,13 +48,13 @@ whose certificate is verified is sent the token of the pod's service account.`,
 			if err := logsapi.ValidateAndApply(o.logging, nil); err != nil {
 				return err
 			}
-			s, err := newService(cmd.Context(), o, spec, cluster, m)
+			s, err := newService(cmd.Context(), o, spec, cluster, t)
 			if err != nil {
 				return err
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
-			context.AfterFunc(ctx, stop) // a second signal does not wait
+			context.AfterFunc(ctx, stop) // a second signal ends the program at once
 			listener, err := net.Listen("tcp", o.listenAddress)
 			if err != nil {
 				return fmt.Errorf("--listen-address: %w", err)

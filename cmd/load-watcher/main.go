@@ -23,5 +23,5 @@ func (registry) CustomMustRegister(c ...metrics.StableCollector) {
 }
 
 func main() {
-	os.Exit(cli.Run(newCommand(metricsOf{Registry: registry{}, handler: legacyregistry.Handler()})))
+	os.Exit(cli.Run(newCommand(telemetry{Registry: registry{}, handler: legacyregistry.Handler()})))
 }

@@ -59,7 +59,7 @@ func variables() map[string]string {
 	}
 }
 
-// options are the settings as given.
+// options are the settings of the command line.
 type options struct {
 	listenAddress                  string
 	tlsCertFile, tlsPrivateKeyFile string
@@ -67,7 +67,7 @@ type options struct {
 	kubeconfig                     string
 	account                        provider.Account
 	windows                        []time.Duration
-	// load is defaulted as plugin arguments are, so that the service and the schedulers mean the same.
+	// load has the defaults of plugin arguments, so that the service and the schedulers agree.
 	load    v1.LoadSpec
 	queries v1.PrometheusQueries
 	logging *logsapi.LoggingConfiguration
@@ -101,27 +101,27 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	}
 
 	text(&o.listenAddress, "listen-address", "host:port to serve on; without a host, all addresses")
-	text(&o.tlsCertFile, "tls-cert-file", "PEM certificate to serve TLS with, its chain after it; read anew when it changes")
-	text(&o.tlsPrivateKeyFile, "tls-private-key-file", "PEM key of --tls-cert-file")
-	text(&o.bearerTokenFile, "bearer-token-file", "file with a token that all requests but those of /healthz have to bear; read for each")
-	text(&o.kubeconfig, flagKubeconfig, "cluster to read nodes and, with KubernetesMetricsServer, load from; without it, that of the pod")
+	text(&o.tlsCertFile, "tls-cert-file", "file with the PEM certificate to serve TLS with, followed by its chain; read again when it changes")
+	text(&o.tlsPrivateKeyFile, "tls-private-key-file", "file with the PEM key of --tls-cert-file")
+	text(&o.bearerTokenFile, "bearer-token-file", "file with the bearer token that all requests need except those of /healthz; read for each request")
+	text(&o.kubeconfig, flagKubeconfig, "kubeconfig of the cluster to read nodes and, with KubernetesMetricsServer, load from; without it, the cluster of the pod")
 
 	provider := &o.load.MetricProvider
 	text((*string)(&provider.Type), flagProviderName, "KubernetesMetricsServer or Prometheus")
 	text(&provider.Address, flagProviderAddress, "http(s) URL of Prometheus or of any server that speaks its HTTP API, a path prefix included")
-	text(&provider.TokenFile, flagTokenFile, "file with the bearer token for Prometheus, read anew as it rotates; in its place, env "+tokenVariable+" is the token itself")
-	text(&provider.CAFile, flagCAFile, "PEM bundle to verify the certificate of Prometheus with, in place of the system's roots")
-	flag, usage := named(flagInsecureSkipVerify, "take the certificate of Prometheus unverified")
+	text(&provider.TokenFile, flagTokenFile, "file with the bearer token for Prometheus, read again as it rotates; env "+tokenVariable+" is the token itself")
+	text(&provider.CAFile, flagCAFile, "PEM bundle to verify the certificate of Prometheus with, instead of the system's roots")
+	flag, usage := named(flagInsecureSkipVerify, "do not verify the certificate of Prometheus")
 	fs.BoolVar(provider.InsecureSkipVerify, flag, *provider.InsecureSkipVerify, usage)
 	text((*string)(&provider.Dialect), flagDialect, "which series of Prometheus hold the load: Auto, NodeExporter, KubePrometheus, Kubelet or cAdvisor")
-	text(&o.queries.CPU, flagCPUQuery, "PromQL for a node's cpu utilization as a fraction of capacity, in place of the dialect's; $window stands for the window")
-	text(&o.queries.Memory, flagMemoryQuery, "PromQL for memory, likewise")
-	fs.StringSliceVar(&provider.NodeLabels, flagNodeLabels, provider.NodeLabels, "labels of series that may name the node, tried in turn")
-	span(&provider.Timeout.Duration, flagTimeout, "longest time that one reading may take; unless it is given, at most half of --max-age")
+	text(&o.queries.CPU, flagCPUQuery, "PromQL for a node's cpu utilization as a fraction of capacity, instead of the dialect's query; $window stands for the window")
+	text(&o.queries.Memory, flagMemoryQuery, "PromQL for a node's memory utilization, as --cpu-query")
+	fs.StringSliceVar(&provider.NodeLabels, flagNodeLabels, provider.NodeLabels, "labels of series that may name the node, tried in this order")
+	span(&provider.Timeout.Duration, flagTimeout, "longest time that one refresh may take; by default at most half of --max-age")
 
-	span(&o.load.Window.Duration, flagWindow, "span of means and deviations where a request asks for none")
-	fs.DurationSliceVar(&o.windows, flagWindows, o.windows, "spans that a request may ask for beside --window, by ?window=; each is read at each refresh")
-	span(&o.load.RefreshInterval.Duration, flagRefreshInterval, "time between two readings")
+	span(&o.load.Window.Duration, flagWindow, "window of means and deviations, unless a request asks for another")
+	fs.DurationSliceVar(&o.windows, flagWindows, o.windows, "further windows that a request may ask for by ?window=; each is read at each refresh")
+	span(&o.load.RefreshInterval.Duration, flagRefreshInterval, "time between two refreshes")
 	span(&o.load.MaxAge.Duration, flagMaxAge, "age beyond which load is no longer served")
 	fs.Float64Var(o.load.DriftTolerance, flagDriftTolerance, *o.load.DriftTolerance, "percentage points by which a node's load may have moved, at its usual pace, before it is no longer served")
 
@@ -130,8 +130,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	_, verbosity.Usage = named(flagVerbosity, verbosity.Usage)
 }
 
-// complete takes what the flags leave open from the environment and the defaults, and returns what load is to be read, if
-// all settings make sense. Errors are of one line, name the flag and the variable, and show no secret.
+// complete fills in what the flags leave open from the environment and the defaults, validates all settings, and returns the
+// load to read. An error has one line, names the flag and the variable, and shows no secret.
 func (o *options) complete(fs *pflag.FlagSet) (config.LoadSpec, error) {
 	if err := o.readEnvironment(fs); err != nil {
 		return config.LoadSpec{}, err
@@ -192,7 +192,7 @@ func verbosityOf(level string) (string, error) {
 	return "", fmt.Errorf("%q is none of panic, fatal, error, warn, info, debug, trace", level)
 }
 
-// nameOf is what errors call a flag.
+// nameOf returns the name of a flag in errors.
 func nameOf(flag string) string {
 	if variable, ok := variables()[flag]; ok {
 		return "--" + flag + " (env " + variable + ")"
@@ -216,17 +216,17 @@ func (o *options) validateListening() error {
 	return nil
 }
 
-// validLoad returns what load is to be read, by the rules of the plugins' arguments.
+// validLoad returns the load to read, validated by the rules of the plugins' arguments.
 func (o *options) validLoad() (config.LoadSpec, error) {
 	switch provider := o.load.MetricProvider.Type; provider {
 	case v1.KubernetesMetricsServer, v1.Prometheus:
 	case v1.SignalFx:
 		return config.LoadSpec{}, fmt.Errorf("%s: SignalFx is not read by this service: set KubernetesMetricsServer or Prometheus, "+
-			"or go on with the load-watcher that reads SignalFx, which schedulers read in the same way", nameOf(flagProviderName))
+			"or keep the load-watcher that reads SignalFx: schedulers read it in the same way", nameOf(flagProviderName))
 	default:
 		return config.LoadSpec{}, fmt.Errorf("%s: %q is neither KubernetesMetricsServer nor Prometheus", nameOf(flagProviderName), provider)
 	}
-	// Any arguments that hold a LoadSpec will do: the others are their defaults.
+	// Any arguments that hold a LoadSpec serve; their other fields have the defaults.
 	given, args := &v1.LoadVariationRiskBalancingArgs{LoadSpec: o.load}, &config.LoadVariationRiskBalancingArgs{}
 	s := runtime.NewScheme()
 	if err := scheme.AddToScheme(s); err != nil {
@@ -268,7 +268,7 @@ func mistakes(args *config.LoadVariationRiskBalancingArgs) []*field.Error {
 	return found
 }
 
-// flagOf returns what errors call the flag of a field of the LoadSpec.
+// flagOf returns the name, in errors, of the flag for a field of the LoadSpec.
 func flagOf(path string) string {
 	flag, ok := map[string]string{
 		"metricProvider.address":        flagProviderAddress,
@@ -294,7 +294,7 @@ func flagOf(path string) string {
 	return path
 }
 
-// inFlags tells a mistake in a field as one in a flag.
+// inFlags returns a mistake in a field as one in a flag.
 func inFlags(mistake *field.Error, name string) error {
 	shown := *mistake
 	shown.Detail = detailInFlags(shown.Detail)
@@ -327,7 +327,7 @@ func (o *options) cluster() (*rest.Config, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", nameOf(flagKubeconfig), err)
 	}
-	// Nodes and their metrics are read faster so; JSON is for servers that have nothing else.
+	// Protobuf is read faster; JSON is for servers that have nothing else.
 	cluster.ContentType = runtime.ContentTypeProtobuf
 	cluster.AcceptContentTypes = strings.Join([]string{runtime.ContentTypeProtobuf, runtime.ContentTypeJSON}, ",")
 	return rest.AddUserAgent(cluster, "load-watcher"), nil

@@ -186,7 +186,7 @@ func start(t *testing.T, environment map[string]string, args ...string) error {
 	}
 	t.Cleanup(func() { _ = taken.Close() })
 	setEnvironment(t, environment)
-	command := newCommand(metricsOf{Registry: metrics.NewKubeRegistry(), handler: http.NotFoundHandler()})
+	command := newCommand(telemetry{Registry: metrics.NewKubeRegistry(), handler: http.NotFoundHandler()})
 	command.SilenceErrors = true
 	command.SetArgs(append([]string{"--listen-address=" + taken.Addr().String()}, args...))
 	return command.Execute()
@@ -282,7 +282,7 @@ func TestVersionAndHelp(t *testing.T) {
 			`(default ":2020")`, `(default "KubernetesMetricsServer")`, "--window duration", "(default 5m0s)",
 		},
 	} {
-		command, shown := newCommand(metricsOf{}), &strings.Builder{}
+		command, shown := newCommand(telemetry{}), &strings.Builder{}
 		command.SetOut(shown)
 		command.SetArgs([]string{flag})
 		if err := command.Execute(); err != nil {

@@ -27,18 +27,18 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 )
 
-// Bounds of one connection. Answers for 15,000 nodes are 6 MiB.
+// Bounds of one connection. A response for 15,000 nodes has 6 MiB.
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 10 * time.Second
 	writeTimeout      = 30 * time.Second
 	idleTimeout       = 2 * time.Minute
 	maxHeaderBytes    = 16 << 10
-	// shutdownGrace is what requests have to finish in; a pod has 30 s by default.
+	// shutdownGrace is the time in which requests must finish; a pod has 30 s by default.
 	shutdownGrace = 20 * time.Second
 )
 
-// service is the program with its settings in effect, before any goroutine runs.
+// service is the program with its settings applied, before any goroutine runs.
 type service struct {
 	options   *options
 	informers informers.SharedInformerFactory
@@ -46,7 +46,7 @@ type service struct {
 	handler   http.Handler
 }
 
-func newService(ctx context.Context, o *options, spec config.LoadSpec, cluster *rest.Config, m metricsOf) (*service, error) {
+func newService(ctx context.Context, o *options, spec config.LoadSpec, cluster *rest.Config, t telemetry) (*service, error) {
 	client, err := kubernetes.NewForConfig(cluster)
 	if err != nil {
 		return nil, fmt.Errorf("client of the cluster: %w", err)
@@ -62,7 +62,7 @@ func newService(ctx context.Context, o *options, spec config.LoadSpec, cluster *
 		return nil, err
 	}
 	trust := provider.TrustOf(spec)
-	s.watcher = refresh.NewWatcher(source, source.Name(), nodes, clock.RealClock{}, refresh.NewMetrics(m))
+	s.watcher = refresh.NewWatcher(source, source.Name(), nodes, clock.RealClock{}, refresh.NewMetrics(t))
 	s.watcher.Register(load.Requirements{
 		Windows:         append([]time.Duration{spec.Window.Duration}, o.windows...),
 		RefreshInterval: spec.RefreshInterval.Duration,
@@ -75,8 +75,8 @@ func newService(ctx context.Context, o *options, spec config.LoadSpec, cluster *
 		Windows:   o.windows,
 		Trust:     trust,
 		TokenFile: o.bearerTokenFile,
-		Metrics:   m.handler,
-		Registry:  m,
+		Metrics:   t.handler,
+		Registry:  t,
 		Clock:     clock.RealClock{},
 	})
 	if err != nil {
@@ -85,7 +85,7 @@ func newService(ctx context.Context, o *options, spec config.LoadSpec, cluster *
 	return s, nil
 }
 
-// withoutManagedFields drops what takes much of a Node's memory and nobody reads.
+// withoutManagedFields drops the managed fields: they take much of a Node's memory, and nothing reads them.
 func withoutManagedFields(object any) (any, error) {
 	if accessor, err := meta.Accessor(object); err == nil {
 		accessor.SetManagedFields(nil)
@@ -93,11 +93,11 @@ func withoutManagedFields(object any) (any, error) {
 	return object, nil
 }
 
-// run serves on the listener, which it closes, and reads the load meanwhile. When ctx is done it takes no more requests,
-// finishes those that it has taken, and returns once all its goroutines have been told to end.
+// run serves on the listener, which it closes, and reads the load meanwhile. When ctx is done it accepts no more requests,
+// finishes those it has accepted, and returns when all its goroutines have ended.
 func (s *service) run(ctx context.Context, listener net.Listener) error {
 	logger := klog.FromContext(ctx)
-	// What requests are answered from goes on until the last of them is.
+	// Load is read until the last request is finished.
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
 	defer func() {
@@ -116,7 +116,7 @@ func (s *service) run(ctx context.Context, listener net.Listener) error {
 		running.Go(func() { certificates.run(background) })
 		tlsConfig = certificates.config()
 	} else if s.options.bearerTokenFile != "" {
-		logger.Info("Requests carry the bearer token over plain HTTP, where it can be read on the way; set --tls-cert-file and --tls-private-key-file")
+		logger.Info("Requests carry the bearer token over plain HTTP, where others can read it: set --tls-cert-file and --tls-private-key-file")
 	}
 	s.informers.Start(background.Done())
 	running.Go(func() { s.watcher.Run(background) })
@@ -124,7 +124,7 @@ func (s *service) run(ctx context.Context, listener net.Listener) error {
 	return serve(ctx, listener, s.handler, tlsConfig)
 }
 
-// serve answers requests until ctx is done and the requests taken by then are answered.
+// serve serves requests until ctx is done and the requests accepted by then are finished.
 func serve(ctx context.Context, listener net.Listener, handler http.Handler, tlsConfig *tls.Config) error {
 	background := context.WithoutCancel(ctx)
 	logger := klog.FromContext(ctx)
@@ -137,7 +137,7 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler, tls
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		BaseContext:       func(net.Listener) context.Context { return background },
-		// Mostly clients that speak no TLS, or do not trust the certificate.
+		// Mostly clients that do not speak TLS, or do not trust the certificate.
 		ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(logger.V(2)), slog.LevelInfo),
 	}
 	defer func() { _ = httpServer.Close() }()
@@ -163,7 +163,7 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler, tls
 	return nil
 }
 
-// certificates are a key pair that is read anew when its files change.
+// certificates are a key pair that is read again when its files change.
 type certificates struct {
 	content    *dynamiccertificates.DynamicCertKeyPairContent
 	controller *dynamiccertificates.DynamicServingCertificateController
@@ -183,7 +183,7 @@ func newCertificates(certFile, keyFile string) (*certificates, error) {
 	return &certificates{content: content, controller: controller}, nil
 }
 
-// config is that of a server that presents the latest certificate.
+// config returns the configuration of a server that presents the latest certificate.
 func (c *certificates) config() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: c.controller.GetConfigForClient}
 }
