@@ -165,7 +165,7 @@ func (c *Cluster) metricsServer() *Process {
 		"--cert-dir=.",
 		"--bind-address="+loopback,
 		"--secure-port="+strconv.Itoa(c.ports.metricsServer),
-		// KWOK serves with a certificate that nobody knows.
+		// KWOK's certificate is self-signed.
 		"--kubelet-insecure-tls",
 		"--kubelet-preferred-address-types=InternalIP",
 		"--kubelet-use-node-status-port",

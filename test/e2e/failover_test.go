@@ -122,7 +122,7 @@ func (e environment) wantTakeover(election componentbaseconfig.LeaderElectionCon
 	}
 }
 
-// documented returns the one command that contains a text, of the README's section "When the scheduler is away".
+// documented returns the command in the README's section about the absence of the scheduler that has a text in it.
 func documented(t *testing.T, text string) string {
 	t.Helper()
 	_, section, _ := strings.Cut(string(readFile(t, root, "README.md")), "\n## When the scheduler is away\n")
