@@ -156,7 +156,8 @@ func (r burst) write(page page) {
 	page.line("%d pods at once for each profile; each requests and uses %s of 8 cores. One node is idle, nine", burstPods, burstCPU)
 	page.line("request 2 cores and use 1.63 to 2.83. A bar is a node's CPU, measured from %.0f to %.0f s after all pods",
 		(burstEnd - burstMeasured).Seconds(), burstEnd.Seconds())
-	page.line("were bound, | the load line at %.0f %%, +n its pods. The error may be one pod's share, %s.", 100*target, percent(burstShare))
+	page.line("were bound, | the load line at %.0f %%, +n its pods. A measurement may be off by one pod's share: a", 100*target)
+	page.line("node is beyond the line only above %s.", percent(burstLimit))
 	var names []string
 	for _, n := range burstNodes() {
 		names = append(names, n.name)

@@ -265,6 +265,7 @@ func (a *arrivals) end() (int, error) {
 func (r outage) write(page page) {
 	const row = "%-19s %7s %10s  %10s %12s %13s"
 	page.line("A pod is created every %s. Prometheus is stopped until all load has expired (after %.0f s).", arrivalInterval, maxAge.Seconds())
+	page.line("The load of one of the six nodes moves quickly and so expires earlier.")
 	page.line("What the decisions were based on, by the scheduler's own metrics:")
 	page.line(row, "", "seconds", "decisions", "fresh load", "requests*", "no load**")
 	line := func(name string, took time.Duration, d decisions) {
@@ -277,7 +278,7 @@ func (r outage) write(page page) {
 		took += phase.took
 	}
 	line("in all", took, r.sum())
-	page.line("*  at least one node was judged by requests; the load of the moving node expires first")
+	page.line("*  at least one node was judged by the requests of its pods, because its load had expired")
 	page.line("** TargetLoadPacking skipped the pod, and the other plugins of the profile decided")
 	page.line("%d of %d pods are bound.", r.bound, r.created)
 }

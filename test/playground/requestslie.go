@@ -21,6 +21,9 @@ const (
 	lieRequest = "100m"
 	lieCPU     = "200m"
 	lieShare   = 0.025
+	// lieLimit is the utilization above which a node is beyond the load line for certain: measurements may be off by one pod's
+	// share.
+	lieLimit = target + lieShare
 )
 
 // lieNode is a node, of 8 cores, whose requests contradict its load.
@@ -134,7 +137,7 @@ func (pl placement) onBusy() int {
 func (r requestsLie) write(page page) {
 	page.line("%d pods for each profile; each requests %s and uses %s. The requests on busy-* nodes are small,", liePods, lieRequest, lieCPU)
 	page.line("those on quiet-* nodes large. A bar is a node's measured CPU, | the load line at %.0f %%, +n its pods.", 100*target)
-	page.line("A measurement may be off by %s, which is one pod's share of a node.", percent(lieShare))
+	page.line("A measurement may be off by one pod's share: a node is beyond the line only above %s.", percent(lieLimit))
 	var names []string
 	for _, n := range lieNodes() {
 		names = append(names, n.name)
@@ -152,7 +155,7 @@ func (r requestsLie) check() error {
 		errs = append(errs, fmt.Errorf("%s put %s on busy nodes, must be none", r.plimsoll.profile, count(n, "pod")))
 	}
 	for _, node := range lieNodes() {
-		if utilization := r.plimsoll.measured[node.name]; !node.busy && utilization > target+lieShare {
+		if utilization := r.plimsoll.measured[node.name]; !node.busy && utilization > lieLimit {
 			errs = append(errs, fmt.Errorf("%s filled %s to %.1f %%, above the load line by more than one pod's share",
 				r.plimsoll.profile, node.name, 100*utilization))
 		}

@@ -77,7 +77,7 @@ func requestsLieResult() requestsLie {
 func TestRequestsLie(t *testing.T) {
 	want := `40 pods for each profile; each requests 100m and uses 200m. The requests on busy-* nodes are small,
 those on quiet-* nodes large. A bar is a node's measured CPU, | the load line at 40 %, +n its pods.
-A measurement may be off by 2.5 %, which is one pod's share of a node.
+A measurement may be off by one pod's share: a node is beyond the line only above 42.5 %.
           plimsoll                                     default-scheduler
 quiet-01  █···········|·················   4.0 %       █···········|·················   4.0 %
 quiet-02  ██··········|·················   5.0 %       ██··········|·················   5.0 %
@@ -171,7 +171,8 @@ func TestBurst(t *testing.T) {
 	// A full node is at 40 − ¾·1.25 = 39.06 %, the idle one at 21·1.25 = 26.25 %.
 	want := `100 pods at once for each profile; each requests and uses 100m of 8 cores. One node is idle, nine
 request 2 cores and use 1.63 to 2.83. A bar is a node's CPU, measured from 30 to 60 s after all pods
-were bound, | the load line at 40 %, +n its pods. The error may be one pod's share, 1.25 %.
+were bound, | the load line at 40 %, +n its pods. A measurement may be off by one pod's share: a
+node is beyond the line only above 41.25 %.
           plimsoll-1m                                  default-scheduler
 idle      ████████····|·················  26.2 % +21   ███████████·|·················  35.0 % +28
 loaded-1  ████████████|·················  39.1 % +15   █████████···|·················  30.3 %  +8
@@ -254,6 +255,7 @@ func outageResult() outage {
 
 func TestOutage(t *testing.T) {
 	want := `A pod is created every 200ms. Prometheus is stopped until all load has expired (after 10 s).
+The load of one of the six nodes moves quickly and so expires earlier.
 What the decisions were based on, by the scheduler's own metrics:
                     seconds  decisions  fresh load    requests*     no load**
 Prometheus runs         3.0         15          15            0             0
@@ -261,7 +263,7 @@ it is stopped          14.0         70           9           40            21
 it is back             10.0         50           4            6            40
 load decides again      3.0         15          15            0             0
 in all                 30.0        150          43           46            61
-*  at least one node was judged by requests; the load of the moving node expires first
+*  at least one node was judged by the requests of its pods, because its load had expired
 ** TargetLoadPacking skipped the pod, and the other plugins of the profile decided
 150 of 150 pods are bound.
 `
