@@ -14,8 +14,8 @@ const (
 	auditLog    = "audit.log"
 )
 
-// AuditEvents returns what the API server was asked so far by anybody but the administrator, with what it answered. It
-// takes Options.AuditLog.
+// AuditEvents returns the requests to the API server so far, those of administrators excepted, with the status of their
+// responses. It takes Options.AuditLog.
 func (c *Cluster) AuditEvents() ([]auditv1.Event, error) {
 	log, err := os.ReadFile(c.path(auditLog))
 	if err != nil {
@@ -24,7 +24,7 @@ func (c *Cluster) AuditEvents() ([]auditv1.Event, error) {
 	var events []auditv1.Event
 	for line := range bytes.Lines(log) {
 		if !bytes.HasSuffix(line, []byte("\n")) {
-			break // being written
+			break // the API server is still writing it
 		}
 		var e auditv1.Event
 		if err := json.Unmarshal(line, &e); err != nil {

@@ -28,16 +28,16 @@ var configFiles embed.FS
 type Options struct {
 	// BinDir is the folder of the programs; see Parts.
 	BinDir string
-	// MetricsServer adds metrics-server and the right of the scheduler to read it.
+	// MetricsServer adds metrics-server and lets the scheduler read it.
 	MetricsServer bool
-	// Scheduler is the KubeSchedulerConfiguration, a template of which Endpoints are the data. No scheduler runs if it is
-	// empty.
+	// Scheduler is the KubeSchedulerConfiguration, a text/template that is executed with Endpoints. If it is empty, no scheduler
+	// runs.
 	Scheduler string
-	// SchedulerArgs are further flags of the scheduler.
+	// SchedulerArgs are additional flags of the scheduler.
 	SchedulerArgs []string
-	// AuditLog has the API server write down who asked it for what; see AuditEvents.
+	// AuditLog turns on the audit log of the API server; see AuditEvents.
 	AuditLog bool
-	// Race runs the scheduler that has the race detector compiled in.
+	// Race runs the scheduler built with the race detector.
 	Race bool
 }
 
@@ -60,9 +60,9 @@ func (o Options) scheduler() build.Part {
 	return build.KubeScheduler()
 }
 
-// Endpoints say where the parts of a cluster are found.
+// Endpoints are the addresses of a cluster's parts.
 type Endpoints struct {
-	// Kubeconfig is the file with which the scheduler reaches the API server.
+	// Kubeconfig is the scheduler's kubeconfig file.
 	Kubeconfig string
 	// Prometheus is the URL of Prometheus.
 	Prometheus string
@@ -70,21 +70,21 @@ type Endpoints struct {
 
 // Cluster is a running control plane.
 type Cluster struct {
-	// AdminKubeconfig is a file that lets its bearer do everything.
+	// AdminKubeconfig is the kubeconfig file of an administrator.
 	AdminKubeconfig string
-	// Client is the administrator's.
+	// Client has the rights of an administrator.
 	Client kubernetes.Interface
-	// Endpoints say where the parts are found.
+	// Endpoints are the addresses of the parts.
 	Endpoints Endpoints
-	// Prometheus and Scheduler may be ended and started again at any time. Scheduler is nil if there is none.
+	// Prometheus and Scheduler may be stopped and started again at any time. Scheduler is nil if Options.Scheduler is empty.
 	Prometheus *Process
 	Scheduler  *Process
 
 	options Options
-	// dir holds everything that the cluster writes.
+	// dir holds all files of the cluster.
 	dir   string
 	ports ports
-	// client and frontProxy are whom the API server believes about who a client is.
+	// client and frontProxy are the authorities whose client certificates the API server trusts.
 	client, frontProxy *authority
 	admin              *rest.Config
 
@@ -96,15 +96,15 @@ type Cluster struct {
 	stopErr  error
 }
 
-// ports are those that the parts listen on.
+// ports are the ports that the parts listen on.
 type ports struct {
 	etcd, etcdPeer, apiServer, kwok, prometheus, metricsServer, scheduler int
 }
 
-// Start starts a cluster and waits until all of its parts can be used. It runs until ctx ends or Stop is called; only Stop
-// waits until all is gone.
+// Start starts a cluster and waits until all its parts can be used. The cluster runs until ctx ends or Stop is called. Only Stop
+// waits until all parts have ended.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
-	// Somebody else may take a port between its choice and its use.
+	// Another process may take a port between its choice and its use.
 	const tries = 3
 	for try := 1; ; try++ {
 		c, err := start(ctx, o)
@@ -157,7 +157,7 @@ func start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	return c, group.Wait()
 }
 
-// Reconfigure starts the scheduler anew, with another configuration; see Options.Scheduler.
+// Reconfigure restarts the scheduler with another configuration; see Options.Scheduler.
 func (c *Cluster) Reconfigure(ctx context.Context, configuration string) error {
 	if err := c.Scheduler.Stop(); err != nil {
 		return err
@@ -168,13 +168,13 @@ func (c *Cluster) Reconfigure(ctx context.Context, configuration string) error {
 	return c.Scheduler.Start(ctx)
 }
 
-// Stop ends the cluster and removes its files. It returns when nothing is left; calling it again does no harm.
+// Stop ends the cluster, removes its files and returns when nothing is left. It may be called again.
 func (c *Cluster) Stop() error {
 	c.stopOnce.Do(func() {
 		c.mu.Lock()
 		processes := slices.Clone(c.processes)
 		c.mu.Unlock()
-		// Clients go before the servers that they would otherwise complain about.
+		// All others end before the API server and etcd: they would log errors about servers that are gone.
 		slices.Reverse(processes)
 		for len(processes) > 0 {
 			n := max(len(processes)-2, 1)
@@ -190,7 +190,7 @@ func (c *Cluster) Stop() error {
 	return c.stopErr
 }
 
-// Failed returns an error if a part of the cluster has ended by itself.
+// Failed returns an error if a part of the cluster has ended without being stopped.
 func (c *Cluster) Failed() error {
 	c.mu.Lock()
 	processes := slices.Clone(c.processes)
@@ -202,7 +202,7 @@ func (c *Cluster) Failed() error {
 	return errors.Join(errs...)
 }
 
-// CopyLogs copies what the parts have written to a folder.
+// CopyLogs copies the logs of the parts to a folder.
 func (c *Cluster) CopyLogs(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -239,7 +239,7 @@ func (c *Cluster) prepare() error {
 	if c.admin, err = clientcmd.BuildConfigFromFlags("", c.AdminKubeconfig); err != nil {
 		return err
 	}
-	// The control plane is there for us alone.
+	// No limit: the API server has no other clients to protect.
 	c.admin.QPS = -1
 	if c.Client, err = kubernetes.NewForConfig(c.admin); err != nil {
 		return err
@@ -277,7 +277,7 @@ func (c *Cluster) prepare() error {
 	return nil
 }
 
-// issueCertificates makes who is who in the cluster.
+// issueCertificates writes the certificates, keys and kubeconfig files of the cluster.
 func (c *Cluster) issueCertificates() (err error) {
 	pki := c.path("pki")
 	if c.client, err = newAuthority(pki, "ca"); err != nil {
@@ -293,12 +293,12 @@ func (c *Cluster) issueCertificates() (err error) {
 		writeKey(pki, serviceAccountKey),
 		c.frontProxy.issueClient("front-proxy-client", frontProxyUser),
 		c.client.writeKubeconfig(c.AdminKubeconfig, server, "admin", "admin", "system:masters"),
-		// The scheduler has the rights that Kubernetes gives to schedulers, and no other.
+		// This user has the rights that Kubernetes gives to schedulers, and no others.
 		c.client.writeKubeconfig(c.path("scheduler.kubeconfig"), server, "scheduler", schedulerUser),
 	)
 }
 
-// run starts a process and lists it among those to stop.
+// run starts a process, which Stop will end.
 func (c *Cluster) run(ctx context.Context, p *Process) error {
 	c.mu.Lock()
 	c.processes = append(c.processes, p)

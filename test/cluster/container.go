@@ -18,36 +18,36 @@ import (
 )
 
 const (
-	// containerUser and containerGroup are as OpenShift gives them: a user that nobody has heard of, in root's group.
+	// containerUser and containerGroup are as on OpenShift: an arbitrary user ID, in root's group.
 	containerUser  = 1000650000
 	containerGroup = 0
 	accountDir     = "/var/run/secrets/kubernetes.io/serviceaccount"
 )
 
-// Container is a program that runs as a kubelet would run it: as a user that nobody knows, without capabilities, with nothing
-// of this process's environment, and with files of its own, of which it can write to /tmp alone. Its network is this
-// machine's.
+// Container is a program that runs as a kubelet would run it: as an arbitrary user without capabilities, with an environment
+// and a file system of its own, in which only /tmp is writable. It shares the network of this machine.
 type Container struct {
-	// Name is that of its log.
+	// Name is the base name of the container's log and root folder.
 	Name string
-	// Command is its command line. The program is the one with that base name in BinDir, or Program if that is set.
+	// Command is the command line.
 	Command []string
+	// Program is the name of the program in BinDir; empty means the base name of Command[0].
 	Program string
-	// Env are variables beside those that name the API server.
+	// Env holds NAME=value pairs, in addition to those that name the API server.
 	Env []string
-	// Namespace and ServiceAccount are of the account whose token it has. A static pod has none, and they are empty.
+	// Namespace and ServiceAccount name the account whose token is mounted. Both are empty for a static pod, which has none.
 	Namespace, ServiceAccount string
-	// Files holds the contents of files by their paths in the container.
+	// Files holds the content of files by their absolute path in the container.
 	Files map[string]string
-	// Hosts are names of this machine.
+	// Hosts are host names that resolve to this machine.
 	Hosts []string
-	// Ready is a URL that answers 200 when the container can be used.
+	// Ready is a URL that responds with 200 once the container can be used.
 	Ready string
 }
 
-// RunContainer starts a container and waits until it can be used. It ends with the cluster.
+// RunContainer starts a container and waits until it can be used. The container ends with the cluster.
 func (c *Cluster) RunContainer(ctx context.Context, container Container) (*Process, error) {
-	p := c.process(container.Name, answers(container.Ready), container.Command[1:]...)
+	p := c.process(container.Name, respondsOK(container.Ready), container.Command[1:]...)
 	p.path, p.root, p.dir = container.Command[0], c.path(container.Name), "/"
 	p.env = append([]string{"KUBERNETES_SERVICE_HOST=" + loopback, "KUBERNETES_SERVICE_PORT=" + strconv.Itoa(c.ports.apiServer)}, container.Env...)
 	if err := c.fillRoot(ctx, p.root, container); err != nil {
@@ -56,7 +56,7 @@ func (c *Cluster) RunContainer(ctx context.Context, container Container) (*Proce
 	return p, c.run(ctx, p)
 }
 
-// fillRoot writes the files of a container below its root.
+// fillRoot writes the files of a container below its root folder.
 func (c *Cluster) fillRoot(ctx context.Context, root string, container Container) error {
 	files := map[string]string{"/etc/hosts": loopback + " localhost " + strings.Join(container.Hosts, " ") + "\n"}
 	if container.ServiceAccount != "" {
@@ -90,11 +90,11 @@ func (c *Cluster) fillRoot(ctx context.Context, root string, container Container
 		return err
 	}
 	tmp := filepath.Join(root, "tmp")
-	// With the mode that whatever umask leaves it.
+	// Chmod, because the umask limits the mode that Mkdir sets.
 	return errors.Join(os.Chmod(root, 0o755), os.Mkdir(tmp, 0o777), os.Chmod(tmp, 0o777), os.Chmod(root, 0o555))
 }
 
-// Token returns a token of a service account, as its pods have it.
+// Token returns a token of a service account that is valid for an hour.
 func (c *Cluster) Token(ctx context.Context, namespace, account string) (string, error) {
 	request, err := c.Client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(3600))},
@@ -105,7 +105,7 @@ func (c *Cluster) Token(ctx context.Context, namespace, account string) (string,
 	return request.Status.Token, nil
 }
 
-// place links a program to where it is wanted, or copies it there if that is another file system.
+// place links a program to a target path, or copies it there if that is on another file system.
 func place(program, target string) (err error) {
 	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
 		return err
@@ -126,7 +126,7 @@ func place(program, target string) (err error) {
 	return errors.Join(err, to.Close())
 }
 
-// removeFiles removes all that the cluster has written, also what nobody was to write to.
+// removeFiles removes all files of the cluster, those in read-only folders included.
 func (c *Cluster) removeFiles() error {
 	return errors.Join(chmodFolders(c.dir, 0o700), os.RemoveAll(c.dir))
 }
@@ -140,7 +140,7 @@ func chmodFolders(dir string, mode fs.FileMode) error {
 	})
 }
 
-// FreePort returns a port that nobody listens on.
+// FreePort returns a port that no process listens on.
 func FreePort() (int, error) {
 	ports, err := freePorts(1)
 	if err != nil {

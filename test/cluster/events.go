@@ -9,24 +9,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Event is an Event as Kubernetes keeps it.
+// Event is an Event of the API server.
 type Event struct {
 	Type, Reason, Note string
-	// Time is when it happened first.
+	// Time is when it first happened.
 	Time time.Time
 }
 
-// WaitEvent waits until there is an Event with a reason about a pod of the default namespace, or about a node, and returns
-// the first one.
+// WaitEvent waits until there is an Event with the reason about a pod of the default namespace or about a node, and returns the
+// earliest.
 func (c *Cluster) WaitEvent(ctx context.Context, object, reason string) (Event, error) {
 	var first Event
-	err := c.poll(ctx, fmt.Sprintf("the event %s of %s", reason, object), func(ctx context.Context) (string, error) {
+	err := c.poll(ctx, fmt.Sprintf("an Event %s about %s", reason, object), func(ctx context.Context) (string, error) {
 		events, err := c.events(ctx, object, reason)
 		if err != nil {
 			return "", err
 		}
 		if len(events) == 0 {
-			return "it is not there", nil
+			return "there is none", nil
 		}
 		first = events[0]
 		for _, e := range events[1:] {
@@ -47,13 +47,13 @@ func (c *Cluster) events(ctx context.Context, object, reason string) ([]Event, e
 	var events []Event
 	for _, e := range list.Items {
 		if e.Regarding.Name == object {
-			events = append(events, Event{Type: e.Type, Reason: e.Reason, Note: e.Note, Time: happened(&e)})
+			events = append(events, Event{Type: e.Type, Reason: e.Reason, Note: e.Note, Time: firstTime(&e)})
 		}
 	}
 	return events, nil
 }
 
-func happened(e *eventsv1.Event) time.Time {
+func firstTime(e *eventsv1.Event) time.Time {
 	if e.EventTime.IsZero() {
 		return e.DeprecatedFirstTimestamp.Time
 	}

@@ -15,7 +15,7 @@ import (
 	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned"
 )
 
-// Query answers an instant query whose result is one series per node with the value of each node.
+// Query runs an instant query whose result has one series per node, and returns the value of each node by its name.
 func (c *Cluster) Query(ctx context.Context, promQL string) (map[string]float64, error) {
 	return c.queryAt(ctx, time.Now(), promQL)
 }
@@ -28,11 +28,11 @@ func (c *Cluster) queryAt(ctx context.Context, at time.Time, promQL string) (map
 	defer client.(api.CloseIdler).CloseIdleConnections()
 	result, _, err := promv1.NewAPI(client).Query(ctx, promQL, at)
 	if err != nil {
-		return nil, fmt.Errorf("asking Prometheus for %s: %w", promQL, err)
+		return nil, fmt.Errorf("querying Prometheus for %s: %w", promQL, err)
 	}
 	vector, ok := result.(model.Vector)
 	if !ok {
-		return nil, fmt.Errorf("asking Prometheus for %s: the answer is a %s, not a vector", promQL, result.Type())
+		return nil, fmt.Errorf("querying Prometheus for %s: the result is a %s, must be a vector", promQL, result.Type())
 	}
 	values := map[string]float64{}
 	for _, sample := range vector {
@@ -41,14 +41,13 @@ func (c *Cluster) queryAt(ctx context.Context, at time.Time, promQL string) (map
 	return values, nil
 }
 
-// CPUUtilization returns each node's mean CPU utilization over a window that ends now, as a fraction of its capacity, as
-// Prometheus measures it. Nodes that are not measured are not in it.
+// CPUUtilization returns each node's mean CPU utilization over a window that ends now, as Prometheus measures it: a fraction
+// of the node's capacity. Nodes without samples are left out.
 func (c *Cluster) CPUUtilization(ctx context.Context, window time.Duration) (map[string]float64, error) {
 	return c.CPUUtilizationAt(ctx, time.Now(), window)
 }
 
-// CPUUtilizationAt returns each node's mean CPU utilization over a window that ended at a moment gone by, as
-// CPUUtilization does.
+// CPUUtilizationAt returns what CPUUtilization would have returned at a moment in the past.
 func (c *Cluster) CPUUtilizationAt(ctx context.Context, end time.Time, window time.Duration) (map[string]float64, error) {
 	promQL := fmt.Sprintf("sum by (node) (rate(node_cpu_usage_seconds_total[%s]))", model.Duration(window))
 	usage, err := c.queryAt(ctx, end, promQL)
@@ -68,14 +67,39 @@ func (c *Cluster) CPUUtilizationAt(ctx context.Context, end time.Time, window ti
 	return utilization, nil
 }
 
-// Expectation is the CPU utilization that Prometheus is to measure.
+// WaitCPUUtilizationAt waits until Prometheus has scraped all that happened before end, which may be in the future, and
+// returns each node's mean CPU utilization over the window up to end. It waits until all the named nodes are measured.
+func (c *Cluster) WaitCPUUtilizationAt(ctx context.Context, end time.Time, window time.Duration, nodes ...string) (map[string]float64, error) {
+	// A sample of the time before end is stored a little after it.
+	const ingestion = 2 * time.Second
+	var got map[string]float64
+	err := c.poll(ctx, "Prometheus to measure the load of the nodes", func(ctx context.Context) (missing string, err error) {
+		if left := time.Until(end.Add(ingestion)); left > 0 {
+			return fmt.Sprintf("the window ends in %s", left), nil
+		}
+		if got, err = c.CPUUtilizationAt(ctx, end, window); err != nil {
+			return "", err
+		}
+		for _, node := range nodes {
+			if _, ok := got[node]; !ok {
+				return node + " is not measured", nil
+			}
+		}
+		return "", nil
+	})
+	return got, err
+}
+
+// Expectation is the CPU utilization that Prometheus must measure.
 type Expectation struct {
-	// Window is what means are taken over.
+	// Window is the time over which Prometheus takes the mean. Prometheus dates a sample when it sends the request; on a busy
+	// machine the response is some tenths of a second younger, so that a mean over a few seconds is off by several percent.
 	Window time.Duration
-	// CPU holds the mean utilization of nodes, as fractions of their capacity, to be met within Tolerance.
-	CPU       map[string]float64
+	// CPU holds the expected mean utilization by the node's name, as a fraction of the node's capacity.
+	CPU map[string]float64
+	// Tolerance is the allowed difference from CPU, as a fraction of the node's capacity.
 	Tolerance float64
-	// For is how long it has to have been so: whoever asks Prometheus at shorter intervals knows it too, then.
+	// For is how long Prometheus must have measured it. With For equal to Window, the whole window has been as expected.
 	For time.Duration
 }
 
@@ -101,20 +125,16 @@ func (c *Cluster) WaitCPUUtilization(ctx context.Context, e Expectation) (map[st
 // LatencyQuery is the PromQL of the nodes' HTTP latencies, in seconds.
 const LatencyQuery = "node_http_latency_seconds"
 
-// WaitLatency waits until Prometheus has measured HTTP latencies of nodes for so long that whoever asks it at shorter
-// intervals knows them too.
-func (c *Cluster) WaitLatency(ctx context.Context, latency map[string]time.Duration, lasting time.Duration) error {
+// WaitLatency waits until Prometheus measures HTTP latencies of nodes.
+func (c *Cluster) WaitLatency(ctx context.Context, latency map[string]time.Duration) error {
 	return c.poll(ctx, "Prometheus to measure the latency of the nodes", func(ctx context.Context) (string, error) {
-		now := time.Now()
-		for _, end := range []time.Time{now.Add(-lasting), now} {
-			got, err := c.queryAt(ctx, end, LatencyQuery)
-			if err != nil {
-				return "", err
-			}
-			for _, node := range slices.Sorted(maps.Keys(latency)) {
-				if value, ok := got[node]; !ok || value != latency[node].Seconds() {
-					return fmt.Sprintf("%s has %v s and should have %v s", node, value, latency[node].Seconds()), nil
-				}
+		got, err := c.Query(ctx, LatencyQuery)
+		if err != nil {
+			return "", err
+		}
+		for _, node := range slices.Sorted(maps.Keys(latency)) {
+			if value, ok := got[node]; !ok || value != latency[node].Seconds() {
+				return fmt.Sprintf("%s has %v s, must have %v s", node, value, latency[node].Seconds()), nil
 			}
 		}
 		return "", nil
@@ -129,7 +149,7 @@ func (c *Cluster) WaitMetricsServer(ctx context.Context, e Expectation) error {
 	}
 	var since time.Time
 	return c.poll(ctx, "metrics-server to measure the load of the nodes", func(ctx context.Context) (string, error) {
-		missing, err := c.missingOfMetricsServer(ctx, client, e)
+		missing, err := c.missingInMetricsServer(ctx, client, e)
 		switch {
 		case err != nil || missing != "":
 			since = time.Time{}
@@ -137,13 +157,13 @@ func (c *Cluster) WaitMetricsServer(ctx context.Context, e Expectation) error {
 			since = time.Now()
 		}
 		if err == nil && missing == "" && time.Since(since) < e.For {
-			missing = fmt.Sprintf("as expected for less than %s", e.For)
+			missing = fmt.Sprintf("the load is as expected, but for less than %s", e.For)
 		}
 		return missing, err
 	})
 }
 
-func (c *Cluster) missingOfMetricsServer(ctx context.Context, client metricsclient.Interface, e Expectation) (string, error) {
+func (c *Cluster) missingInMetricsServer(ctx context.Context, client metricsclient.Interface, e Expectation) (string, error) {
 	metrics, err := client.MetricsV1beta1().NodeMetricses().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return "", err
@@ -163,7 +183,7 @@ func (c *Cluster) missingOfMetricsServer(ctx context.Context, client metricsclie
 	return e.missing(got), nil
 }
 
-// missing says where got is not as expected, or nothing.
+// missing names a node whose utilization is not as expected. It returns an empty string if all are.
 func (e Expectation) missing(got map[string]float64) string {
 	for _, node := range slices.Sorted(maps.Keys(e.CPU)) {
 		value, ok := got[node]
@@ -171,7 +191,7 @@ func (e Expectation) missing(got map[string]float64) string {
 			return node + " is not measured"
 		}
 		if math.Abs(value-e.CPU[node]) > e.Tolerance {
-			return fmt.Sprintf("%s is at %.1f %% and should be at %.1f %%", node, 100*value, 100*e.CPU[node])
+			return fmt.Sprintf("%s is at %.1f %%, must be at %.1f %%", node, 100*value, 100*e.CPU[node])
 		}
 	}
 	return ""

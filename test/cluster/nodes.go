@@ -17,38 +17,38 @@ import (
 )
 
 const (
-	// usageCPUAnnotation and usageMemoryAnnotation say what a pod uses; config/kwok.yaml reads them.
+	// usageCPUAnnotation and usageMemoryAnnotation hold a pod's usage; config/kwok.yaml reads them.
 	usageCPUAnnotation    = "kwok.x-k8s.io/usage-cpu"
 	usageMemoryAnnotation = "kwok.x-k8s.io/usage-memory"
 	cpuSwingAnnotation    = "plimsoll.test/cpu-swing"
 	swingPeriodAnnotation = "plimsoll.test/swing-period-seconds"
-	// latencyAnnotation says what latency the HTTP servers of a node have, in seconds.
+	// latencyAnnotation holds the latency of a node's HTTP servers, in seconds.
 	latencyAnnotation = "plimsoll.io/latency"
-	// loadNamespace is where the pods live that are nothing but the load of their node.
+	// loadNamespace is the namespace of the pods that give nodes their load.
 	loadNamespace = metav1.NamespaceSystem
 	loadPodPrefix = "load-of-"
 	// podImage is never pulled.
 	podImage = "registry.k8s.io/pause:3.10"
 )
 
-// Unmeasured is what the names of nodes begin with that Prometheus does not measure; config/prometheus.yaml drops them.
+// Unmeasured is a prefix: config/prometheus.yaml drops nodes whose names begin with it, so that they have no load.
 const Unmeasured = "unmeasured-"
 
 // Node is a node to create.
 type Node struct {
 	Name string
-	// CPU and Memory are the capacity, all of which is allocatable.
+	// CPU and Memory are the capacity, as quantities. All of it is allocatable.
 	CPU, Memory string
 	Labels      map[string]string
 }
 
 // Usage is what a pod really uses.
 type Usage struct {
-	// CPU and Memory are quantities; empty means next to nothing.
+	// CPU and Memory are quantities. Empty means 1m of CPU and 1Mi of memory.
 	CPU, Memory string
-	// CPUSwing is added to CPU for the first half of each SwingPeriod, and taken away for the second half. The standard
-	// deviation is CPUSwing then. The mean stays what CPU says, except that a window of n seconds, scraped every second, is
-	// out of balance by up to an n-th of CPUSwing.
+	// CPUSwing is added to CPU in the first half of each SwingPeriod and subtracted in the second half. CPU stays the mean and
+	// CPUSwing is the standard deviation. A window of n seconds, scraped every second, may hold one sample more of one half, which
+	// moves its mean by up to CPUSwing/n.
 	CPUSwing    string
 	SwingPeriod time.Duration
 }
@@ -70,10 +70,10 @@ func (u Usage) Annotations() map[string]string {
 	return annotations
 }
 
-// Load is what a node carries from the start.
+// Load is the load of a node before any pod is scheduled to it.
 type Load struct {
 	Usage Usage
-	// Requests is what the pods that cause the load request.
+	// Requests are the requests of the pod that causes the load.
 	Requests corev1.ResourceList
 }
 
@@ -89,7 +89,7 @@ func (c *Cluster) CreateNodes(ctx context.Context, nodes ...Node) error {
 		}
 		_, err := c.Client.CoreV1().Nodes().Create(ctx, &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.labels(), Annotations: map[string]string{
-				// Where metrics-server finds the node on the one server that KWOK has for all of them.
+				// KWOK serves all nodes at one address; this is the node's path for metrics-server.
 				"metrics.k8s.io/resource-metrics-path": "/metrics/nodes/" + n.Name + "/metrics/resource",
 			}},
 			Status: corev1.NodeStatus{Capacity: size, Allocatable: size},
@@ -128,7 +128,7 @@ func (n Node) labels() map[string]string {
 	return labels
 }
 
-// SetLoad gives a node a load, in the place of the one that it may have. What the load requests cannot be changed later.
+// SetLoad gives a node a load, and replaces the one that it has. A later call cannot change Requests.
 func (c *Cluster) SetLoad(ctx context.Context, node string, load Load) error {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -145,7 +145,7 @@ func (c *Cluster) SetLoad(ctx context.Context, node string, load Load) error {
 	pods := c.Client.CoreV1().Pods(loadNamespace)
 	_, err := pods.Create(ctx, pod, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		// An annotation that is not set is to go.
+		// A merge patch removes what is null.
 		annotations := map[string]any{
 			usageCPUAnnotation: nil, usageMemoryAnnotation: nil, cpuSwingAnnotation: nil, swingPeriodAnnotation: nil,
 		}
@@ -165,12 +165,12 @@ func (c *Cluster) SetLoad(ctx context.Context, node string, load Load) error {
 	return nil
 }
 
-// SetLatency gives a node an HTTP latency, in the place of the one that it may have.
+// SetLatency sets the HTTP latency of a node.
 func (c *Cluster) SetLatency(ctx context.Context, node string, latency time.Duration) error {
 	return c.AnnotateNode(ctx, node, latencyAnnotation, strconv.FormatFloat(latency.Seconds(), 'f', -1, 64))
 }
 
-// AnnotateNode gives a node an annotation, in the place of the one of that name that it may have.
+// AnnotateNode sets an annotation of a node.
 func (c *Cluster) AnnotateNode(ctx context.Context, node, name, value string) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{name: value}}})
 	if err != nil {
@@ -195,13 +195,11 @@ func (c *Cluster) Clear(ctx context.Context) error {
 	return nil
 }
 
-// poll calls look until it says that nothing is missing any more, until a part of the cluster has failed, or until it has
-// waited too long; what was missing last is then in the error. An error of look counts as something missing: parts may be
-// out of service for a while.
+// poll calls look until nothing is missing, until a part of the cluster has failed, or until waitTimeout has passed; the
+// error then says what was missing last. An error from look counts as something missing: a part may be down for a while.
 func (c *Cluster) poll(ctx context.Context, what string, look func(ctx context.Context) (missing string, err error)) error {
-	const timeout = 2 * time.Minute
 	var missing string
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, waitTimeout, true, func(ctx context.Context) (bool, error) {
 		if err := c.Failed(); err != nil {
 			return false, err
 		}
@@ -220,7 +218,7 @@ func (c *Cluster) poll(ctx context.Context, what string, look func(ctx context.C
 	case ctx.Err() != nil:
 		return fmt.Errorf("waiting for %s: %w", what, context.Cause(ctx))
 	case wait.Interrupted(err):
-		return fmt.Errorf("waiting for %s: %s after %s", what, missing, timeout)
+		return fmt.Errorf("waiting for %s: %s after %s", what, missing, waitTimeout)
 	}
 	return fmt.Errorf("waiting for %s: %w", what, err)
 }

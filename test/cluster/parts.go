@@ -29,7 +29,7 @@ const (
 	schedulerConfig = "scheduler.yaml"
 )
 
-// process describes a process of this cluster, which keeps its files in a folder and its output in a file of its name.
+// process returns a process of this cluster that is not started yet. Its working directory and its log are named after it.
 func (c *Cluster) process(name string, ready func(context.Context) error, args ...string) *Process {
 	return &Process{
 		name:  name,
@@ -43,7 +43,7 @@ func (c *Cluster) process(name string, ready func(context.Context) error, args .
 
 func (c *Cluster) etcd() *Process {
 	client, peer := "http://"+address(c.ports.etcd), "http://"+address(c.ports.etcdPeer)
-	return c.process("etcd", answers(client+"/health"),
+	return c.process("etcd", respondsOK(client+"/health"),
 		"--data-dir=.",
 		"--listen-client-urls="+client,
 		"--advertise-client-urls="+client,
@@ -62,8 +62,8 @@ func (c *Cluster) apiServer() *Process {
 		"--etcd-servers=http://" + address(c.ports.etcd),
 		"--bind-address=" + loopback,
 		"--secure-port=" + strconv.Itoa(c.ports.apiServer),
-		// Without an address to advertise it looks for one and fails on a machine that is on no network; and the loopback
-		// address that there is would be refused in the endpoints of the service "kubernetes".
+		// Without this address the API server looks for one, and fails on a machine without a network. The endpoints of the
+		// service "kubernetes" may not hold a loopback address, so they are not reconciled.
 		"--advertise-address=" + loopback,
 		"--endpoint-reconciler-type=none",
 		"--cert-dir=.",
@@ -76,9 +76,9 @@ func (c *Cluster) apiServer() *Process {
 		"--service-account-issuer=" + server,
 		"--service-account-key-file=" + signer,
 		"--service-account-signing-key-file=" + signer,
-		// Both leave work to controllers that do not run here: making service accounts, and clearing new nodes of a taint.
+		// Both rely on controllers that do not run here: one creates service accounts, the other removes a taint of new nodes.
 		"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
-		// What it takes to be an aggregator, for metrics-server.
+		// API aggregation, for metrics-server.
 		"--requestheader-client-ca-file=" + c.frontProxy.certFile(c.frontProxy.name),
 		"--requestheader-allowed-names=" + frontProxyUser,
 		"--requestheader-username-headers=X-Remote-User",
@@ -93,7 +93,7 @@ func (c *Cluster) apiServer() *Process {
 	return c.process("kube-apiserver", c.apiServerReady, args...)
 }
 
-// apiServerReady asks for the default namespace too: it is made after the API server calls itself ready.
+// apiServerReady requires the default namespace too: the API server creates it after it has become ready.
 func (c *Cluster) apiServerReady(ctx context.Context) error {
 	if err := c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (c *Cluster) apiServerReady(ctx context.Context) error {
 }
 
 func (c *Cluster) kwok() *Process {
-	return c.process("kwok", answers("http://"+address(c.ports.kwok)+"/healthz"),
+	return c.process("kwok", respondsOK("http://"+address(c.ports.kwok)+"/healthz"),
 		"--kubeconfig="+c.AdminKubeconfig,
 		"--config="+c.path("kwok.yaml"),
 		"--manage-all-nodes",
@@ -114,7 +114,7 @@ func (c *Cluster) kwok() *Process {
 }
 
 func (c *Cluster) prometheus() *Process {
-	return c.process("prometheus", answers(c.Endpoints.Prometheus+"/-/ready"),
+	return c.process("prometheus", respondsOK(c.Endpoints.Prometheus+"/-/ready"),
 		"--config.file="+c.path("prometheus.yaml"),
 		"--storage.tsdb.path=data",
 		"--web.listen-address="+address(c.ports.prometheus),
@@ -131,17 +131,17 @@ func (c *Cluster) scheduler() *Process {
 		"--authentication-kubeconfig=" + c.Endpoints.Kubeconfig,
 		"--authorization-kubeconfig=" + c.Endpoints.Kubeconfig,
 	}
-	return c.process(c.options.scheduler().Name, answers(ready), append(args, c.options.SchedulerArgs...)...)
+	return c.process(c.options.scheduler().Name, respondsOK(ready), append(args, c.options.SchedulerArgs...)...)
 }
 
 func (c *Cluster) schedulerURL(path string) string {
 	return "https://" + address(c.ports.scheduler) + path
 }
 
-// AskScheduler returns what the scheduler serves at a path, to the administrator. It waits until the scheduler does: one that
-// was started a moment ago is ready before it knows whose certificates to believe.
+// AskScheduler gets a path from the scheduler as the administrator, and returns the body of the response. It retries: a
+// scheduler that has just started is ready before it has loaded the authority of client certificates.
 func (c *Cluster) AskScheduler(ctx context.Context, path string) (string, error) {
-	// The scheduler serves with a certificate that it signs itself at its start.
+	// The scheduler's certificate is self-signed.
 	client, err := rest.HTTPClientFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{
 		Insecure: true, CertFile: c.client.certFile("admin"), KeyFile: c.client.keyFile("admin"),
 	}})
@@ -149,12 +149,12 @@ func (c *Cluster) AskScheduler(ctx context.Context, path string) (string, error)
 		return "", err
 	}
 	defer client.CloseIdleConnections()
-	var answer string
-	err = c.poll(ctx, "the scheduler to answer at "+path, func(ctx context.Context) (_ string, err error) {
-		answer, err = get(ctx, client, c.schedulerURL(path))
+	var body string
+	err = c.poll(ctx, "the scheduler to respond at "+path, func(ctx context.Context) (_ string, err error) {
+		body, err = get(ctx, client, c.schedulerURL(path))
 		return "", err
 	})
-	return answer, err
+	return body, err
 }
 
 func (c *Cluster) metricsServer() *Process {
@@ -165,25 +165,24 @@ func (c *Cluster) metricsServer() *Process {
 		"--cert-dir=.",
 		"--bind-address="+loopback,
 		"--secure-port="+strconv.Itoa(c.ports.metricsServer),
-		// KWOK serves with a certificate that nobody knows.
+		// KWOK's certificate is self-signed.
 		"--kubelet-insecure-tls",
 		"--kubelet-preferred-address-types=InternalIP",
 		"--kubelet-use-node-status-port",
-		// The shortest that it takes.
+		// The shortest that metrics-server allows.
 		"--metric-resolution=10s",
 		"--kubelet-request-timeout=5s",
 	)
 }
 
-// metricsServerReady asks through the API server. metrics-server does not call itself ready before it has measured a node,
-// which takes nodes.
+// metricsServerReady asks through the API server. The readiness of metrics-server itself would take a node to measure.
 func (c *Cluster) metricsServerReady(ctx context.Context) error {
 	return c.Client.Discovery().RESTClient().Get().AbsPath("/apis/metrics.k8s.io/v1beta1").Do(ctx).Error()
 }
 
-// registerMetricsServer tells the API server where metrics.k8s.io is served, and lets the scheduler read it.
+// registerMetricsServer registers metrics-server with the API server, and lets the scheduler read it.
 func (c *Cluster) registerMetricsServer(ctx context.Context) error {
-	// There is no network of services here; a service that is a name outside of the cluster needs none.
+	// There is no service network here; a service of type ExternalName needs none.
 	_, err := c.Client.CoreV1().Services(metav1.NamespaceSystem).Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: metricsServerName},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
@@ -232,8 +231,8 @@ func (c *Cluster) letSchedulerReadMetrics(ctx context.Context) error {
 	return nil
 }
 
-// answers returns a check that a URL answers with 200. Whose certificate it is served with does not matter: the port is ours.
-func answers(url string) func(context.Context) error {
+// respondsOK returns a check that a URL responds with 200. It does not verify the certificate: the port is ours.
+func respondsOK(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 		defer transport.CloseIdleConnections()

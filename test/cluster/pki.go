@@ -22,7 +22,7 @@ type authority struct {
 	key  crypto.Signer
 }
 
-// newAuthority makes an authority and writes its certificate to the folder.
+// newAuthority creates an authority and writes its certificate to the folder.
 func newAuthority(dir, name string) (*authority, error) {
 	cert, key, err := pkiutil.NewCertificateAuthority(certConfig(certutil.Config{CommonName: name}))
 	if err != nil {
@@ -52,7 +52,7 @@ func (a *authority) issueServer(name string) error {
 	})
 }
 
-// issueClient writes a certificate for a client that is known as user to be a member of groups.
+// issueClient writes a certificate for a client that the API server takes for user, a member of groups.
 func (a *authority) issueClient(name, user string, groups ...string) error {
 	return a.issue(name, certutil.Config{
 		CommonName:   user,
@@ -61,7 +61,7 @@ func (a *authority) issueClient(name, user string, groups ...string) error {
 	})
 }
 
-// writeKubeconfig issues a client certificate and writes a kubeconfig that stands by itself, so that it can be copied.
+// writeKubeconfig issues a client certificate and writes a kubeconfig with the certificates inlined, so that it can be copied.
 func (a *authority) writeKubeconfig(path, server, name, user string, groups ...string) error {
 	if err := a.issueClient(name, user, groups...); err != nil {
 		return err
@@ -77,7 +77,7 @@ func (a *authority) writeKubeconfig(path, server, name, user string, groups ...s
 	return clientcmd.WriteToFile(*config, path)
 }
 
-// writeKey writes a private key that no certificate is made for.
+// writeKey writes a private key without a certificate.
 func writeKey(dir, name string) error {
 	key, err := pkiutil.NewPrivateKey(kubeadm.EncryptionAlgorithmECDSAP256)
 	if err != nil {

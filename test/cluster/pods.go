@@ -20,13 +20,13 @@ type Pod struct {
 	Scheduler string
 	Labels    map[string]string
 	Resources corev1.ResourceRequirements
-	// Usage is what it uses wherever it runs.
+	// Usage is what the pod really uses, on every node.
 	Usage Usage
-	// NodeSelector keeps it to nodes with these labels.
+	// NodeSelector restricts the pod to nodes with these labels.
 	NodeSelector map[string]string
-	// PriorityClass is the name of one; empty means none.
+	// PriorityClass is the name of the pod's priority class; empty means none.
 	PriorityClass string
-	// DaemonSet is the name of the one that the pod belongs to; empty means none.
+	// DaemonSet is the name of the DaemonSet that owns the pod; empty means none.
 	DaemonSet string
 }
 
@@ -52,7 +52,7 @@ func (c *Cluster) CreatePods(ctx context.Context, pods ...Pod) error {
 	return nil
 }
 
-// owners are references that nobody follows: there is no controller that collects garbage.
+// owners returns the owner references. The owners need not exist: no controller collects garbage.
 func (p Pod) owners() []metav1.OwnerReference {
 	if p.DaemonSet == "" {
 		return nil
@@ -62,7 +62,7 @@ func (p Pod) owners() []metav1.OwnerReference {
 	}}
 }
 
-// LabelPod gives a pod of the default namespace a label, in the place of the one of that name that it may have.
+// LabelPod sets a label of a pod in the default namespace.
 func (c *Cluster) LabelPod(ctx context.Context, pod, name, value string) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]string{name: value}}})
 	if err != nil {
@@ -86,10 +86,10 @@ func (c *Cluster) CreatePriorityClass(ctx context.Context, name string, priority
 	return nil
 }
 
-// WaitBound waits until n pods with the labels are bound to nodes, and returns the node of each.
-func (c *Cluster) WaitBound(ctx context.Context, with map[string]string, n int) (map[string]string, error) {
+// WaitBound waits until n pods with the labels are bound. It returns the node of each pod by the pod's name.
+func (c *Cluster) WaitBound(ctx context.Context, podLabels map[string]string, n int) (map[string]string, error) {
 	var nodes map[string]string
-	selector := labels.SelectorFromSet(with).String()
+	selector := labels.SelectorFromSet(podLabels).String()
 	err := c.poll(ctx, fmt.Sprintf("%d pods with %s to be bound", n, selector), func(ctx context.Context) (string, error) {
 		list, err := c.Client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: selector})
 		if err != nil {
@@ -101,21 +101,21 @@ func (c *Cluster) WaitBound(ctx context.Context, with map[string]string, n int) 
 			if p.Spec.NodeName != "" {
 				nodes[p.Name] = p.Spec.NodeName
 			} else {
-				waiting = ", not bound is " + p.Name
+				waiting = ", not " + p.Name
 				if message := unschedulable(p); message != "" {
 					waiting += " (" + message + ")"
 				}
 			}
 		}
 		if len(nodes) < n {
-			return fmt.Sprintf("%d of %d%s", len(nodes), n, waiting), nil
+			return fmt.Sprintf("%d of %d are bound%s", len(nodes), n, waiting), nil
 		}
 		return "", nil
 	})
 	return nodes, err
 }
 
-// WaitRefused waits until the scheduler says of a pod why it cannot place it, and returns what it says.
+// WaitRefused waits until the scheduler has refused a pod, and returns the message of its PodScheduled condition.
 func (c *Cluster) WaitRefused(ctx context.Context, pod string) (message string, err error) {
 	err = c.poll(ctx, pod+" to be refused", func(ctx context.Context) (string, error) {
 		p, err := c.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(ctx, pod, metav1.GetOptions{})
@@ -126,14 +126,14 @@ func (c *Cluster) WaitRefused(ctx context.Context, pod string) (message string, 
 			return "it is on " + p.Spec.NodeName, nil
 		}
 		if message = unschedulable(*p); message == "" {
-			return "nothing is said of it", nil
+			return "it has no PodScheduled condition", nil
 		}
 		return "", nil
 	})
 	return message, err
 }
 
-// unschedulable returns what the scheduler says of a pod that it could not place.
+// unschedulable returns the scheduler's message about a pod that it refused; empty if it did not refuse the pod.
 func unschedulable(p corev1.Pod) string {
 	for _, condition := range p.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
@@ -143,17 +143,17 @@ func unschedulable(p corev1.Pod) string {
 	return ""
 }
 
-// DeletePods deletes pods of a namespace and waits until they are gone.
-func (c *Cluster) DeletePods(ctx context.Context, namespace string, which metav1.ListOptions) error {
+// DeletePods deletes the pods of a namespace that a selector matches, and waits until they are gone.
+func (c *Cluster) DeletePods(ctx context.Context, namespace string, selector metav1.ListOptions) error {
 	pods := c.Client.CoreV1().Pods(namespace)
-	if err := pods.DeleteCollection(ctx, metav1.DeleteOptions{}, which); err != nil {
+	if err := pods.DeleteCollection(ctx, metav1.DeleteOptions{}, selector); err != nil {
 		return fmt.Errorf("deleting pods: %w", err)
 	}
 	return c.poll(ctx, "deleted pods to be gone", func(ctx context.Context) (string, error) {
-		list, err := pods.List(ctx, which)
+		list, err := pods.List(ctx, selector)
 		if err != nil || len(list.Items) == 0 {
 			return "", err
 		}
-		return list.Items[0].Name + " is there", nil
+		return list.Items[0].Name + " still exists", nil
 	})
 }

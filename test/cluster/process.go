@@ -19,11 +19,15 @@ import (
 )
 
 const (
-	// startTimeout bounds how long a process may take before it is ready. It is generous because tests share machines.
-	startTimeout = 90 * time.Second
-	// stopTimeout bounds how long a process may take to end after it was asked to.
-	stopTimeout = 10 * time.Second
-	// pollInterval is the time between two looks at something that is waited for.
+	// The timeouts only end what would never succeed. They are generous because tests share machines.
+
+	// startTimeout is how long a process may take to become ready.
+	startTimeout = 3 * time.Minute
+	// stopTimeout is how long a process may take to end after SIGTERM.
+	stopTimeout = 30 * time.Second
+	// waitTimeout is how long the Wait methods of a Cluster wait.
+	waitTimeout = 5 * time.Minute
+	// pollInterval is the time between two attempts of anything that waits.
 	pollInterval = 100 * time.Millisecond
 	// tailBytes is how much of a process's log an error shows.
 	tailBytes = 2000
@@ -37,17 +41,17 @@ type Process struct {
 	// dir is the working directory, log the file that stdout and stderr are appended to.
 	dir string
 	log string
-	// env is the environment of a process that has one of its own, and root the folder that is all it sees of the files; see
-	// Container. path and dir are below it then.
+	// root is the root folder of a process that runs as a Container, and env its environment; path and dir are then relative to
+	// root. Other processes see all files and inherit this process's environment.
 	env  []string
 	root string
-	// ready reports why the process cannot be used yet.
+	// ready returns an error while the process cannot be used yet.
 	ready func(ctx context.Context) error
 
 	mu sync.Mutex
-	// run is the present run, nil while the process is meant not to run.
+	// run is nil before Start and after Stop or Kill.
 	run *run
-	// closed says that it is not to be started any more.
+	// closed forbids another Start.
 	closed bool
 }
 
@@ -86,15 +90,15 @@ func (p *Process) Start(ctx context.Context) error {
 	return err
 }
 
-// Stop asks the process to end. One that does not is killed, and an error then. It returns when the process is gone.
+// Stop sends SIGTERM and waits for the process to end. After stopTimeout it kills the process and returns an error.
 func (p *Process) Stop() error {
 	if p.end(syscall.SIGTERM, false) {
 		return nil
 	}
-	return fmt.Errorf("%s did not end within %s after it was asked to, and was killed%s", p.name, stopTimeout, p.tail())
+	return fmt.Errorf("%s did not end within %s of SIGTERM and was killed%s", p.name, stopTimeout, p.tail())
 }
 
-// Kill ends the process without giving it time for anything. It returns when the process is gone.
+// Kill sends SIGKILL and waits for the process to end.
 func (p *Process) Kill() { p.end(syscall.SIGKILL, false) }
 
 // close stops the process for good.
@@ -124,7 +128,7 @@ func (p *Process) launch() (*run, error) {
 	case p.closed:
 		return nil, errors.New("the cluster is stopped")
 	case p.run != nil:
-		return nil, errors.New("it runs already")
+		return nil, errors.New("it is running already")
 	}
 	if p.root == "" {
 		if err := os.MkdirAll(p.dir, 0o700); err != nil {
@@ -137,7 +141,7 @@ func (p *Process) launch() (*run, error) {
 	}
 	defer func() { _ = log.Close() }()
 
-	// A process group of its own keeps a Ctrl-C in the terminal from ending the parts in an order of its liking.
+	// In a process group of its own, a part does not get the Ctrl-C of the terminal: Stop ends the parts in order.
 	cmd := exec.Command(p.path, p.args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, log, log
 	cmd.SysProcAttr = dieWithParent(&syscall.SysProcAttr{Setpgid: true})
@@ -148,7 +152,7 @@ func (p *Process) launch() (*run, error) {
 	r := &run{done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// On Linux a process that dies with its parent dies with the thread that started it, so this one has to stay.
+		// On Linux, Pdeathsig is sent when the thread that started the process ends, so this thread must stay.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		if err := cmd.Start(); err != nil {
@@ -162,7 +166,7 @@ func (p *Process) launch() (*run, error) {
 	}()
 	if err := <-started; err != nil {
 		if p.root != "" && errors.Is(err, os.ErrPermission) {
-			err = fmt.Errorf("%w: only root, or who may make user namespaces, can give a program its own root and user", err)
+			err = fmt.Errorf("%w: changing the root folder and the user takes root, or the right to create user namespaces", err)
 		}
 		return nil, err
 	}
@@ -170,7 +174,7 @@ func (p *Process) launch() (*run, error) {
 	return r, nil
 }
 
-// end signals the process and kills it if that does not end it in time. It returns whether that was not necessary.
+// end sends a signal to the process, and SIGKILL if it is still there after stopTimeout. obeyed is false in the latter case.
 func (p *Process) end(signal syscall.Signal, forGood bool) (obeyed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -193,8 +197,7 @@ func (p *Process) end(signal syscall.Signal, forGood bool) (obeyed bool) {
 	}
 }
 
-// signal signals the process and all that it has started, unless it is known to be gone: its number may be somebody else's by
-// then.
+// signal signals the process and its children, unless the process is known to have ended: its ID may have been reused.
 func (r *run) signal(s syscall.Signal) {
 	select {
 	case <-r.done:
@@ -207,9 +210,9 @@ func (p *Process) exited(r *run) error {
 	select {
 	case <-r.done:
 		if r.err == nil {
-			return fmt.Errorf("%s has ended by itself%s", p.name, p.tail())
+			return fmt.Errorf("%s ended by itself%s", p.name, p.tail())
 		}
-		return fmt.Errorf("%s has ended by itself: %w%s", p.name, r.err, p.tail())
+		return fmt.Errorf("%s ended by itself: %w%s", p.name, r.err, p.tail())
 	default:
 		return nil
 	}

@@ -5,14 +5,14 @@ import (
 	"syscall"
 )
 
-// dieWithParent makes the kernel end the process when this one is gone, in whatever way.
+// dieWithParent makes the kernel kill the process when this one ends, however it ends.
 func dieWithParent(attr *syscall.SysProcAttr) *syscall.SysProcAttr {
 	attr.Pdeathsig = syscall.SIGKILL
 	return attr
 }
 
-// confine gives the process a root of its own and makes it containerUser. Who is not root does so in a user namespace, in
-// which containerUser is another name for himself.
+// confine gives the process a root folder of its own and runs it as containerUser. Without root's rights it does so in a user
+// namespace that maps containerUser to the present user.
 func confine(attr *syscall.SysProcAttr, root string) {
 	attr.Chroot = root
 	attr.Credential = &syscall.Credential{Uid: containerUser, Gid: containerGroup}

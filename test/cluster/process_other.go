@@ -4,10 +4,10 @@ package cluster
 
 import "syscall"
 
-// dieWithParent does nothing: only Linux has what it takes.
+// dieWithParent does nothing: only Linux supports it.
 func dieWithParent(attr *syscall.SysProcAttr) *syscall.SysProcAttr { return attr }
 
-// confine gives the process a root of its own and makes it containerUser, which takes root.
+// confine gives the process a root folder of its own and runs it as containerUser. It takes root's rights.
 func confine(attr *syscall.SysProcAttr, root string) {
 	attr.Chroot = root
 	attr.Credential = &syscall.Credential{Uid: containerUser, Gid: containerGroup}

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Metrics is what a program serves at /metrics, one sample a series. A histogram is there as its _bucket, _sum and _count.
+// Metrics is what a program serves at /metrics, one sample per series. A histogram has the series _bucket, _sum and _count.
 type Metrics model.Vector
 
 // SchedulerMetrics returns the scheduler's metrics.
@@ -37,7 +37,30 @@ func (c *Cluster) SchedulerMetrics(ctx context.Context) (Metrics, error) {
 	}
 }
 
-// Select returns the series of a metric that have the given labels, which are names each followed by its value.
+// WaitRefresh waits until every load source of the scheduler has been read by a refresh that began after the call: the second
+// one to succeed from now on. What Prometheus measured at the time of the call, the scheduler then knows.
+func (c *Cluster) WaitRefresh(ctx context.Context) error {
+	refreshes := func(m Metrics) Metrics { return m.Select("plimsoll_refresh_total", "result", "Success") }
+	before, err := c.SchedulerMetrics(ctx)
+	if err != nil {
+		return err
+	}
+	return c.poll(ctx, "the scheduler to read its load sources", func(ctx context.Context) (string, error) {
+		now, err := c.SchedulerMetrics(ctx)
+		if err != nil {
+			return "", err
+		}
+		for _, sample := range refreshes(now) {
+			source := string(sample.Metric["source"])
+			if n := float64(sample.Value) - refreshes(before).Sum("plimsoll_refresh_total", "source", source); n < 2 {
+				return fmt.Sprintf("%v refreshes of source %s have succeeded, must be 2", n, source), nil
+			}
+		}
+		return "", nil
+	})
+}
+
+// Select returns the series of a metric that have all the given labels: name, value, name, value and so on.
 func (m Metrics) Select(name string, labels ...string) Metrics {
 	var selected Metrics
 	for _, sample := range m {
@@ -52,7 +75,7 @@ func (m Metrics) Select(name string, labels ...string) Metrics {
 	return selected
 }
 
-// Sum adds up the series that Select returns; where there is none, the sum is 0.
+// Sum returns the sum of the series that Select returns; without any, 0.
 func (m Metrics) Sum(name string, labels ...string) float64 {
 	sum := 0.0
 	for _, sample := range m.Select(name, labels...) {

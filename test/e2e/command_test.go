@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// runScheduler runs the built scheduler to its end.
+// runScheduler runs the built scheduler until it exits.
 func runScheduler(t *testing.T, args ...string) (exitCode int, stdout, stderr string) {
 	t.Helper()
 	dir, err := binDir(t.Context())
@@ -32,27 +32,28 @@ func runScheduler(t *testing.T, args ...string) (exitCode int, stdout, stderr st
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-func TestAWrongConfigurationIsRefusedWithOneLineBeforeAnythingListens(t *testing.T) {
+// TestCommand_InvalidConfiguration expects exit code 1 and one line on stderr before the scheduler listens or calls anything.
+func TestCommand_InvalidConfiguration(t *testing.T) {
 	for _, tt := range []struct {
 		name, plugin, field string
-		// want is what the line says.
+		// want are parts of the line.
 		want []string
 	}{
 		{"an unknown field", "TargetLoadPacking", "targetUtilisation: 40", []string{"targetUtilisation"}},
 		{"a target out of range", "TargetLoadPacking", "targetUtilization: 150", []string{"targetUtilization", "150", "99"}},
 		{"a negative margin", "LoadVariationRiskBalancing", "safeVarianceMargin: -1", []string{"safeVarianceMargin", "-1"}},
 		{"an unknown provider", "TargetLoadPacking", "metricProvider: {type: Graphite}", []string{"metricProvider.type", "Graphite"}},
-		{"an address that is no URL", "TargetLoadPacking", "watcherAddress: load-watcher:2020", []string{"watcherAddress", "load-watcher:2020"}},
+		{"an address that is not a URL", "TargetLoadPacking", "watcherAddress: load-watcher:2020", []string{"watcherAddress", "load-watcher:2020"}},
 		{
 			"a query that does not parse", "NodeMetrics",
 			`metricProvider: {type: Prometheus, address: "http://127.0.0.1:1"}` + "\n      " + `metrics: [{name: broken, query: "sum(", prefer: Lower}]`,
-			// What is missing is missing behind the four characters.
+			// The expression ends too early, after four characters.
 			[]string{"metrics[0].query", "sum(", "line:column 1:5: "},
 		},
-		{"a refresh that comes too late", "TargetLoadPacking", "maxAge: 2s\n      refreshInterval: 3s", []string{"refreshInterval", "maxAge"}},
+		{"a refresh interval above maxAge", "TargetLoadPacking", "maxAge: 2s\n      refreshInterval: 3s", []string{"refreshInterval", "maxAge"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			// The port is taken: if the scheduler tried to listen, it would say so. And nobody may call the API server.
+			// The port is in use: if the scheduler tried to listen, it would report that. The API server does not exist.
 			taken, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)
@@ -79,24 +80,25 @@ profiles:
 			code, stdout, stderr := runScheduler(t, "--config="+config, "--bind-address=127.0.0.1",
 				fmt.Sprintf("--secure-port=%d", taken.Addr().(*net.TCPAddr).Port))
 			if code != 1 {
-				t.Errorf("it exits with %d, want 1", code)
+				t.Errorf("the exit code is %d, want 1", code)
 			}
 			if stdout != "" {
-				t.Errorf("it writes to stdout: %s", stdout)
+				t.Errorf("stdout is %q, want nothing", stdout)
 			}
 			if strings.Count(stderr, "\n") != 1 || !strings.HasSuffix(stderr, "\n") {
-				t.Errorf("it does not write one line to stderr but:\n%s", stderr)
+				t.Errorf("stderr is not one line:\n%s", stderr)
 			}
 			for _, part := range tt.want {
 				if !strings.Contains(stderr, part) {
-					t.Errorf("%q does not name %q", stderr, part)
+					t.Errorf("stderr is %q, want %q in it", stderr, part)
 				}
 			}
 		})
 	}
 }
 
-func TestAWarningAboutTheConfigurationIsLoggedInTheFormatOfTheLog(t *testing.T) {
+// TestCommand_WarningInLogFormat expects warnings about the configuration in the configured format of the log.
+func TestCommand_WarningInLogFormat(t *testing.T) {
 	dir := t.TempDir()
 	config, kubeconfig, written := filepath.Join(dir, "scheduler.yaml"), filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "written.yaml")
 	write(t, kubeconfig, `{"clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
@@ -107,30 +109,31 @@ clientConnection: {kubeconfig: `+kubeconfig+`}
 profiles:
 - plugins: {score: {disabled: [{name: NodeResourceFit}]}}
 `)
-	// It builds the scheduler, writes the configuration, and ends.
+	// With --write-config-to the scheduler is built, writes its configuration and exits.
 	code, _, stderr := runScheduler(t, "--config="+config, "--write-config-to="+written, "--secure-port=0", "--logging-format=json")
 	if code != 0 {
-		t.Fatalf("it exits with %d: %s", code, stderr)
+		t.Fatalf("the exit code is %d: %s", code, stderr)
 	}
 	for line := range strings.Lines(stderr) {
 		var entry struct{ Msg, Field, Name string }
 		if json.Unmarshal([]byte(line), &entry) == nil && strings.Contains(entry.Msg, "does not exist") {
 			if entry.Field != "profiles[0].plugins.score.disabled[0]" || entry.Name != "NodeResourceFit" {
-				t.Errorf("it warns of %s", line)
+				t.Errorf("the warning is %s", line)
 			}
 			return
 		}
 	}
-	t.Errorf("it does not warn, but says: %s", stderr)
+	t.Errorf("there is no warning in stderr: %s", stderr)
 }
 
-func TestTheVersionIsOursAndThatOfKubernetes(t *testing.T) {
+// TestCommand_Version expects the version of this repository and that of Kubernetes.
+func TestCommand_Version(t *testing.T) {
 	code, stdout, stderr := runScheduler(t, "--version")
 	if code != 0 || stderr != "" {
-		t.Errorf("it exits with %d and writes to stderr: %q", code, stderr)
+		t.Errorf("the exit code is %d and stderr %q, want 0 and nothing", code, stderr)
 	}
 	if !regexp.MustCompile(`^Plimsoll \S+\nKubernetes v1\.\d+\.\d+\n$`).MatchString(stdout) {
-		t.Errorf("it says %q", stdout)
+		t.Errorf("stdout is %q", stdout)
 	}
 }
 

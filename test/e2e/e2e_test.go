@@ -20,19 +20,20 @@ import (
 const (
 	profile         = "plimsoll"
 	refreshInterval = time.Second
-	// settle is how long a load has to have been measured before the scheduler has surely read it.
-	settle    = 3 * refreshInterval
-	tolerance = 0.005
+	// tolerance is how far a measured utilization may be off: on a busy machine Prometheus gets its samples late.
+	tolerance = 0.0125
+	// patience ends the wait for what never happens. It is generous because tests share machines.
+	patience = 5 * time.Minute
 )
 
-// byLoad disables what scores by requests.
+// byLoad disables the plugins that score by requests.
 const byLoad = `
       disabled:
       - name: NodeResourcesFit
       - name: NodeResourcesBalancedAllocation`
 
-// configuration returns a scheduler configuration, to be filled in by the cluster, with one profile beside the default one
-// in which a plugin is enabled at Score alone. disabled says what is not; args are the plugin's, one field a line.
+// configuration returns a scheduler configuration for cluster.Options. It has the default profile and one in which a plugin is
+// enabled at Score alone. disabled is the YAML of the disabled plugins; args are fields of the plugin's args.
 func configuration(plugin string, weight int, disabled string, args ...string) string {
 	return fmt.Sprintf(`
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -59,14 +60,14 @@ profiles:
 
 const prometheus = "metricProvider: {type: Prometheus, address: '{{ .Prometheus }}'}"
 
-// environment is a cluster of one test.
+// environment is the cluster of one test.
 type environment struct {
 	*cluster.Cluster
 	t   *testing.T
 	ctx context.Context
 }
 
-// binDir is where TestMain has built the programs.
+// binDir returns the folder into which TestMain has built the programs.
 func binDir(ctx context.Context) (string, error) {
 	builder, err := build.New(ctx, os.Stderr)
 	if err != nil {
@@ -89,7 +90,7 @@ func start(t *testing.T, o cluster.Options) environment {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			// Kept with go test -artifacts.
+			// go test -artifacts keeps them.
 			if err := c.CopyLogs(t.ArtifactDir()); err != nil {
 				t.Error(err)
 			}
@@ -112,8 +113,17 @@ func start(t *testing.T, o cluster.Options) environment {
 type worker struct {
 	name  string
 	usage cluster.Usage
-	// requests are what its pods request.
+	// requests are the requests of the pod that causes the load.
 	requests corev1.ResourceList
+}
+
+// waitLoad waits until Prometheus measures the CPU utilizations over a window, within a tolerance, and until the scheduler has read
+// them.
+func (e environment) waitLoad(window time.Duration, cpu map[string]float64, tolerance float64) {
+	e.t.Helper()
+	_, err := e.WaitCPUUtilization(e.ctx, cluster.Expectation{Window: window, CPU: cpu, Tolerance: tolerance, For: 3 * refreshInterval})
+	e.must(err)
+	e.must(e.WaitRefresh(e.ctx))
 }
 
 // workers creates nodes with their loads.
@@ -137,6 +147,7 @@ func (e environment) place(names ...string) map[string]string {
 	return bound
 }
 
+// tinyPod returns a pod that requests and uses next to nothing.
 func tinyPod(name string, labels map[string]string) cluster.Pod {
 	tiny := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1m")}
 	return cluster.Pod{
@@ -145,6 +156,7 @@ func tinyPod(name string, labels map[string]string) cluster.Pod {
 	}
 }
 
+// must ends the test if err is not nil.
 func (e environment) must(err error) {
 	e.t.Helper()
 	if err != nil {
@@ -152,11 +164,13 @@ func (e environment) must(err error) {
 	}
 }
 
+// lastLines returns the last n lines of a text.
 func lastLines(text string, n int) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.Join(lines[max(len(lines)-n, 0):], "\n")
 }
 
+// numbered returns the n names prefix-001, prefix-002 and so on.
 func numbered(prefix string, n int) []string {
 	var names []string
 	for i := range n {
@@ -165,7 +179,7 @@ func numbered(prefix string, n int) []string {
 	return names
 }
 
-// TestMain builds what is missing. Tests never skip for want of a program.
+// TestMain builds the programs that are missing, so that no test is skipped for the lack of one.
 func TestMain(m *testing.M) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := buildParts(ctx)

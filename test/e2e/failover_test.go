@@ -22,8 +22,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
-// TestWhenTheSchedulerIsAway runs the two replicas of the manifest beside a default scheduler, and takes them away.
-func TestWhenTheSchedulerIsAway(t *testing.T) {
+// TestFailover runs the two replicas of the manifest beside a default scheduler, and stops them one after the other.
+func TestFailover(t *testing.T) {
 	e := start(t, cluster.Options{Scheduler: header, AuditLog: true})
 	e.apply(manifest(t, "second-scheduler.yaml"))
 	for _, name := range []string{"worker-1", "worker-2"} {
@@ -37,23 +37,23 @@ func TestWhenTheSchedulerIsAway(t *testing.T) {
 	c.Name += "-standby"
 	standby := e.run(c)
 
-	// The parts build on one another: each leaves the cluster to the next.
-	t.Run("when the leader is killed, the other one follows and no pod is lost", func(t *testing.T) {
-		e.in(t).wantFollowed(election, leader)
+	// Each part starts from the state that the previous one leaves.
+	t.Run("when the leader is killed, the other replica takes over and binds all pods", func(t *testing.T) {
+		e.in(t).wantTakeover(election, leader)
 	})
-	t.Run("a leader that stops lets go of the lease", func(t *testing.T) {
+	t.Run("a leader that stops releases the lease", func(t *testing.T) {
 		e := e.in(t)
 		before := e.holder(system, "plimsoll")
 		e.must(standby.Stop())
 		if after := e.holder(system, "plimsoll"); before == "" || after != "" {
-			t.Errorf("the lease was held by %q, and is by %q", before, after)
+			t.Errorf("the holder of the lease was %q and is %q, must be none", before, after)
 		}
 	})
-	t.Run("the stopgap places pods meanwhile", func(t *testing.T) { e.in(t).wantStopgap(standby) })
-	t.Run("pods find their way back to the default scheduler", func(t *testing.T) { e.in(t).wantWayBack() })
+	t.Run("the stopgap places pods while Plimsoll has no replicas", func(t *testing.T) { e.in(t).wantStopgap(standby) })
+	t.Run("pending pods can be given to the default scheduler", func(t *testing.T) { e.in(t).wantPodsGivenBack() })
 }
 
-// election returns the rendered settings of leader election, with the defaults filled in as the scheduler does.
+// election returns the leader election settings of the rendered configuration, with the scheduler's defaults.
 func (e environment) election() componentbaseconfig.LeaderElectionConfiguration {
 	e.t.Helper()
 	config, err := e.Client.CoreV1().ConfigMaps(system).Get(e.ctx, "plimsoll", metav1.GetOptions{})
@@ -65,8 +65,8 @@ func (e environment) election() componentbaseconfig.LeaderElectionConfiguration 
 	return c.LeaderElection
 }
 
-// wantFollowed kills the leader while pods arrive.
-func (e environment) wantFollowed(election componentbaseconfig.LeaderElectionConfiguration, leader *cluster.Process) {
+// wantTakeover kills the leader while pods arrive.
+func (e environment) wantTakeover(election componentbaseconfig.LeaderElectionConfiguration, leader *cluster.Process) {
 	e.t.Helper()
 	holder := e.holder(system, "plimsoll")
 	labels := map[string]string{"batch": "arriving"}
@@ -106,8 +106,8 @@ func (e environment) wantFollowed(election componentbaseconfig.LeaderElectionCon
 	took := next.Sub(killed)
 	e.t.Logf("failover: the next binding came %.1f s after the leader was killed; the lease is for %s, tried for every %s",
 		took.Seconds(), election.LeaseDuration.Duration, election.RetryPeriod.Duration)
-	// Who stands by looks at the lease once a retry period, with jitter, and waits for its duration from when he saw it last
-	// renewed, which may be a retry period after it was. The rest is for a machine that is busy.
+	// The other replica reads the lease once per retry period, with jitter. It waits for the lease duration since it last saw a
+	// renewal, which may be a retry period after the renewal. busy is for a busy machine.
 	const busy = time.Minute
 	if most := election.LeaseDuration.Duration + time.Duration(2*(1+leaderelection.JitterFactor)*float64(election.RetryPeriod.Duration)) + busy; took > most {
 		e.t.Errorf("it took %s, want at most %s", took, most)
@@ -152,8 +152,8 @@ func documented(t *testing.T, text string) string {
 	return found[0]
 }
 
-// shell runs a documented command as an administrator in the root of this repository, and returns what it prints. replace
-// are texts, each followed by what stands in its place.
+// shell runs a documented command as an administrator in the root of this repository, and returns its output. replace holds
+// pairs of an old and a new text.
 func (e environment) shell(command string, replace ...string) string {
 	e.t.Helper()
 	command = strings.NewReplacer(replace...).Replace(command)
@@ -170,7 +170,7 @@ func (e environment) shell(command string, replace ...string) string {
 	return string(out)
 }
 
-// waiting creates a pod that waits for the scheduler, and one of a ReplicaSet that does so too.
+// waiting creates two pending pods in a namespace: one of a ReplicaSet, and one without an owner.
 func (e environment) waiting(namespace string) {
 	e.t.Helper()
 	e.createNamespace(namespace, nil)
@@ -184,14 +184,14 @@ func (e environment) waiting(namespace string) {
 	}
 }
 
-// wantStopgap has the stock scheduler stand in for replicas that are gone, and Plimsoll come back after it.
+// wantStopgap replaces Plimsoll by the stock scheduler and then back, with the README's commands.
 func (e environment) wantStopgap(plimsoll *cluster.Process) {
 	e.t.Helper()
 	e.waiting("market")
 	list := e.shell(documented(e.t, "custom-columns"))
 	for _, want := range []string{"market owned ReplicaSet web", "market alone <none> <none>"} {
 		if !strings.Contains(strings.Join(strings.Fields(list), " "), want) {
-			e.t.Errorf("pods that wait are listed as\n%s, want %s among them", list, want)
+			e.t.Errorf("the pending pods are listed as\n%s, want %s among them", list, want)
 		}
 	}
 
@@ -210,7 +210,7 @@ func (e environment) wantStopgap(plimsoll *cluster.Process) {
 		e.waitBoundIn("market", name)
 	}
 
-	// Its rights go with it, and so it cannot let go of the lease, which runs out.
+	// The stopgap loses its rights before it ends, so it cannot release the lease, which expires.
 	e.wantNothingForbidden(account(system, "plimsoll-stopgap"), stopgap)
 	e.shell(documented(e.t, "--replicas=2"))
 	e.shell(documented(e.t, "delete -f manifests/stopgap"))
@@ -221,8 +221,8 @@ func (e environment) wantStopgap(plimsoll *cluster.Process) {
 	e.must(plimsoll.Stop())
 }
 
-// wantWayBack gives the pods that wait for a scheduler that does not come back to the default one.
-func (e environment) wantWayBack() {
+// wantPodsGivenBack gives pods that wait for Plimsoll to the default scheduler, with the README's commands.
+func (e environment) wantPodsGivenBack() {
 	e.t.Helper()
 	const namespace = "shop"
 	e.waiting(namespace)
@@ -239,6 +239,6 @@ func (e environment) wantWayBack() {
 		left = append(left, p.Name)
 	}
 	if strings.Join(left, " ") != "alone another running" {
-		e.t.Errorf("the pods are %v, want those that run, and the one that waits for another scheduler", left)
+		e.t.Errorf("the pods are %v, want those that are bound and the one that waits for another scheduler", left)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
-// metricNodes are the nodes of wantMetricsToDecide.
+// metricNodes returns the nodes of wantMetricsToDecide.
 func metricNodes() []limited {
 	return []limited{
 		{pool: "latency", name: "latency-1", load: 0.10, latency: 100 * time.Millisecond},
@@ -71,13 +71,13 @@ func (e environment) wantByMetrics() {
 	e.must(e.SetLatency(e.ctx, "latency-bad", 3*time.Second))
 	e.bound("too-slow")
 	e.t.Logf("Reject: bound %.1f s after the latency fell", time.Since(fell).Seconds())
-	// The pod that had to wait has been tried once before, and not in vain at any of the refreshes.
+	// The waiting pod was refused once: no refresh without a change of its nodes retries it.
 	e.wantAttempts("latency", before, attempts{unschedulable: 1, scheduled: 3 + 2 + 1})
 }
 
-// wantByScore checks decisions of the profile weighted, in which a latency of 0 s has mark 1 and one of 10 s has 0, with
-// weight 3, and 16Gi of used memory have mark 1 and none has 0, with weight 1. Its other metrics nobody has: were the weight of
-// 100 in the sum, all scores would be next to 0, and requests would decide.
+// wantByScore checks decisions of the profile weighted. Latency has weight 3 and scores 1 at 0 s and 0 at 10 s; used memory has
+// weight 1 and scores 1 at 16Gi and 0 at none. No node has a value of the other metrics: if their weight of 100 counted, all scores
+// would be close to 0 and requests would decide.
 func (e environment) wantByScore() {
 	e.t.Helper()
 	for _, tt := range []struct{ pool, node, why string }{
@@ -85,7 +85,7 @@ func (e environment) wantByScore() {
 		{"weights", "weights-fast", "latency weighs more"},
 		// (3 · 0.7 + 1)/4 = 78 % against (3 · 0.9 + 0)/4 = 68 %. Between the candidates' own values: 25 % against 75 %.
 		{"bounds", "bounds-used", "latencies are near to each other within the bounds"},
-		// The mean of 3 s and 5 s has mark 0.6: (3 · 0.6 + 1)/4 = 70 % against (3 · 0.7 + 0)/4 = 53 %. As the worst: 25 %.
+		// The mean of 3 s and 5 s scores 0.6: (3 · 0.6 + 1)/4 = 70 % against (3 · 0.7 + 0)/4 = 53 %. As the worst: 25 %.
 		{"no-worst", "no-worst-unknown", "an unknown latency is not taken for the worst"},
 		// (3 · 0.7 + 0)/4 = 53 % against (3 · 0.6 + 0)/4 = 45 %. As the best: 75 %.
 		{"no-best", "no-best-fast", "an unknown latency is not taken for the best"},
@@ -117,5 +117,6 @@ func (e environment) latencies(latencies map[string]time.Duration) {
 	for node, latency := range latencies {
 		e.must(e.SetLatency(e.ctx, node, latency))
 	}
-	e.must(e.WaitLatency(e.ctx, latencies, settle))
+	e.must(e.WaitLatency(e.ctx, latencies))
+	e.must(e.WaitRefresh(e.ctx))
 }

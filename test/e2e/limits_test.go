@@ -23,8 +23,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
-// limitProfiles are profiles of one scheduler, which all read one source. Each limit is enabled by multiPoint alone, but for
-// that of the profile by-name.
+// limitProfiles are profiles that all read one source. They enable limits by multiPoint, except for the profile by-name.
 const limitProfiles = header + `
 profiles:
 - schedulerName: default-scheduler
@@ -118,21 +117,21 @@ profiles:
       - {name: absent-without-weight, query: nobody_has_this_either, prefer: Lower, weight: 0, reject: "> 0"}
 `
 
-// limitWindow is what limitProfiles measure over.
+// limitWindow is the window of limitProfiles.
 const limitWindow = 10 * time.Second
 
-// limited is a node with 8 cores and 32Gi that stands in a pool of its own kind, so that the parts of the test do not meet.
+// limited is a node with 8 cores and 32Gi. Each part of the test has a pool of nodes, so that the parts do not affect each other.
 type limited struct {
 	pool, name string
-	// load is its CPU utilization. Nobody waits until it is measured if it is 0.
+	// load is its CPU utilization; 0 means that the test does not wait for the measurement.
 	load float64
-	// swing is by how many cores the load goes up and down, once a window; none if it is empty.
+	// swing is the CPUSwing of the load, with a period of one window; empty means none.
 	swing string
 	// memory is what it uses; empty means 4Gi.
 	memory string
-	// latency is what it answers HTTP requests in; 0 means that it has none.
+	// latency is its HTTP latency; 0 means that it has none.
 	latency time.Duration
-	// requests and requestedMemory are what the pods behind the load request.
+	// requests and requestedMemory are the CPU and memory requests of the pod that causes the load.
 	requests, requestedMemory string
 }
 
@@ -142,13 +141,13 @@ func TestLimits(t *testing.T) {
 	e.must(e.CreatePriorityClass(e.ctx, "middle", 2))
 	e.must(e.CreatePriorityClass(e.ctx, "high", 1000))
 	e.must(e.CreatePriorityClass(e.ctx, "exempt", 3))
-	// Where a pod belongs on one of several nodes, requests draw it to another.
+	// Where a pod belongs on one of several nodes by load or metrics, it belongs on another one by requests.
 	e.limited(slices.Concat(thresholdNodes(), metricNodes())...)
 
-	// What every part leaves behind is on nodes of its own.
+	// Each part has nodes of its own.
 	t.Run("LoadThreshold", func(t *testing.T) { e.in(t).wantThresholds() })
 	t.Run("NodeMetrics", func(t *testing.T) { e.in(t).wantMetricsToDecide() })
-	t.Run("limits of both that rule out together are waived together", func(t *testing.T) { e.in(t).wantBothRelaxed() })
+	t.Run("limits of both plugins are waived together", func(t *testing.T) { e.in(t).wantBothRelaxed() })
 	t.Run("batching stays on", func(t *testing.T) { e.in(t).wantBatching() })
 }
 
@@ -187,18 +186,16 @@ func (e environment) limited(nodes ...limited) {
 			e.must(e.SetLatency(e.ctx, n.name, n.latency))
 		}
 	}
-	_, err := e.WaitCPUUtilization(e.ctx, cluster.Expectation{Window: limitWindow, CPU: loads, Tolerance: tolerance, For: settle})
-	e.must(err)
-	// A swing puts the mean out of balance.
-	_, err = e.WaitCPUUtilization(e.ctx, cluster.Expectation{Window: limitWindow, CPU: swinging, Tolerance: 10 * tolerance, For: settle})
-	e.must(err)
-	e.must(e.WaitLatency(e.ctx, latencies, settle))
+	// A swing of 2 of 8 cores moves the mean over ten seconds by up to 0.025.
+	e.waitLoad(limitWindow, swinging, 0.025+2*tolerance)
+	e.must(e.WaitLatency(e.ctx, latencies))
+	e.waitLoad(limitWindow, loads, tolerance)
 }
 
-// millis returns what a node with 8 cores uses at a utilization.
+// millis returns the CPU usage of an 8-core node at a utilization.
 func millis(utilization float64) string { return fmt.Sprintf("%.0fm", 8000*utilization) }
 
-// create creates a pod that can be told by its name; it requests next to nothing if it does not say what.
+// create creates a pod with its name as a label. Without requests of its own, the pod requests next to nothing.
 func (e environment) create(pod cluster.Pod) {
 	e.t.Helper()
 	labels := map[string]string{"name": pod.Name}
@@ -224,20 +221,20 @@ func (e environment) placeLimited(pod cluster.Pod) string {
 	return e.bound(pod.Name)
 }
 
-// reason matches what so many nodes are ruled out for, as it stands among the other reasons of a message.
+// reason matches the part of a scheduler's message that says why a number of nodes are ruled out.
 func reason(nodes int, why string) *regexp.Regexp {
 	return regexp.MustCompile(fmt.Sprintf(`[:,] %d node\(s\) %s[,.]`, nodes, regexp.QuoteMeta(why)))
 }
 
-// aboveLine matches the reason for which so many nodes are ruled out.
+// aboveLine matches the reason of nodes that are above a load line.
 func aboveLine(nodes, percent int) *regexp.Regexp {
 	return reason(nodes, fmt.Sprintf("above their cpu load line (%d percent)", percent))
 }
 
-// tooSlow matches the reason for which so many nodes are ruled out by their latency.
+// tooSlow matches the reason of nodes whose latency is too high.
 func tooSlow(nodes int) *regexp.Regexp { return reason(nodes, "with http-latency > 5") }
 
-// wantReason checks that what says so gives the reason, as a user reads it.
+// wantReason checks that a text gives the reason. what names the text.
 func (e environment) wantReason(what, text string, reason *regexp.Regexp) {
 	e.t.Helper()
 	if !reason.MatchString(text) {
@@ -245,7 +242,7 @@ func (e environment) wantReason(what, text string, reason *regexp.Regexp) {
 	}
 }
 
-// refused creates a pod, waits until it is refused and checks for what reason.
+// refused creates a pod, waits until the scheduler refuses it and checks the reason.
 func (e environment) refused(pod cluster.Pod, reason *regexp.Regexp) {
 	e.t.Helper()
 	e.create(pod)
@@ -254,7 +251,7 @@ func (e environment) refused(pod cluster.Pod, reason *regexp.Regexp) {
 	e.wantReason("the condition of "+pod.Name, message, reason)
 }
 
-// describe returns what kubectl describe prints.
+// describe returns the output of kubectl describe.
 func (e environment) describe(kind, name string) string {
 	e.t.Helper()
 	dir, err := binDir(e.ctx)
@@ -270,10 +267,10 @@ func (e environment) describe(kind, name string) string {
 	return string(out)
 }
 
-// eventually waits until done.
+// eventually waits until done returns true.
 func (e environment) eventually(what string, done func() bool) {
 	e.t.Helper()
-	err := wait.PollUntilContextTimeout(e.ctx, 50*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(e.ctx, 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
 		return done(), nil
 	})
 	if err != nil {
@@ -281,7 +278,7 @@ func (e environment) eventually(what string, done func() bool) {
 	}
 }
 
-// nodeOf returns the node of a pod, which is empty while it has none or if there is no such pod.
+// nodeOf returns the node of a pod; empty if the pod has none or does not exist.
 func (e environment) nodeOf(pod string) string {
 	e.t.Helper()
 	p, err := e.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(e.ctx, pod, metav1.GetOptions{})
@@ -309,7 +306,7 @@ func (e environment) outcome(pod string) (node string) {
 	return node
 }
 
-// attempts are how often a profile has tried to place pods.
+// attempts counts a profile's attempts to place pods by their result.
 type attempts struct{ unschedulable, scheduled float64 }
 
 func (e environment) attempts(profile string) attempts {
@@ -322,8 +319,8 @@ func (e environment) attempts(profile string) attempts {
 	return attempts{unschedulable: count("unschedulable"), scheduled: count("scheduled")}
 }
 
-// wantAttempts checks what the profile has done since before, when all that is to be scheduled is. The scheduler counts a
-// moment after a pod is bound.
+// wantAttempts waits until the profile has placed the wanted number of pods since an earlier count, and then compares all attempts.
+// The scheduler counts a pod a moment after it is bound.
 func (e environment) wantAttempts(profile string, before, want attempts) {
 	e.t.Helper()
 	var got attempts
@@ -337,9 +334,8 @@ func (e environment) wantAttempts(profile string, before, want attempts) {
 	}
 }
 
-// relaxed has a profile place a pod in a pool whose nodes are all ruled out for the reason, and returns its node. It is placed
-// by the attempt that follows the first, and not for the scheduler's flush of what cannot be placed: that comes after five
-// minutes, which nobody waits here.
+// relaxed creates a pod for which all nodes are ruled out for the reason, checks that its second attempt places it, and returns
+// its node. The attempts show that it did not wait for the scheduler's flush after five minutes.
 func (e environment) relaxed(pod cluster.Pod, reason *regexp.Regexp) string {
 	e.t.Helper()
 	before := e.attempts(pod.Scheduler)
@@ -357,7 +353,7 @@ func (e environment) relaxed(pod cluster.Pod, reason *regexp.Regexp) string {
 	return node
 }
 
-// wantBothRelaxed has nodes that either plugin rules out alone: to waive one limit is not enough.
+// wantBothRelaxed has nodes that both plugins rule out: waiving one limit is not enough.
 func (e environment) wantBothRelaxed() {
 	e.t.Helper()
 	e.refused(cluster.Pod{Name: "both-hot", Scheduler: "reject", NodeSelector: pool("both")}, aboveLine(2, 80))
@@ -367,8 +363,8 @@ func (e environment) wantBothRelaxed() {
 	}
 }
 
-// wantBatching checks that all plugins sign pods: the scheduler turns batching off for profiles with one that does not, and
-// says so. That it would say so is seen by something else that turns it off.
+// wantBatching checks that all plugins sign pods. The scheduler turns batching off for a profile with a plugin that does not, and
+// logs that. An extender, which turns batching off too, shows that the test looks for the right message.
 func (e environment) wantBatching() {
 	e.t.Helper()
 	const disabled = "Disabling signatures for profile"

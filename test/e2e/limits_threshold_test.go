@@ -12,7 +12,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
-// thresholdNodes are the nodes of wantThresholds.
+// thresholdNodes returns the nodes of wantThresholds.
 func thresholdNodes() []limited {
 	return []limited{
 		{pool: "deviation", name: "deviation-swinging", load: 0.50, swing: "2"},
@@ -42,17 +42,17 @@ func (e environment) wantThresholds() {
 	}{
 		{"a node above its line is ruled out", environment.wantBelowLine},
 		{"the reason is on the pod", environment.wantReasonOnPod},
-		{"exempt pods pass", environment.wantExempt},
-		{"a node has the line that it is annotated with", environment.wantLineOfAnnotation},
-		{"a malformed annotation is complained of", environment.wantComplaint},
-		{"memory has a line", environment.wantMemoryLine},
+		{"exempt pods are placed above the line", environment.wantExempt},
+		{"an annotation sets the line of a node", environment.wantLineOfAnnotation},
+		{"a malformed annotation causes a warning event", environment.wantInvalidAnnotation},
+		{"memory has a line of its own", environment.wantMemoryLine},
 		{"each resource is judged over its own window", environment.wantWindows},
-		{"deviations count", environment.wantDeviations},
+		{"deviations count with MeanPlusStdDev", environment.wantDeviations},
 		{"a node without load is judged as missingLoad says", environment.wantMissingLoad},
 		{"Relax places at once and evicts nobody", environment.wantRelaxed},
 		{"Relax relaxes where the plugin is enabled by name", environment.wantRelaxedByName},
 		{"Reject places once load has fallen", environment.wantBoundAfterFall},
-		{"preemption is left alone where it is needed", environment.wantPreemption},
+		{"preemption still works where requests need it", environment.wantPreemption},
 	} {
 		e.t.Run(part.name, func(t *testing.T) { part.run(e.in(t)) })
 	}
@@ -93,7 +93,7 @@ func (e environment) wantExempt() {
 		pod.Scheduler, pod.NodeSelector = "reject", host("line-hot")
 		e.placeLimited(pod)
 	}
-	// This one is exempt only once it waits.
+	// This pod gets the label of exempt pods while it waits.
 	e.refused(cluster.Pod{Name: "not-exempt", Scheduler: "reject", NodeSelector: host("line-hot")}, aboveLine(1, 80))
 	for name, value := range exempt {
 		e.must(e.LabelPod(e.ctx, "not-exempt", name, value))
@@ -105,7 +105,7 @@ func (e environment) wantLineOfAnnotation() {
 	e.t.Helper()
 	const annotation = "plimsoll.io/thresholds"
 	e.must(e.AnnotateNode(e.ctx, "line-mild", annotation, "cpu=40"))
-	// The scheduler hears of the annotation when it does: until then it places by the line of the profile.
+	// Until the scheduler has seen the annotation, it places by the line of the profile.
 	e.eventually("the annotation to count", func() bool {
 		e.must(e.DeletePods(e.ctx, metav1.NamespaceDefault, metav1.ListOptions{LabelSelector: "name=lowered"}))
 		e.create(cluster.Pod{Name: "lowered", Scheduler: "reject", NodeSelector: host("line-mild")})
@@ -120,10 +120,10 @@ func (e environment) wantLineOfAnnotation() {
 	}
 }
 
-func (e environment) wantComplaint() {
+func (e environment) wantInvalidAnnotation() {
 	e.t.Helper()
 	e.must(e.AnnotateNode(e.ctx, "line-hot", "plimsoll.io/thresholds", "cpu=lots"))
-	e.eventually("the annotation to be complained of", func() bool {
+	e.eventually("a warning event about the annotation", func() bool {
 		e.must(e.DeletePods(e.ctx, metav1.NamespaceDefault, metav1.ListOptions{LabelSelector: "name=malformed"}))
 		// The line is that of the profile.
 		e.refused(cluster.Pod{Name: "malformed", Scheduler: "reject", NodeSelector: host("line-hot")}, aboveLine(1, 80))
@@ -147,9 +147,9 @@ func (e environment) wantMemoryLine() {
 		reason(1, "above their memory load line (2 percent)"))
 }
 
-// wantWindows has a node whose memory was at 62.5 % for limitWindow and longer and falls to nothing. Over 10 s it is below a
-// line at 2 % ten seconds later. Over an hour, of which Prometheus has seen as much as there was, it stays above it for thirty
-// times as long as it was full. CPU over an hour is not known for want of an hour, so that there would be no line for it.
+// wantWindows has a node whose memory usage falls from 62.5 % to nothing. Ten seconds later its mean over 10 s is below a line at
+// 2 %. Its mean over an hour, of which Prometheus has only the time since the start, stays above the line thirty times as long as
+// the node was full. CPU is read over 10 s in both profiles: its mean over an hour takes an hour of samples.
 func (e environment) wantWindows() {
 	e.t.Helper()
 	e.refused(cluster.Pod{Name: "short-window", Scheduler: "memory-line", NodeSelector: host("windows-was-full")},
@@ -164,8 +164,8 @@ func (e environment) wantWindows() {
 	}
 }
 
-// wantDeviations has a node whose mean, 50 %, is below the line; its deviation, of 25 points as far as short rates do not
-// smooth it, is above it five times over. The steady node has 30 % and next to no deviation.
+// wantDeviations has a node whose mean of 50 % is below the line. Five times its deviation, which is up to 25 points, takes it
+// above. The steady node is at 30 % and has next to no deviation.
 func (e environment) wantDeviations() {
 	e.t.Helper()
 	if node := e.placeLimited(cluster.Pod{Name: "steady", Scheduler: "deviation", NodeSelector: pool("deviation")}); node != "deviation-steady" {
@@ -176,7 +176,7 @@ func (e environment) wantDeviations() {
 	e.placeLimited(cluster.Pod{Name: "mean", Scheduler: "reject", NodeSelector: host("deviation-swinging")})
 }
 
-// wantMissingLoad has two nodes that no series matches. By requests one is above the line, at 7/8, and one below.
+// wantMissingLoad has two nodes that no series matches. By requests one is above the line, at 7/8, and the other below.
 func (e environment) wantMissingLoad() {
 	e.t.Helper()
 	e.placeLimited(cluster.Pod{Name: "missing-passes", Scheduler: "missing-passes", NodeSelector: host(unmeasuredBusy)})
@@ -186,8 +186,8 @@ func (e environment) wantMissingLoad() {
 		reason(1, "without known cpu load"))
 }
 
-// wantRelaxed gives a node that is below its line a victim that takes it above, for the time that the victim is young by what
-// it requests: without it there would be room. The least loaded node is full by requests, so that stock scoring has it last.
+// wantRelaxed has a node that only a pod of low priority takes above its line: evicting that pod would make room. By requests the
+// least loaded node is full, so that stock scoring ranks it last.
 func (e environment) wantRelaxed() {
 	e.t.Helper()
 	victim := cluster.Pod{
@@ -217,7 +217,7 @@ func (e environment) wantAlive(pod string) {
 	}
 }
 
-// wantBoundAfterFall checks that the refresh that shows a node below its line has the waiting pod tried, and nothing else
+// wantBoundAfterFall checks that the refresh that shows a node below its line retries the waiting pod, and that nothing retries it
 // before.
 func (e environment) wantBoundAfterFall() {
 	e.t.Helper()
@@ -228,7 +228,7 @@ func (e environment) wantBoundAfterFall() {
 	for _, value := range numbered("changed", 3) {
 		e.must(e.LabelPod(e.ctx, "bystander", "unrelated", value))
 	}
-	// What has happened to other pods the scheduler has heard when it has placed one that came later.
+	// When this pod is placed, the scheduler has seen the changes of the pods before it.
 	e.placeLimited(cluster.Pod{Name: "after-bystander", Scheduler: "default-scheduler", NodeSelector: host("line-mild")})
 
 	e.must(e.SetLoad(e.ctx, "reject-1", cluster.Load{Usage: cluster.Usage{CPU: millis(0.20), Memory: "4Gi"}}))
@@ -257,14 +257,14 @@ func (e environment) wantBoundAfterFall() {
 	if load["reject-1"] >= 0.80 {
 		e.t.Errorf("the pod was bound when Prometheus showed %.1f %%, above the line", 100*load["reject-1"])
 	}
-	// Waiting pods are also looked at once a minute, which is sixty refreshes.
+	// Without a change, waiting pods are examined once a minute, which is every sixty refreshes.
 	if n := e.refreshes() - refreshes; !shown.IsZero() && n > 10 {
 		e.t.Errorf("the pod was bound %v refreshes after Prometheus showed that load had fallen", n)
 	}
 	e.wantAttempts(profile, before, attempts{unschedulable: 1, scheduled: 1})
 }
 
-// refreshes returns how often the scheduler has read load.
+// refreshes returns the number of refreshes that have succeeded.
 func (e environment) refreshes() float64 {
 	e.t.Helper()
 	metrics, err := e.SchedulerMetrics(e.ctx)
@@ -272,8 +272,8 @@ func (e environment) refreshes() float64 {
 	return metrics.Sum("plimsoll_refresh_total", "result", "Success")
 }
 
-// wantPreemption has a pod that fits nowhere by what is requested, not even above the line. By priority alone it would take
-// the place of the pod on the hot node.
+// wantPreemption has a pod that no node has room for by requests, with or without the load line. By priority alone it would evict
+// the pod on the hot node.
 func (e environment) wantPreemption() {
 	e.t.Helper()
 	for node, priority := range map[string]string{"preempt-hot": "low", "preempt-cool": "middle"} {
@@ -290,6 +290,6 @@ func (e environment) wantPreemption() {
 	}
 	e.wantAlive("pod-on-preempt-hot")
 	if node := e.nodeOf("pod-on-preempt-cool"); node != "" {
-		e.t.Errorf("the pod that was in its place is still on %s", node)
+		e.t.Errorf("the evicted pod is still on %s", node)
 	}
 }

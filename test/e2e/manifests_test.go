@@ -29,12 +29,12 @@ import (
 
 const (
 	system = "plimsoll-system"
-	// sourceToken is what the Prometheus of the chart's test asks for.
+	// sourceToken is the token that Prometheus requires in the test of the chart.
 	sourceToken = "a-token-for-load"
 )
 
-// TestTheManifests applies what is rendered from the chart, and runs what is in it as a kubelet would.
-func TestTheManifests(t *testing.T) {
+// TestManifests applies the manifests and the rendered chart, and runs their containers as a kubelet would.
+func TestManifests(t *testing.T) {
 	e := start(t, cluster.Options{MetricsServer: true, AuditLog: true})
 	e.applyCRDs()
 	for name, size := range map[string]string{"worker-1": "8", "worker-2": "8", "small": "2"} {
@@ -42,14 +42,14 @@ func TestTheManifests(t *testing.T) {
 		e.must(e.SetLoad(e.ctx, name, cluster.Load{Usage: cluster.Usage{CPU: "500m", Memory: "4Gi"}}))
 	}
 
-	// The parts build on one another: each leaves the cluster to the next.
-	t.Run("all are taken by the API server", func(t *testing.T) { e.in(t).wantApplied() })
+	// Each part starts from the state that the previous one leaves.
+	t.Run("the API server accepts all of them", func(t *testing.T) { e.in(t).wantApplied() })
 	second := e.wantScheduling()
 	all := e.wantAllFeatures()
-	t.Run("the admission policy names the scheduler of a namespace", func(t *testing.T) { e.in(t).wantAdmission() })
-	t.Run("dashboard and alerts ask for what is there", func(t *testing.T) { e.in(t).wantMonitoring(all) })
-	t.Run("a malformed annotation is complained of", func(t *testing.T) { e.in(t).wantComplaintOf("small", "limited") })
-	t.Run("all rights are used, and none is missed", func(t *testing.T) {
+	t.Run("the admission policy sets the scheduler of a namespace's pods", func(t *testing.T) { e.in(t).wantAdmission() })
+	t.Run("the metrics of dashboard and alerts exist", func(t *testing.T) { e.in(t).wantMonitoring(all) })
+	t.Run("a malformed annotation causes a warning event", func(t *testing.T) { e.in(t).wantInvalidAnnotationOn("small", "limited") })
+	t.Run("all rights are used, and no request is forbidden", func(t *testing.T) {
 		e := e.in(t)
 		scheduler, loadWatcher := account(system, "plimsoll"), account(system, "plimsoll-load-watcher")
 		e.wantRulesUsed(scheduler, "plimsoll", unusedByTheScheduler())
@@ -59,7 +59,7 @@ func TestTheManifests(t *testing.T) {
 	})
 }
 
-// installation is what runs of a chart, and where it listens.
+// installation is the running processes of a release, and their ports.
 type installation struct {
 	scheduler, loadWatcher         *cluster.Process
 	schedulerPort, loadWatcherPort int
@@ -94,7 +94,7 @@ func (e environment) wantApplied() {
 			}
 		}
 	}
-	// That what is wrong would be seen.
+	// An unknown field must be refused; otherwise the test above shows nothing.
 	for _, name := range []string{"second-scheduler.yaml", "openshift/secondaryscheduler.yaml"} {
 		wrong := manifest(e.t, name)
 		last := wrong[len(wrong)-1]
@@ -105,7 +105,7 @@ func (e environment) wantApplied() {
 	}
 }
 
-// deployment is what of a Deployment says what its pods are.
+// deployment is the part of a Deployment that this test reads.
 type deployment struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
@@ -113,13 +113,13 @@ type deployment struct {
 	} `json:"spec"`
 }
 
-// forOperator returns values without what a pod alone has mounted and what target OpenShift refuses.
+// forOperator removes the values that target OpenShift refuses, and the files that the operator does not mount.
 func forOperator(values string) string {
 	return regexp.MustCompile(`(?m)^ *(tokenFile|caFile): .*\n|^(serviceMonitor|prometheusRule|dashboard|loadWatcher):.*\n( .*\n)*`).ReplaceAllString(values, "")
 }
 
-// wantScheduling runs the second scheduler of the manifest, with its configuration as it is, through all that a scheduler
-// does, to its end.
+// wantScheduling runs the second scheduler of the manifest with its own configuration, has it do all that a scheduler does, and
+// stops it.
 func (e environment) wantScheduling() installation {
 	e.t.Helper()
 	c, port := e.scheduler(system, "plimsoll")
@@ -132,8 +132,8 @@ func (e environment) wantScheduling() installation {
 	return i
 }
 
-// wantAllFeatures puts the chart with all features on in the place of the manifest, and runs what is in it. Of the
-// configuration it changes but the ports of the sources.
+// wantAllFeatures replaces the manifest by the chart with all features on, and runs its containers. It changes only the ports of
+// the sources in the configuration.
 func (e environment) wantAllFeatures() (i installation) {
 	e.t.Helper()
 	proxy, ca := e.prometheusFor("prometheus.monitoring.svc", func(token string) bool { return token == sourceToken })
@@ -162,21 +162,21 @@ func (e environment) wantAllFeatures() (i installation) {
 	return i
 }
 
-// wantPreempted has a pod take the place of another.
+// wantPreempted has one pod preempt another.
 func (e environment) wantPreempted() {
 	e.t.Helper()
 	e.must(e.CreatePriorityClass(e.ctx, "high", 1000))
 	e.placeLimited(cluster.Pod{Name: "victim", Scheduler: profile, NodeSelector: host("small"), Resources: requests("2")})
 	pod := cluster.Pod{Name: "preemptor", Scheduler: profile, PriorityClass: "high", NodeSelector: host("small"), Resources: requests("2")}
 	if e.placeLimited(pod); e.nodeOf("victim") != "" {
-		e.t.Error("the victim still has its place")
+		e.t.Error("the victim is still on its node")
 	}
 	e.must(e.DeletePods(e.ctx, metav1.NamespaceDefault, metav1.ListOptions{LabelSelector: "name=preemptor"}))
 }
 
-// wantVolumes has a pod wait for claims, and then for their volumes: one that is there, and two that are to be provisioned.
-// There is no controller of volumes, and the test stands in for it. Of the claims the first is made last: the pod is refused
-// three times for the same reason, of which the third is counted in the event of the second.
+// wantVolumes has a pod wait for its claims and then for their volumes: one exists, two are provisioned. The test acts as the
+// controller of volumes. It creates the pod's first claim last, so that the pod is refused three times for the same reason and
+// the third refusal is counted in the event of the second.
 func (e environment) wantVolumes() {
 	e.t.Helper()
 	const pod, disks = "with-volumes", "provisioned"
@@ -223,7 +223,7 @@ func (e environment) wantVolumes() {
 		}, metav1.CreateOptions{})
 		e.must(err)
 	}
-	e.eventually("the scheduler to bind the volume that is there", func() bool {
+	e.eventually("the scheduler to bind the volume that exists", func() bool {
 		volume, err := e.Client.CoreV1().PersistentVolumes().Get(e.ctx, "there", metav1.GetOptions{})
 		e.must(err)
 		return volume.Spec.ClaimRef != nil
@@ -242,7 +242,7 @@ func (e environment) wantVolumes() {
 	e.waitBoundIn(metav1.NamespaceDefault, pod)
 }
 
-// createVolume creates a volume of a class.
+// createVolume creates a volume of a storage class.
 func (e environment) createVolume(name, class string, claim *corev1.ObjectReference) {
 	e.t.Helper()
 	volume, err := e.Client.CoreV1().PersistentVolumes().Create(e.ctx, &corev1.PersistentVolume{
@@ -259,7 +259,7 @@ func (e environment) createVolume(name, class string, claim *corev1.ObjectRefere
 	e.must(err)
 }
 
-// bindClaim binds a claim to the volume of its name, as the controller of volumes does.
+// bindClaim binds a claim to the volume with the same name, as the controller of volumes does.
 func (e environment) bindClaim(name string) {
 	e.t.Helper()
 	volumes, claims := e.Client.CoreV1().PersistentVolumes(), e.Client.CoreV1().PersistentVolumeClaims(metav1.NamespaceDefault)
@@ -285,7 +285,7 @@ func (e environment) bindClaim(name string) {
 	e.must(err)
 }
 
-// wantDevices has one pod claim a device, and another one ask for such a device as an extended resource.
+// wantDevices has one pod claim a device, and another one request such a device as an extended resource.
 func (e environment) wantDevices() {
 	e.t.Helper()
 	const driver, extended = "devices.test.plimsoll.io", "test.plimsoll.io/device"
@@ -326,11 +326,11 @@ func (e environment) wantDevices() {
 	}
 }
 
-// wantComplaintOf gives a node an annotation that cannot be read. It counts once there is load to compare with it.
-func (e environment) wantComplaintOf(node, profile string) {
+// wantInvalidAnnotationOn sets a malformed annotation of a node. The plugin reads it once the load of the node is known.
+func (e environment) wantInvalidAnnotationOn(node, profile string) {
 	e.t.Helper()
 	e.must(e.AnnotateNode(e.ctx, node, "plimsoll.io/thresholds", "cpu=lots"))
-	e.eventually("the annotation to be complained of", func() bool {
+	e.eventually("a warning event about the annotation", func() bool {
 		e.placeAndDelete(profile, host(node))
 		events, err := e.Client.EventsV1().Events(metav1.NamespaceDefault).List(e.ctx, metav1.ListOptions{FieldSelector: "reason=InvalidThresholds"})
 		e.must(err)
@@ -338,7 +338,7 @@ func (e environment) wantComplaintOf(node, profile string) {
 	})
 }
 
-// wantAdmission creates pods of which the policy takes some. It is in force with the first that it takes.
+// wantAdmission creates pods, some of which the policy gives a scheduler. The policy is in force with the first of them.
 func (e environment) wantAdmission() {
 	e.t.Helper()
 	const label, stock = "plimsoll.io/scheduler", corev1.DefaultSchedulerName
@@ -363,17 +363,17 @@ func (e environment) wantAdmission() {
 		{"a pod of a labelled namespace", "shop", nil, "plimsoll"},
 		{"the scheduler is the label's value", "limits", nil, "limited"},
 		{"a pod of a ReplicaSet", "shop", owned("apps", "ReplicaSet"), "plimsoll"},
-		{"a pod of somebody else's DaemonSet", "shop", owned("example.com", "DaemonSet"), "plimsoll"},
-		{"a pod that asks for the default scheduler, as the API server has it ask", "shop", func(p *corev1.Pod) { p.Spec.SchedulerName = stock }, "plimsoll"},
-		{"a pod labelled otherwise", "shop", func(p *corev1.Pod) { p.Labels = map[string]string{label: "other"} }, "plimsoll"},
-		{"two ports of one name", "shop", func(p *corev1.Pod) {
+		{"a pod of a DaemonSet of another API group", "shop", owned("example.com", "DaemonSet"), "plimsoll"},
+		{"a pod with the default scheduler, which is what the API server sets", "shop", func(p *corev1.Pod) { p.Spec.SchedulerName = stock }, "plimsoll"},
+		{"a pod with another label value than the namespace", "shop", func(p *corev1.Pod) { p.Labels = map[string]string{label: "other"} }, "plimsoll"},
+		{"two ports without a name", "shop", func(p *corev1.Pod) {
 			p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 53, Protocol: corev1.ProtocolTCP}, {ContainerPort: 53, Protocol: corev1.ProtocolUDP}}
 		}, "plimsoll"},
 		{"a namespace without the label", "unlabelled", nil, stock},
-		{"a label that no profile answers to", "misspelt", nil, stock},
+		{"a label value that is no profile", "misspelt", nil, stock},
 		{"a pod that names a scheduler", "shop", func(p *corev1.Pod) { p.Spec.SchedulerName = "another" }, "another"},
 		{"a pod that opts out", "shop", func(p *corev1.Pod) { p.Labels = map[string]string{label: stock} }, stock},
-		{"a pod that has its node", "shop", func(p *corev1.Pod) { p.Spec.NodeName = "worker-1" }, stock},
+		{"a pod that is bound", "shop", func(p *corev1.Pod) { p.Spec.NodeName = "worker-1" }, stock},
 		{"a pod of a DaemonSet", "shop", owned("apps", "DaemonSet"), stock},
 	} {
 		e.t.Run(tt.name, func(t *testing.T) {
@@ -382,7 +382,7 @@ func (e environment) wantAdmission() {
 			}
 		})
 	}
-	e.t.Run("a pod that is there is left alone", func(t *testing.T) {
+	e.t.Run("an existing pod is not changed", func(t *testing.T) {
 		e := e.in(t)
 		pod := e.createPod(podIn("shop", "updated", func(p *corev1.Pod) { p.Labels = map[string]string{label: stock} }))
 		pod.Labels = nil
@@ -392,15 +392,15 @@ func (e environment) wantAdmission() {
 			t.Errorf("its scheduler is %s", pod.Spec.SchedulerName)
 		}
 	})
-	e.t.Run("a pod that it takes is placed", func(t *testing.T) {
+	e.t.Run("a pod that the policy changes is placed", func(t *testing.T) {
 		e := e.in(t)
 		e.createPod(podIn("shop", "placed", owned("apps", "ReplicaSet")))
 		e.waitBoundIn("shop", "placed")
 	})
 }
 
-// prometheusFor serves the cluster's Prometheus by TLS under a name, to those whose token is allowed, and returns the port
-// and what its certificate is verified with.
+// prometheusFor serves the cluster's Prometheus with TLS under a host name, for allowed tokens alone. It returns the port and the
+// certificate that clients verify.
 func (e environment) prometheusFor(host string, allowed func(token string) bool) (port int, ca string) {
 	e.t.Helper()
 	certificate, key, err := cert.GenerateSelfSignedCertKey(host, nil, nil)
@@ -424,7 +424,7 @@ func (e environment) prometheusFor(host string, allowed func(token string) bool)
 	return server.Listener.Addr().(*net.TCPAddr).Port, string(certificate)
 }
 
-// right is one thing that a rule allows: a verb, and a resource by its group.
+// right is one verb on one resource: "verb group/resource".
 type right string
 
 func rightOf(verb, group, resource, subresource string) right {
@@ -434,20 +434,20 @@ func rightOf(verb, group, resource, subresource string) right {
 	return right(verb + " " + group + "/" + resource)
 }
 
-// unusedByTheScheduler returns, by the reason, the rights that no part of the test takes.
+// unusedByTheScheduler returns the rights that no part of the test uses, by the reason.
 func unusedByTheScheduler() map[string][]right {
 	unused := map[string][]right{
-		"of a group that API servers serve no more":                                                      {"get extensions/replicasets", "list extensions/replicasets", "watch extensions/replicasets"},
-		"no call: repeated events are patched":                                                           {"update /events", "update events.k8s.io/events"},
-		"of the events of leader election, which do not repeat in one run":                               {"patch /events"},
-		"no call: the old name of pods/binding":                                                          {"create /bindings"},
-		"no call: the status of pods is patched":                                                         {"update /pods/status"},
-		"no call: volumes, claims and resource claims are updated":                                       {"patch /persistentvolumes", "patch /persistentvolumeclaims", "patch resource.k8s.io/resourceclaims", "patch resource.k8s.io/resourceclaims/status"},
-		"no call: claims are read with their status":                                                     {"get resource.k8s.io/resourceclaims/status", "list resource.k8s.io/resourceclaims/status", "watch resource.k8s.io/resourceclaims/status"},
-		"only where PreBind fails after a claim was made":                                                {"delete resource.k8s.io/resourceclaims"},
-		"asked for by the API server itself, as part of an update of status":                             {"update resource.k8s.io/resourceclaims/binding", "patch resource.k8s.io/resourceclaims/binding"},
-		"asked for by an admission plugin, OwnerReferencesPermissionEnforcement, that is off by default": {"update /pods/finalizers"},
-		"what the values of this test add":                                                               {"get scheduling.k8s.io/podgroups", "list scheduling.k8s.io/podgroups", "watch scheduling.k8s.io/podgroups"},
+		"of an API group that no longer exists":                                                         {"get extensions/replicasets", "list extensions/replicasets", "watch extensions/replicasets"},
+		"no call: repeated events are patched":                                                          {"update /events", "update events.k8s.io/events"},
+		"events of leader election do not repeat in one run":                                            {"patch /events"},
+		"no call: the old name of pods/binding":                                                         {"create /bindings"},
+		"no call: the status of pods is patched":                                                        {"update /pods/status"},
+		"no call: volumes, claims and resource claims are updated":                                      {"patch /persistentvolumes", "patch /persistentvolumeclaims", "patch resource.k8s.io/resourceclaims", "patch resource.k8s.io/resourceclaims/status"},
+		"no call: claims are read with their status":                                                    {"get resource.k8s.io/resourceclaims/status", "list resource.k8s.io/resourceclaims/status", "watch resource.k8s.io/resourceclaims/status"},
+		"only where PreBind fails after a claim was made":                                               {"delete resource.k8s.io/resourceclaims"},
+		"checked by the API server as part of a status update":                                          {"update resource.k8s.io/resourceclaims/binding", "patch resource.k8s.io/resourceclaims/binding"},
+		"checked by the admission plugin OwnerReferencesPermissionEnforcement, which is off by default": {"update /pods/finalizers"},
+		"added by the values of this test":                                                              {"get scheduling.k8s.io/podgroups", "list scheduling.k8s.io/podgroups", "watch scheduling.k8s.io/podgroups"},
 	}
 	for _, resource := range []string{
 		"/nodes", "/pods", "/services", "/replicationcontrollers", "/namespaces", "/persistentvolumes", "/persistentvolumeclaims",
@@ -461,11 +461,11 @@ func unusedByTheScheduler() map[string][]right {
 	return unused
 }
 
-// listed is why informers do not list.
+// listed is the reason why informers do not use the verb list.
 const listed = "only where the API server cannot stream the first list of an informer"
 
-// wantRulesUsed waits until somebody has taken all the rights of the roles of a name, but those that need not be, and logs
-// what there is to each rule.
+// wantRulesUsed waits until a user has used all rights of the roles of a name, except for those in unused. It logs the unused
+// rights of each rule.
 func (e environment) wantRulesUsed(user, role string, unused map[string][]right) {
 	e.t.Helper()
 	type rule struct {
@@ -501,7 +501,7 @@ func (e environment) wantRulesUsed(user, role string, unused map[string][]right)
 		for _, r := range rights {
 			reasons[r] = reason
 			if !given.Has(r) {
-				e.t.Errorf("%s is listed as not used, and no rule gives it", r)
+				e.t.Errorf("%s is listed as unused, but no rule gives it", r)
 			}
 		}
 	}
@@ -509,7 +509,7 @@ func (e environment) wantRulesUsed(user, role string, unused map[string][]right)
 	used, missing := sets.New[right](), sets.New[right]()
 	e.t.Cleanup(func() {
 		if len(missing) > 0 {
-			e.t.Logf("not used, for no reason that is known: %v", sets.List(missing))
+			e.t.Logf("not used, and not listed as unused: %v", sets.List(missing))
 		}
 	})
 	e.eventually(user+" to use its rights", func() bool {

@@ -25,8 +25,8 @@ import (
 
 const monitoring = "monitoring"
 
-// wantMonitoring has a Prometheus of its own scrape the scheduler and the load-watcher as the ServiceMonitors say, with the
-// rights that kube-prometheus gives, and asks it all that the dashboard and the alerts ask.
+// wantMonitoring runs another Prometheus, which scrapes the scheduler and the load-watcher as the ServiceMonitors say and with the
+// rights of kube-prometheus. It runs all queries of the dashboard and the alerts there.
 func (e environment) wantMonitoring(i installation) {
 	e.t.Helper()
 	e.createMonitoring()
@@ -37,12 +37,12 @@ func (e environment) wantMonitoring(i installation) {
 	e.must(err)
 
 	for _, job := range []string{"plimsoll", "plimsoll-load-watcher"} {
-		// Each reads metrics-server, one of them for the other.
+		// Both read metrics-server.
 		e.eventually(job+" to be scraped, and to read metrics-server", func() bool {
 			return len(e.ask(prometheus, fmt.Sprintf(`plimsoll_load_nodes{job=%q,source="KubernetesMetricsServer",resource="cpu",state="Fresh"} == 3`, job))) > 0
 		})
 	}
-	// What has no series here: nodes tell their load as kubelets, not as node_exporter.
+	// These queries have no series here: KWOK has no node_exporter.
 	nodeExporter := func(expression string) bool {
 		return strings.HasPrefix(expression, "sum by (instance) (rate(node_cpu_seconds_total") ||
 			strings.HasPrefix(expression, "max by (instance) (1 - avg_over_time(node_memory_MemAvailable_bytes")
@@ -56,7 +56,7 @@ func (e environment) wantMonitoring(i installation) {
 			continue
 		}
 		e.eventually(q.Panel+" to have data: "+q.Expression, func() bool {
-			e.placeByAll() // a rate takes placements meanwhile
+			e.placeByAll() // a rate takes new placements
 			return hasNumbers(e.ask(prometheus, q.Expression))
 		})
 	}
@@ -101,7 +101,7 @@ func (e environment) wantMonitoring(i installation) {
 	}
 }
 
-// wantAlertOfLeader stops the scheduler for a while.
+// wantAlertOfLeader stops the scheduler, which must raise the alert, and starts it again.
 func (e environment) wantAlertOfLeader(prometheus promv1.API, expression string, scheduler *cluster.Process) {
 	e.t.Helper()
 	if result := e.ask(prometheus, expression); len(result) > 0 {
@@ -121,8 +121,8 @@ func (e environment) placeByAll() {
 	}
 }
 
-// placeAndDelete has a profile place a pod, and removes it. Its name is its own: KWOK, which removes what is deleted by its
-// name, must not take it for the one before.
+// placeAndDelete has a profile place a pod, and removes it. Each pod has a new name: KWOK removes deleted pods by name, and must
+// not remove the next one.
 func (e environment) placeAndDelete(profile string, nodes map[string]string) {
 	e.t.Helper()
 	pod := podIn(metav1.NamespaceDefault, "", func(p *corev1.Pod) {
@@ -146,7 +146,7 @@ func (e environment) ask(prometheus promv1.API, expression string) model.Vector 
 	return vector
 }
 
-// hasNumbers tells whether there is a series that can be drawn.
+// hasNumbers reports whether a series has a value that can be drawn.
 func hasNumbers(vector model.Vector) bool {
 	for _, sample := range vector {
 		if value := float64(sample.Value); value == value { // not NaN
@@ -156,7 +156,7 @@ func hasNumbers(vector model.Vector) bool {
 	return false
 }
 
-// dashboard returns the queries of the rendered dashboard, with its variables as they are at first.
+// dashboard returns the queries of the rendered dashboard, with the default values of its variables.
 func (e environment) dashboard(rendered []*unstructured.Unstructured) []manifests.Query {
 	e.t.Helper()
 	for _, c := range find[corev1.ConfigMap](e.t, rendered, "ConfigMap") {
@@ -170,7 +170,7 @@ func (e environment) dashboard(rendered []*unstructured.Unstructured) []manifest
 	return nil
 }
 
-// ruleGroup is a group of alerts, as Prometheus and its operator write it.
+// ruleGroup is a group of alerts in the format of Prometheus.
 type ruleGroup struct {
 	Name  string `json:"name"`
 	Rules []struct {
@@ -194,8 +194,8 @@ func (e environment) alerts(rendered []*unstructured.Unstructured) []ruleGroup {
 	return found[0].Spec.Groups
 }
 
-// monitor starts a Prometheus that scrapes what the rendered ServiceMonitors say, at these ports, and the nodes, and returns
-// what it is asked by.
+// monitor starts a Prometheus that scrapes the nodes and, at the given ports, the targets of the rendered ServiceMonitors. It
+// returns its API.
 func (e environment) monitor(rendered []*unstructured.Unstructured, rules []ruleGroup, ports map[string]int) (promv1.API, error) {
 	type serviceMonitor struct {
 		metav1.ObjectMeta `json:"metadata"`
@@ -208,7 +208,7 @@ func (e environment) monitor(rendered []*unstructured.Unstructured, rules []rule
 			} `json:"endpoints"`
 		} `json:"spec"`
 	}
-	// How the operator turns a ServiceMonitor into a job, but that there are no endpoints to discover.
+	// Turns a ServiceMonitor into a job as the operator does, with static targets.
 	var jobs []any
 	for _, m := range find[serviceMonitor](e.t, rendered, "ServiceMonitor") {
 		endpoint := m.Spec.Endpoints[0]
@@ -271,7 +271,7 @@ func (e environment) monitor(rendered []*unstructured.Unstructured, rules []rule
 	return promv1.NewAPI(client), nil
 }
 
-// kubeStateMetrics serves of kube-state-metrics what the dashboard reads, and returns its address.
+// kubeStateMetrics serves the metrics of kube-state-metrics that the dashboard reads, and returns its address.
 func (e environment) kubeStateMetrics() string {
 	e.t.Helper()
 	nodes, err := e.Client.CoreV1().Nodes().List(e.ctx, metav1.ListOptions{})
@@ -291,7 +291,7 @@ func (e environment) kubeStateMetrics() string {
 	return server.Listener.Addr().String()
 }
 
-// createMonitoring creates two service accounts, of which prometheus has the right that kube-prometheus gives.
+// createMonitoring creates two service accounts: prometheus with the right that kube-prometheus gives, and stranger without.
 func (e environment) createMonitoring() {
 	e.t.Helper()
 	e.createNamespace(monitoring, nil)
@@ -311,7 +311,7 @@ func (e environment) createMonitoring() {
 	e.waitAllowed(subject, "", rules)
 }
 
-// wantMetricsOnlyWithRight reads the scheduler's metrics with the tokens of two service accounts, and without any.
+// wantMetricsOnlyWithRight reads the scheduler's metrics with the tokens of two service accounts, and without a token.
 func (e environment) wantMetricsOnlyWithRight(port int) {
 	e.t.Helper()
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
@@ -328,7 +328,7 @@ func (e environment) wantMetricsOnlyWithRight(port int) {
 		e.must(err)
 		e.must(response.Body.Close())
 		if response.StatusCode != want {
-			e.t.Errorf("/metrics answers %q with %s, want %d", name, response.Status, want)
+			e.t.Errorf("/metrics responds to service account %q with %s, want %d", name, response.Status, want)
 		}
 	}
 }

@@ -21,10 +21,10 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
-// TestUnderOpenShiftsOperator runs the scheduler as the Secondary Scheduler Operator does: by its command line, to which only
-// the address on this machine is added, in its environment, as a user that nobody knows, with what the operator, OpenShift and manifests/openshift
-// give it. Of the configuration only the port of Thanos differs.
-func TestUnderOpenShiftsOperator(t *testing.T) {
+// TestOpenShiftOperator runs the scheduler as the Secondary Scheduler Operator does: with its command line and environment, as an
+// arbitrary user, with the files and rights from the operator, OpenShift and manifests/openshift. Only the listen address and the
+// port of Thanos differ.
+func TestOpenShiftOperator(t *testing.T) {
 	const (
 		namespace, name = "openshift-secondary-scheduler-operator", "secondary-scheduler"
 		thanos          = "thanos-querier.openshift-monitoring.svc"
@@ -37,11 +37,11 @@ func TestUnderOpenShiftsOperator(t *testing.T) {
 		e.apply(manifest(t, "openshift/"+file))
 	}
 	e.workers(exampleWorkers()...)
-	var answered atomic.Int64
+	var queries atomic.Int64
 	proxy, authority := e.prometheusFor(thanos, func(token string) bool {
 		may := e.mayQueryThanos(token)
 		if may {
-			answered.Add(1)
+			queries.Add(1)
 		}
 		return may
 	})
@@ -76,7 +76,7 @@ func TestUnderOpenShiftsOperator(t *testing.T) {
 	e.must(redirect(&c, "https://"+thanos+":9091", proxy))
 	p := e.run(c)
 
-	t.Run("it serves healthz with the operator's certificate", func(t *testing.T) {
+	t.Run("/healthz has the operator's certificate", func(t *testing.T) {
 		e := e.in(t)
 		roots := x509.NewCertPool()
 		roots.AppendCertsFromPEM(certificate)
@@ -86,10 +86,10 @@ func TestUnderOpenShiftsOperator(t *testing.T) {
 		e.must(err)
 		e.must(response.Body.Close())
 		if response.StatusCode != http.StatusOK {
-			t.Errorf("it answers %s", response.Status)
+			t.Errorf("the response is %s", response.Status)
 		}
 	})
-	t.Run("it leads, by the operator's lease", func(t *testing.T) {
+	t.Run("it holds the operator's lease", func(t *testing.T) {
 		e := e.in(t)
 		e.eventually("the lease", func() bool { return e.holder(namespace, name) != "" })
 		lease, err := e.Client.CoordinationV1().Leases(namespace).Get(e.ctx, name, metav1.GetOptions{})
@@ -98,20 +98,20 @@ func TestUnderOpenShiftsOperator(t *testing.T) {
 			t.Errorf("the lease is for %d s, want 137", seconds)
 		}
 	})
-	t.Run("Thanos answers its token", func(t *testing.T) {
-		e.in(t).eventually("a query that is answered", func() bool { return answered.Load() > 0 })
+	t.Run("Thanos accepts its token", func(t *testing.T) {
+		e.in(t).eventually("a query that Thanos accepts", func() bool { return queries.Load() > 0 })
 	})
 	t.Run("it places pods", func(t *testing.T) {
 		e := e.in(t)
 		e.createPod(podIn(metav1.NamespaceDefault, "placed", func(p *corev1.Pod) { p.Spec.SchedulerName = profile }))
 		e.waitBoundIn(metav1.NamespaceDefault, "placed")
 	})
-	t.Run("it could write to nothing but /tmp", func(t *testing.T) {
+	t.Run("it can write to /tmp alone", func(t *testing.T) {
 		e := e.in(t)
-		// With this flag it writes its configuration, and ends.
+		// With this flag the scheduler writes its configuration and exits.
 		for file, want := range map[string]string{"/written.yaml": "permission denied", "/etc/kubernetes/written.yaml": "permission denied", "/tmp/written.yaml": "Wrote configuration"} {
 			writing := c
-			writing.Ready = "http://127.0.0.1:1" // which nobody serves
+			writing.Ready = "http://127.0.0.1:1" // never ready
 			writing.Name = "writes-" + strings.ReplaceAll(file[1:], "/", "-")
 			writing.Command = append(slices.Clone(c.Command), "--secure-port=0", "--write-config-to="+file)
 			p, err := e.RunContainer(e.ctx, writing)
@@ -121,10 +121,10 @@ func TestUnderOpenShiftsOperator(t *testing.T) {
 			e.must(p.Stop())
 		}
 	})
-	t.Run("nothing is forbidden", func(t *testing.T) { e.in(t).wantNothingForbidden(account(namespace, name), p) })
+	t.Run("no request is forbidden", func(t *testing.T) { e.in(t).wantNothingForbidden(account(namespace, name), p) })
 }
 
-// configured returns the name of the ConfigMap that the resource names.
+// configured returns the name of the ConfigMap in the SecondaryScheduler.
 func configured(t *testing.T) string {
 	t.Helper()
 	name, found, err := unstructured.NestedString(manifest(t, "openshift/secondaryscheduler.yaml")[0].Object, "spec", "schedulerConfig")
@@ -134,22 +134,22 @@ func configured(t *testing.T) string {
 	return name
 }
 
-// mayQueryThanos tells whether Thanos would answer the bearer of a token.
+// mayQueryThanos reports whether Thanos would accept a token.
 func (e environment) mayQueryThanos(token string) bool {
-	who, err := e.Client.AuthenticationV1().TokenReviews().Create(e.ctx, &authenticationv1.TokenReview{
+	review, err := e.Client.AuthenticationV1().TokenReviews().Create(e.ctx, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token},
 	}, metav1.CreateOptions{})
-	if err != nil || !who.Status.Authenticated {
+	if err != nil || !review.Status.Authenticated {
 		return false
 	}
-	may, err := e.Client.AuthorizationV1().SubjectAccessReviews().Create(e.ctx, &authorizationv1.SubjectAccessReview{
+	access, err := e.Client.AuthorizationV1().SubjectAccessReviews().Create(e.ctx, &authorizationv1.SubjectAccessReview{
 		Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: who.Status.User.Username, Groups: who.Status.User.Groups,
+			User: review.Status.User.Username, Groups: review.Status.User.Groups,
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
 				Verb: "get", Group: "monitoring.coreos.com", Resource: "prometheuses", Subresource: "api",
 				Namespace: "openshift-monitoring", Name: "k8s",
 			},
 		},
 	}, metav1.CreateOptions{})
-	return err == nil && may.Status.Allowed
+	return err == nil && access.Status.Allowed
 }

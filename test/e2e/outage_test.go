@@ -15,11 +15,12 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
-// Load draws pods to the node "cool", requests draw them away from it, so that each placement tells what it was decided by.
-func TestEveryPodIsBoundWhilePrometheusIsKilledAndRestarted(t *testing.T) {
+// TestOutage kills Prometheus and starts it again while pods arrive, all of which must be bound. By load pods belong on the node
+// "cool", by requests on the others, so that each placement shows what it was based on.
+func TestOutage(t *testing.T) {
 	const window = 10 * time.Second
 	e := start(t, cluster.Options{
-		// Beside the plugins that score by requests, with a weight that outvotes them while load is known.
+		// The weight outvotes the plugins that score by requests while load is known.
 		Scheduler: configuration("TargetLoadPacking", 10, "", "targetUtilization: 40", "window: 10s", "maxAge: 3s", prometheus),
 	})
 	e.workers(
@@ -29,37 +30,34 @@ func TestEveryPodIsBoundWhilePrometheusIsKilledAndRestarted(t *testing.T) {
 		worker{name: "warm-1", usage: cluster.Usage{CPU: "5600m", Memory: "4Gi"}},
 		worker{name: "warm-2", usage: cluster.Usage{CPU: "5600m", Memory: "4Gi"}},
 	)
-	expected := cluster.Expectation{
-		Window: window, CPU: map[string]float64{"cool": 0.2, "warm-1": 0.7, "warm-2": 0.7}, Tolerance: tolerance, For: settle,
-	}
-	_, err := e.WaitCPUUtilization(e.ctx, expected)
-	e.must(err)
+	e.waitLoad(window, map[string]float64{"cool": 0.2, "warm-1": 0.7, "warm-2": 0.7}, tolerance)
 
 	arrivals := e.arrive()
-	e.until("load decides", arrivals, func(node string) bool { return node == "cool" })
+	e.waitPlacements("load decides", arrivals, func(node string) bool { return node == "cool" })
 	e.Prometheus.Kill()
-	e.until("requests decide once the last load is too old", arrivals, func(node string) bool { return node != "cool" })
+	e.waitPlacements("requests decide once all load has expired", arrivals, func(node string) bool { return node != "cool" })
 
 	e.must(e.Scheduler.Stop())
 	began := time.Now()
 	e.must(e.Scheduler.Start(e.ctx))
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("without Prometheus the scheduler needed %.1f s to get ready, want at most 5", took.Seconds())
+	// A start that waits for the source does not end at all; the limit is for a busy machine.
+	if took, limit := time.Since(began), 30*time.Second; took > limit {
+		t.Errorf("without Prometheus the scheduler was ready after %.1f s, want at most %s", took.Seconds(), limit)
 	}
-	e.until("requests decide after a start without Prometheus", arrivals, func(node string) bool { return node != "cool" })
+	e.waitPlacements("requests decide after a start without Prometheus", arrivals, func(node string) bool { return node != "cool" })
 
 	e.must(e.Prometheus.Start(e.ctx))
-	e.until("load decides again", arrivals, func(node string) bool { return node == "cool" })
+	e.waitPlacements("load decides again", arrivals, func(node string) bool { return node == "cool" })
 
 	created := arrivals.end()
 	if _, err := e.WaitBound(e.ctx, arrivalLabels(), created); err != nil {
 		t.Fatal(err)
 	}
 	e.wantPrompt()
-	t.Logf("all of %d pods are bound", created)
+	t.Logf("all %d pods are bound", created)
 }
 
-// arrivals are pods that keep arriving.
+// arrivals creates pods at intervals.
 type arrivals struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -87,7 +85,7 @@ func (e environment) arrive() *arrivals {
 			case <-ticker.C:
 			}
 			name := fmt.Sprintf("arrival-%04d", a.created+1)
-			// A pod is created or it is not: the end of the arrivals does not come in between.
+			// end must not interrupt a creation: created would be wrong.
 			if err := e.CreatePods(context.WithoutCancel(ctx), tinyPod(name, arrivalLabels())); err != nil {
 				e.t.Error(err)
 				return
@@ -101,15 +99,15 @@ func (e environment) arrive() *arrivals {
 	return a
 }
 
-// end stops the arrivals and returns how many there were.
+// end stops the arrivals and returns the number of pods created.
 func (a *arrivals) end() int {
 	a.cancel()
 	a.done.Wait()
 	return a.created
 }
 
-// until waits until a pod that arrives from now on is on a node that is as it should be, and five more after it.
-func (e environment) until(what string, a *arrivals, good func(node string) bool) {
+// waitPlacements waits until the last five pods to arrive since the call are all on a node that is right.
+func (e environment) waitPlacements(what string, a *arrivals, right func(node string) bool) {
 	e.t.Helper()
 	const inARow = 5
 	began := time.Now()
@@ -117,7 +115,7 @@ func (e environment) until(what string, a *arrivals, good func(node string) bool
 	after := a.newest
 	a.mu.Unlock()
 	last := ""
-	err := wait.PollUntilContextTimeout(e.ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(e.ctx, 200*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		pods, err := e.Client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: "batch=arrivals"})
 		if err != nil {
 			return false, err
@@ -126,7 +124,7 @@ func (e environment) until(what string, a *arrivals, good func(node string) bool
 		for _, p := range pods.Items { // In the order of their names.
 			switch {
 			case p.Name <= after || p.Spec.NodeName == "":
-			case good(p.Spec.NodeName):
+			case right(p.Spec.NodeName):
 				run++
 			default:
 				run = 0
@@ -141,10 +139,10 @@ func (e environment) until(what string, a *arrivals, good func(node string) bool
 	e.t.Logf("%s: %.1f s", what, time.Since(began).Seconds())
 }
 
-// wantPrompt checks that no pod has waited for long: longer than a restart of the scheduler takes.
+// wantPrompt checks that no pod has waited longer than a restart of the scheduler takes on a busy machine.
 func (e environment) wantPrompt() {
 	e.t.Helper()
-	const longest = 15 * time.Second
+	const longest = time.Minute
 	pods, err := e.Client.CoreV1().Pods(metav1.NamespaceDefault).List(e.ctx, metav1.ListOptions{LabelSelector: "batch=arrivals"})
 	e.must(err)
 	for _, p := range pods.Items {
@@ -153,7 +151,7 @@ func (e environment) wantPrompt() {
 				continue
 			}
 			if waited := condition.LastTransitionTime.Sub(p.CreationTimestamp.Time); waited > longest {
-				e.t.Errorf("%s has waited for %s until it was bound", p.Name, waited)
+				e.t.Errorf("%s waited %s until it was bound, want at most %s", p.Name, waited, longest)
 			}
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
-// exampleWorkers are those of the worked example: at X = 40 they score 77.5, 33.3 and 55.
+// exampleWorkers returns the nodes of the worked example. With a target of 40 % they score 77.5, 33.3 and 55.
 func exampleWorkers() []worker {
 	return []worker{
 		{name: "worker-1", usage: cluster.Usage{CPU: "2", Memory: "4Gi"}},
@@ -16,18 +16,18 @@ func exampleWorkers() []worker {
 	}
 }
 
+// exampleLoad returns the CPU utilizations of exampleWorkers.
 func exampleLoad() map[string]float64 {
 	return map[string]float64{"worker-1": 0.25, "worker-2": 0.50, "worker-3": 0.10}
 }
 
-func TestTargetLoadPackingPlacesTheWorkedExampleByPrometheus(t *testing.T) {
+func TestTargetLoadPacking_WorkedExampleWithPrometheus(t *testing.T) {
 	const window = 10 * time.Second
 	e := start(t, cluster.Options{
 		Scheduler: configuration("TargetLoadPacking", 1, byLoad, "targetUtilization: 40", "window: 10s", prometheus),
 	})
 	e.workers(exampleWorkers()...)
-	_, err := e.WaitCPUUtilization(e.ctx, cluster.Expectation{Window: window, CPU: exampleLoad(), Tolerance: tolerance, For: settle})
-	e.must(err)
+	e.waitLoad(window, exampleLoad(), tolerance)
 	for pod, node := range e.place(numbered("example", 5)...) {
 		if node != "worker-1" {
 			t.Errorf("%s is on %s, want worker-1, which scores 77.5 against 33.3 and 55", pod, node)
@@ -35,15 +35,15 @@ func TestTargetLoadPackingPlacesTheWorkedExampleByPrometheus(t *testing.T) {
 	}
 }
 
-func TestTargetLoadPackingPlacesTheWorkedExampleByMetricsServer(t *testing.T) {
+func TestTargetLoadPacking_WorkedExampleWithMetricsServer(t *testing.T) {
 	e := start(t, cluster.Options{
 		MetricsServer: true,
 		// metrics-server is the default source.
 		Scheduler: configuration("TargetLoadPacking", 1, byLoad, "targetUtilization: 40", "window: 10s"),
 	})
 	e.workers(exampleWorkers()...)
-	// It measures from one of its readings to the next, which are in whole milliseconds.
-	e.must(e.WaitMetricsServer(e.ctx, cluster.Expectation{CPU: exampleLoad(), Tolerance: tolerance, For: settle}))
+	e.must(e.WaitMetricsServer(e.ctx, cluster.Expectation{CPU: exampleLoad(), Tolerance: tolerance}))
+	e.must(e.WaitRefresh(e.ctx))
 	for pod, node := range e.place(numbered("example", 5)...) {
 		if node != "worker-1" {
 			t.Errorf("%s is on %s, want worker-1, which scores 77.5 against 33.3 and 55", pod, node)
@@ -51,7 +51,8 @@ func TestTargetLoadPackingPlacesTheWorkedExampleByMetricsServer(t *testing.T) {
 	}
 }
 
-func TestLoadVariationRiskBalancingPrefersTheSteadyOfTwoNodesWithEqualMeans(t *testing.T) {
+// TestLoadVariationRiskBalancing places pods on nodes with equal means, of which one is steady.
+func TestLoadVariationRiskBalancing(t *testing.T) {
 	const window = 20 * time.Second
 	e := start(t, cluster.Options{
 		Scheduler: configuration("LoadVariationRiskBalancing", 1, byLoad, "window: 20s", prometheus),
@@ -61,12 +62,9 @@ func TestLoadVariationRiskBalancingPrefersTheSteadyOfTwoNodesWithEqualMeans(t *t
 		worker{name: "b-steady", usage: cluster.Usage{CPU: "4", Memory: "4Gi"}},
 		worker{name: "c-swinging", usage: cluster.Usage{CPU: "4", Memory: "4Gi", CPUSwing: "2", SwingPeriod: window}},
 	)
-	// A swing of a quarter of the node puts the mean out of balance by up to 25 %/20 = 1.25 points, which is worth less than
-	// one point of the score; a deviation of a quarter, smoothed to more than half of it, is worth more than six.
-	_, err := e.WaitCPUUtilization(e.ctx, cluster.Expectation{
-		Window: window, CPU: map[string]float64{"a-swinging": 0.5, "b-steady": 0.5, "c-swinging": 0.5}, Tolerance: 0.02, For: settle,
-	})
-	e.must(err)
+	// A swing of a quarter of the node moves the mean by up to 25 %/20 = 1.25 points, which changes the score by less than one
+	// point. A deviation of a quarter, smoothed to more than half of it, changes the score by more than six.
+	e.waitLoad(window, map[string]float64{"a-swinging": 0.5, "b-steady": 0.5, "c-swinging": 0.5}, 0.0125+tolerance)
 	for pod, node := range e.place(numbered("p", 10)...) {
 		if node != "b-steady" {
 			t.Errorf("%s is on %s, want the steady node", pod, node)

@@ -77,8 +77,8 @@ func find[T any](t *testing.T, objects []*unstructured.Unstructured, kind string
 	return found
 }
 
-// tryApply applies objects in their order on the server's side. A field that the API server does not know, or that is there
-// twice, is an error. dryRun is nothing, or metav1.DryRunAll to leave all as it is.
+// tryApply applies objects in order, by server-side apply. Unknown and duplicate fields are errors. With metav1.DryRunAll nothing
+// changes.
 func (e environment) tryApply(objects []*unstructured.Unstructured, dryRun ...string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", e.AdminKubeconfig)
 	if err != nil {
@@ -114,14 +114,14 @@ func (e environment) tryApply(objects []*unstructured.Unstructured, dryRun ...st
 	return nil
 }
 
-// apply applies objects, and waits until the API server goes by the rights that they give.
+// apply applies objects, and waits until the rights that they give are in force.
 func (e environment) apply(objects []*unstructured.Unstructured) {
 	e.t.Helper()
 	e.must(e.tryApply(objects))
 	e.waitRights(objects)
 }
 
-// waitRights waits until the API server goes by the rights that objects give.
+// waitRights waits until the rights that objects give are in force.
 func (e environment) waitRights(objects []*unstructured.Unstructured) {
 	e.t.Helper()
 	rules := map[string][]rbacv1.PolicyRule{}
@@ -139,8 +139,8 @@ func (e environment) waitRights(objects []*unstructured.Unstructured) {
 	}
 }
 
-// waitAllowed waits until somebody may do what the last of some rules allows. Of roles that are there for long, no rules are
-// given: it is their binding alone that has to be seen.
+// waitAllowed waits until a subject has the right of the last rule. Without rules, which means that the role is not among the
+// applied objects, it does not wait.
 func (e environment) waitAllowed(subject rbacv1.Subject, namespace string, rules []rbacv1.PolicyRule) {
 	e.t.Helper()
 	if len(rules) == 0 {
@@ -166,7 +166,7 @@ func (e environment) waitAllowed(subject rbacv1.Subject, namespace string, rules
 	})
 }
 
-// user returns what a subject of a binding is called by the API server.
+// user returns the API server's user name for the subject of a binding.
 func user(subject rbacv1.Subject) string {
 	if subject.Kind == rbacv1.ServiceAccountKind {
 		return account(subject.Namespace, subject.Name)
@@ -174,9 +174,10 @@ func user(subject rbacv1.Subject) string {
 	return subject.Name
 }
 
+// account returns the user name of a service account.
 func account(namespace, name string) string { return "system:serviceaccount:" + namespace + ":" + name }
 
-// applyCRDs makes the API server take objects of the Prometheus operator and of OpenShift's Secondary Scheduler Operator.
+// applyCRDs applies the CRDs of the Prometheus operator and of OpenShift's Secondary Scheduler Operator.
 func (e environment) applyCRDs() {
 	e.t.Helper()
 	files, err := filepath.Glob("../manifests/testdata/crds/*.yaml")
@@ -201,7 +202,7 @@ func (e environment) applyCRDs() {
 	}
 }
 
-// createNamespace creates a namespace with labels, each a name and its value.
+// createNamespace creates a namespace with labels.
 func (e environment) createNamespace(name string, labels map[string]string) {
 	e.t.Helper()
 	_, err := e.Client.CoreV1().Namespaces().Create(e.ctx, &corev1.Namespace{
@@ -210,8 +211,8 @@ func (e environment) createNamespace(name string, labels map[string]string) {
 	e.must(err)
 }
 
-// container returns the container of a Deployment as the API server knows it, with the files that a kubelet would mount,
-// and the number of the port that it is probed at on this machine.
+// container returns the container of a Deployment with the files that a kubelet would mount, and the port of its readiness probe on
+// this machine.
 func (e environment) container(namespace, deployment string) (c cluster.Container, port int) {
 	e.t.Helper()
 	d, err := e.Client.AppsV1().Deployments(namespace).Get(e.ctx, deployment, metav1.GetOptions{})
@@ -260,7 +261,7 @@ func (e environment) volume(namespace string, v corev1.Volume) map[string]string
 			data[key] = string(value)
 		}
 	default:
-		e.t.Fatalf("volume %s is of a kind that is not known here", v.Name)
+		e.t.Fatalf("volume %s is neither a ConfigMap nor a Secret", v.Name)
 	}
 	if items == nil {
 		return data
@@ -276,8 +277,7 @@ func (e environment) volume(namespace string, v corev1.Volume) map[string]string
 	return files
 }
 
-// scheduler returns a container of a Deployment of kube-scheduler, which has to be told where to serve on a machine that it
-// is not alone on. It is the one thing that differs from the pod.
+// scheduler returns the container of a Deployment of kube-scheduler, and its port. Only its listen address differs from the pod's.
 func (e environment) scheduler(namespace, deployment string) (c cluster.Container, port int) {
 	e.t.Helper()
 	c, port = e.container(namespace, deployment)
@@ -285,7 +285,7 @@ func (e environment) scheduler(namespace, deployment string) (c cluster.Containe
 	return c, port
 }
 
-// redirect puts the host of an address that a configuration names onto this machine, with another port.
+// redirect resolves the host of an address in the container's configuration to this machine, and changes its port.
 func redirect(c *cluster.Container, address string, port int) error {
 	parsed, err := url.Parse(address)
 	if err != nil {
@@ -304,7 +304,7 @@ func redirect(c *cluster.Container, address string, port int) error {
 	return nil
 }
 
-// run runs a container until the test ends. If the test fails, the log is shown.
+// run runs a container until the test ends. If the test fails, it shows the end of the log.
 func (e environment) run(c cluster.Container) *cluster.Process {
 	e.t.Helper()
 	p, err := e.RunContainer(e.ctx, c)
@@ -318,8 +318,7 @@ func (e environment) run(c cluster.Container) *cluster.Process {
 	return p
 }
 
-// wantNothingForbidden checks that a service account was refused nothing: neither by what its program says nor by what the
-// API server does.
+// wantNothingForbidden checks that no request of a user was forbidden, by the logs of its programs and by the audit log.
 func (e environment) wantNothingForbidden(user string, programs ...*cluster.Process) {
 	e.t.Helper()
 	for _, p := range programs {
@@ -327,7 +326,7 @@ func (e environment) wantNothingForbidden(user string, programs ...*cluster.Proc
 		e.must(err)
 		for line := range strings.Lines(log) {
 			if strings.Contains(strings.ToLower(line), "forbidden") {
-				e.t.Errorf("the log says: %s", line)
+				e.t.Errorf("the log has the line %s", line)
 			}
 		}
 	}
@@ -340,15 +339,15 @@ func (e environment) wantNothingForbidden(user string, programs ...*cluster.Proc
 		}
 		requests++
 		if code := event.ResponseStatus.Code; code == 401 || code == 403 {
-			e.t.Errorf("%s %s was answered %d", event.Verb, event.RequestURI, code)
+			e.t.Errorf("%s %s got status %d", event.Verb, event.RequestURI, code)
 		}
 	}
 	if requests == 0 {
-		e.t.Errorf("%s has asked for nothing", user)
+		e.t.Errorf("%s has sent no request", user)
 	}
 }
 
-// podIn is a pod of a namespace that uses next to nothing.
+// podIn returns a pod that uses next to nothing. change, unless it is nil, changes the pod.
 func podIn(namespace, name string, change func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -363,7 +362,7 @@ func podIn(namespace, name string, change func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-// createPod creates a pod, or only asks what it would be.
+// createPod creates a pod, or with metav1.DryRunAll returns what would be created.
 func (e environment) createPod(pod *corev1.Pod, dryRun ...string) *corev1.Pod {
 	e.t.Helper()
 	created, err := e.Client.CoreV1().Pods(pod.Namespace).Create(e.ctx, pod, metav1.CreateOptions{DryRun: dryRun})
@@ -383,7 +382,7 @@ func (e environment) waitBoundIn(namespace, name string) (node string) {
 	return node
 }
 
-// holder returns who holds a lease, which is nobody while there is none.
+// holder returns the holder of a lease; empty if there is no lease or no holder.
 func (e environment) holder(namespace, name string) string {
 	e.t.Helper()
 	lease, err := e.Client.CoordinationV1().Leases(namespace).Get(e.ctx, name, metav1.GetOptions{})

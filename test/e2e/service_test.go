@@ -17,7 +17,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
-// secret is a token that Prometheus does not ask for.
+// secret is a token that the log must not show. Prometheus does not ask for one.
 const secret = "a-token-nobody-may-read"
 
 const header = `
@@ -29,7 +29,7 @@ leaderElection:
   leaderElect: false
 `
 
-// profiles are three ways to turn plugins on. All read one source.
+// profiles enables plugins in three ways. All profiles read one source.
 const profiles = header + `
 profiles:
 - schedulerName: score-only
@@ -63,8 +63,8 @@ profiles:
     args: *packing
 `
 
-// By load, pods belong on worker-1 or worker-3; by requests, on worker-2.
-func TestTheServedScheduler(t *testing.T) {
+// TestProfiles runs the scheduler with several profiles. By load pods belong on worker-1 or worker-3, by requests on worker-2.
+func TestProfiles(t *testing.T) {
 	const window = 10 * time.Second
 	e := start(t, cluster.Options{Scheduler: profiles, SchedulerArgs: []string{"-v=2"}})
 	workers := exampleWorkers()
@@ -72,10 +72,9 @@ func TestTheServedScheduler(t *testing.T) {
 		workers[i].requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("6"), corev1.ResourceMemory: resource.MustParse("24Gi")}
 	}
 	e.workers(workers...)
-	_, err := e.WaitCPUUtilization(e.ctx, cluster.Expectation{Window: window, CPU: exampleLoad(), Tolerance: tolerance, For: settle})
-	e.must(err)
+	e.waitLoad(window, exampleLoad(), tolerance)
 
-	// The parts build on one another: each leaves the cluster to the next.
+	// Each part starts from the state that the previous one leaves.
 	const pods = 3
 	for _, tt := range []struct{ profile, node, why string }{
 		{"score-only", "worker-1", "nearest below the target"},
@@ -86,15 +85,15 @@ func TestTheServedScheduler(t *testing.T) {
 			e.in(t).wantAll(tt.profile, pods, tt.node, tt.why)
 		})
 	}
-	t.Run("metrics tell what happened", func(t *testing.T) { e.in(t).wantMetrics(2*pods, pods) })
-	t.Run("a source that hangs holds up neither the start nor a pod nor the end", func(t *testing.T) { e.in(t).wantNoHarmOfHanging() })
+	t.Run("metrics count refreshes and decisions", func(t *testing.T) { e.in(t).wantMetrics(2*pods, pods) })
+	t.Run("a source that hangs delays neither start nor placements nor shutdown", func(t *testing.T) { e.in(t).wantHangingSource() })
 	t.Run("without the plugins it is the stock scheduler", func(t *testing.T) {
 		e := e.in(t)
 		e.must(e.Reconfigure(e.ctx, header))
 		e.wantAll("default-scheduler", pods, "worker-2", "the one with the smallest requests")
-		// The metrics that are read are those of this scheduler. It counts a moment after the pod is bound.
+		// The scheduler counts a pod a moment after it is bound.
 		var metrics cluster.Metrics
-		err := wait.PollUntilContextTimeout(e.ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (_ bool, err error) {
+		err := wait.PollUntilContextTimeout(e.ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (_ bool, err error) {
 			metrics, err = e.SchedulerMetrics(ctx)
 			return metrics.Sum("scheduler_schedule_attempts_total", "result", "scheduled") == pods, err
 		})
@@ -112,11 +111,11 @@ func TestTheServedScheduler(t *testing.T) {
 		log, err := e.Scheduler.Log()
 		e.must(err)
 		if strings.Contains(log, secret) {
-			t.Error("it does")
+			t.Error("the log holds the token")
 		}
 		// At -v=2 the whole configuration is logged.
 		if !strings.Contains(log, "token: <redacted>") && !strings.Contains(log, `"token":"<redacted>"`) {
-			t.Error("the log does not show that a token is configured, so that it says nothing that it does not show the token")
+			t.Error("the log does not show the configuration, so that the missing token proves nothing")
 		}
 	})
 }
@@ -124,7 +123,7 @@ func TestTheServedScheduler(t *testing.T) {
 // in returns the same cluster for a part of its test.
 func (e environment) in(t *testing.T) environment { return environment{e.Cluster, t, t.Context()} }
 
-// wantAll has a profile place pods and checks that all are on one node.
+// wantAll has a profile place pods and checks that all are on one node. why says why they belong there.
 func (e environment) wantAll(profile string, pods int, node, why string) {
 	e.t.Helper()
 	labels := map[string]string{"batch": profile}
@@ -142,7 +141,7 @@ func (e environment) wantAll(profile string, pods int, node, why string) {
 	}
 }
 
-// wantMetrics checks the metrics after so many placements by either plugin on three nodes whose load is known.
+// wantMetrics checks the metrics after a number of placements by each plugin, on three nodes whose load is known.
 func (e environment) wantMetrics(packing, balancing int) {
 	e.t.Helper()
 	const anyNumber = -1
@@ -194,8 +193,8 @@ func (e environment) wantMetrics(packing, balancing int) {
 	}
 }
 
-// wantNoHarmOfHanging runs the scheduler on a source that takes connections and never says anything.
-func (e environment) wantNoHarmOfHanging() {
+// wantHangingSource runs the scheduler with a source that accepts connections and never responds.
+func (e environment) wantHangingSource() {
 	e.t.Helper()
 	const pods = 3
 	source := hang(e.t)
@@ -211,34 +210,34 @@ profiles:
       refreshInterval: 1s
       metricProvider: {type: Prometheus, address: 'http://%s', timeout: 5m}
 `, source.Addr())))
-	e.must(wait.PollUntilContextTimeout(e.ctx, 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+	e.must(wait.PollUntilContextTimeout(e.ctx, 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
 		return source.asked(), nil
 	}))
 	for _, path := range []string{"/healthz", "/readyz"} {
-		if answer, err := e.AskScheduler(e.ctx, path); err != nil || answer != "ok" {
-			e.t.Errorf("while the source is asked, %s answers %q, %v", path, answer, err)
+		if body, err := e.AskScheduler(e.ctx, path); err != nil || body != "ok" {
+			e.t.Errorf("while the source is asked, %s responds %q, %v", path, body, err)
 		}
 	}
 	e.wantAll("hanging", pods, "worker-2", "the one with the smallest requests")
 	metrics, err := e.SchedulerMetrics(e.ctx)
 	e.must(err)
 	if n := metrics.Sum("plimsoll_fallback_total", "plugin", "TargetLoadPacking", "reason", "StepAside"); n != pods {
-		e.t.Errorf("the plugin stepped aside %v times, want %d", n, pods)
+		e.t.Errorf("the plugin skipped %v pods, want %d", n, pods)
 	}
 	if n := metrics.Sum("plimsoll_refresh_total"); n != 0 {
-		e.t.Errorf("%v readings have come to an end, so that the source does not hang", n)
+		e.t.Errorf("%v refreshes have ended, so the source does not hang", n)
 	}
 	e.must(e.Scheduler.Stop())
 }
 
-// hanging is a server that takes connections and reads what comes, and never says anything.
+// hanging is a server that accepts connections, reads requests and never responds.
 type hanging struct {
 	net.Listener
 	mu    sync.Mutex
 	bytes int
 }
 
-// hang returns one that ends with the test.
+// hang returns a hanging server that ends with the test.
 func hang(t *testing.T) *hanging {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -267,7 +266,7 @@ func hang(t *testing.T) *hanging {
 	return h
 }
 
-// Write implements io.Writer: it takes note that something has come.
+// Write implements io.Writer. It counts the bytes received.
 func (h *hanging) Write(p []byte) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -275,7 +274,7 @@ func (h *hanging) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// asked tells whether somebody has asked something.
+// asked reports whether the server has received anything.
 func (h *hanging) asked() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -17,10 +17,10 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
-// TestInThePlaceOfTheDefaultScheduler runs the static pod that kubeadm makes with the patch of manifests/default-scheduler,
-// as the user that a stock scheduler is, with the rights of that user and those of the manifest. Beside the port on this
-// machine it differs from the pod in that it is not root.
-func TestInThePlaceOfTheDefaultScheduler(t *testing.T) {
+// TestDefaultScheduler runs the static pod that kubeadm makes with the patch of manifests/default-scheduler: as the user of the
+// stock scheduler, with that user's rights and those of the manifest. It differs from the pod in its port, and in that it is not
+// root.
+func TestDefaultScheduler(t *testing.T) {
 	const user, namespace, lease = "system:kube-scheduler", metav1.NamespaceSystem, "kube-scheduler"
 	e := start(t, cluster.Options{MetricsServer: true, AuditLog: true})
 	e.withdrawMetrics(user)
@@ -47,14 +47,14 @@ func TestInThePlaceOfTheDefaultScheduler(t *testing.T) {
 		}
 		return false
 	})
-	// It asks for no scheduler by name.
+	// The pod names no scheduler.
 	e.createPod(podIn(metav1.NamespaceDefault, "placed", nil))
 	e.waitBoundIn(metav1.NamespaceDefault, "placed")
 	e.wantNothingForbidden(user, p)
 }
 
-// staticPod returns kubeadm's pod of the scheduler, patched, and a container that runs it with those files of a node that the
-// pod mounts.
+// staticPod returns kubeadm's patched pod of the scheduler, and a container that runs it. files are files of the node; the
+// container has those that the pod mounts.
 func (e environment) staticPod(files map[string]string) (cluster.Container, corev1.Pod) {
 	e.t.Helper()
 	version, err := e.Client.Discovery().ServerVersion()
@@ -90,7 +90,7 @@ func (e environment) staticPod(files map[string]string) (cluster.Container, core
 	return c, *pod
 }
 
-// withdrawMetrics takes back the right that a cluster with metrics-server gives to the stock scheduler's user.
+// withdrawMetrics removes the right to read metrics-server, which Options.MetricsServer gives the stock scheduler's user.
 func (e environment) withdrawMetrics(user string) {
 	e.t.Helper()
 	list := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{

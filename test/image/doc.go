@@ -1,2 +1,2 @@
-// Package image tests the container image. It needs buildah, and root to run what is in the image; nothing is downloaded.
+// Package image tests the container image. It takes buildah, and root to run the programs in the image. It downloads nothing.
 package image

@@ -24,7 +24,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
-// manifest is what of an image's manifest, and of the index that names manifests, is looked at.
+// manifest holds the fields of an image's manifest, and of an index of manifests, that the test reads.
 type manifest struct {
 	Manifests, Layers []descriptor
 	Config            descriptor
@@ -32,7 +32,7 @@ type manifest struct {
 
 type descriptor struct{ MediaType, Digest string }
 
-// configuration is what of an image's configuration is looked at.
+// configuration holds the fields of an image's configuration that the test reads.
 type configuration struct {
 	Architecture, OS string
 	Config           struct {
@@ -42,7 +42,7 @@ type configuration struct {
 	}
 }
 
-// layout is an image in the layout that the OCI specifies.
+// layout is the folder of an image in the OCI image layout.
 type layout string
 
 func (l layout) blob(d descriptor) string {
@@ -61,7 +61,7 @@ func decode(t *testing.T, file string, into any) {
 	}
 }
 
-// buildFromPrebuilt builds the image on scratch from the programs in bin/, by make as anybody does.
+// buildFromPrebuilt runs make image on the base image scratch, with the programs in bin/.
 func buildFromPrebuilt(t *testing.T) layout {
 	t.Helper()
 	buildah, err := exec.LookPath("buildah")
@@ -91,7 +91,7 @@ func buildFromPrebuilt(t *testing.T) layout {
 	return layout(target)
 }
 
-// open returns the manifest and the configuration.
+// open returns the manifest and the configuration of the image.
 func (l layout) open(t *testing.T) (m manifest, c configuration) {
 	t.Helper()
 	var index manifest
@@ -104,7 +104,7 @@ func (l layout) open(t *testing.T) (m manifest, c configuration) {
 	return m, c
 }
 
-// unpack writes the files of all layers below a folder.
+// unpack writes the files of all layers to a folder.
 func (l layout) unpack(t *testing.T, m manifest) string {
 	t.Helper()
 	root := t.TempDir()
@@ -116,7 +116,7 @@ func (l layout) unpack(t *testing.T, m manifest) string {
 	return root
 }
 
-// unpackLayer knows files and folders, of which alone an image on scratch consists.
+// unpackLayer writes the files and folders of a layer. An image on scratch has nothing else.
 func unpackLayer(file, root string) (err error) {
 	packed, err := os.Open(file)
 	if err != nil {
@@ -137,7 +137,7 @@ func unpackLayer(file, root string) (err error) {
 			return err
 		}
 		if !filepath.IsLocal(header.Name) {
-			return fmt.Errorf("%s leads out of the image", header.Name)
+			return fmt.Errorf("%s is outside of the image", header.Name)
 		}
 		if header.Uid != 0 || header.Gid != 0 {
 			return fmt.Errorf("%s belongs to %d:%d, not to root", header.Name, header.Uid, header.Gid)
@@ -166,20 +166,20 @@ func writeFile(path string, mode fs.FileMode, content io.Reader) (err error) {
 	if _, err := io.Copy(file, content); err != nil {
 		return err
 	}
-	return file.Chmod(mode) // whatever the umask
+	return file.Chmod(mode) // the umask limits the mode of OpenFile
 }
 
-func TestTheImage(t *testing.T) {
+func TestImage(t *testing.T) {
 	image := buildFromPrebuilt(t)
 	m, c := image.open(t)
 	root := image.unpack(t, m)
 
-	t.Run("says what it is and how it runs", func(t *testing.T) {
+	t.Run("has platform, user, entrypoint and labels", func(t *testing.T) {
 		if c.OS != "linux" || c.Architecture != runtime.GOARCH {
-			t.Errorf("it is for %s/%s", c.OS, c.Architecture)
+			t.Errorf("the platform is %s/%s", c.OS, c.Architecture)
 		}
 		if c.Config.User != "65532:65532" {
-			t.Errorf("the user is %q: want numbers, without which runAsNonRoot cannot be verified", c.Config.User)
+			t.Errorf("the user is %q, must be 65532:65532: runAsNonRoot takes a numeric user", c.Config.User)
 		}
 		if diff := cmp.Diff([]string{"/bin/kube-scheduler"}, c.Config.Entrypoint); diff != "" {
 			t.Errorf("entrypoint (-want +got):\n%s", diff)
@@ -199,7 +199,7 @@ func TestTheImage(t *testing.T) {
 		}
 	})
 
-	t.Run("holds the programs and the licence alone, and nothing that a stranger can write to", func(t *testing.T) {
+	t.Run("holds only the programs and the licence, writable by root alone", func(t *testing.T) {
 		var files []string
 		err := fs.WalkDir(os.DirFS(root), ".", func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || path == "." {
@@ -209,7 +209,7 @@ func TestTheImage(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			// A stranger may well be of root's group, as all are on OpenShift.
+			// On OpenShift every user is in root's group.
 			if info.Mode()&0o022 != 0 || info.Mode()&(fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky) != 0 {
 				t.Errorf("%s has mode %s", path, info.Mode())
 			}
@@ -234,7 +234,7 @@ func TestTheImage(t *testing.T) {
 			}
 			defer func() { _ = file.Close() }()
 			if slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC }) {
-				t.Error("it is linked dynamically")
+				t.Errorf("%s is linked dynamically", program)
 			}
 		})
 		t.Run(program+" runs as any user", func(t *testing.T) {
@@ -254,7 +254,7 @@ func TestTheImage(t *testing.T) {
 				t.Fatalf("%v: %s", err, &stderr)
 			}
 			if !strings.HasPrefix(stdout.String(), "Plimsoll ") || stderr.Len() > 0 {
-				t.Errorf("it says %q, and as an error %q", &stdout, &stderr)
+				t.Errorf("stdout is %q and stderr %q", &stdout, &stderr)
 			}
 		})
 	}

@@ -86,7 +86,7 @@ loadWatcher:
   extraArgs: [--windows=5m]
 `
 
-func TestEveryRenderingIsValid(t *testing.T) {
+func TestChart_RendersValidManifests(t *testing.T) {
 	s := newSchemas(t)
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
@@ -94,11 +94,11 @@ func TestEveryRenderingIsValid(t *testing.T) {
 	}
 	tests := []struct {
 		name, values string
-		// absent and present are kinds.
+		// absent and present are kinds that must not or must be rendered.
 		absent, present []string
 	}{
 		{
-			name:   "as it is",
+			name:   "the default values",
 			absent: []string{"ServiceMonitor", "PrometheusRule", "MutatingAdmissionPolicy", "Secret"},
 			present: []string{
 				"ClusterRole", "ClusterRoleBinding", "ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Role",
@@ -177,7 +177,7 @@ func TestEveryRenderingIsValid(t *testing.T) {
 	}
 }
 
-func TestBadValuesAreRefused(t *testing.T) {
+func TestChart_RefusesInvalidValues(t *testing.T) {
 	const args = "{config: {profiles: [{schedulerName: a, pluginConfig: [{name: TargetLoadPacking, args: {metricProvider: %}}]}]}}"
 	provider := func(p string) string { return strings.Replace(args, "%", p, 1) }
 	tests := []struct {
@@ -187,15 +187,15 @@ func TestBadValuesAreRefused(t *testing.T) {
 		{"an unknown value", "replica: 3", []string{"additional properties 'replica' not allowed"}},
 		{"an unknown nested value", "image: {name: a}", []string{"/image", "'name' not allowed"}},
 		{"a value of another type", "replicas: two", []string{"/replicas", "got string, want integer"}},
-		{"no replica", "replicas: 0", []string{"/replicas", "minimum"}},
+		{"zero replicas", "replicas: 0", []string{"/replicas", "minimum"}},
 		{"an unknown target", "target: Helm", []string{"/target", "'Deployment', 'OpenShift', 'StaticPod'"}},
-		{"a digest that is none", "image: {digest: latest}", []string{"/image/digest"}},
+		{"an invalid digest", "image: {digest: latest}", []string{"/image/digest"}},
 		{"a configuration of an old version", "config: {apiVersion: kubescheduler.config.k8s.io/v1beta3}", []string{"/config/apiVersion", "kubescheduler.config.k8s.io/v1'"}},
 		{"a configuration without profiles", "config: {profiles: []}", []string{"/config/profiles", "minItems"}},
 		{"an unknown field of the configuration", "config: {profile: []}", []string{"/config", "'profile' not allowed"}},
 		{"an unknown field of a profile", "config: {profiles: [{schedulerName: a, plugin: {}}]}", []string{"/config/profiles/0", "'plugin' not allowed"}},
-		{"a load-watcher without its Prometheus", "loadWatcher: {enabled: true, provider: Prometheus}", []string{"/loadWatcher/address"}},
-		{"a share in percent", "prometheusRule: {fallbackShare: 10}", []string{"/prometheusRule/fallbackShare"}},
+		{"a load-watcher with Prometheus but no address", "loadWatcher: {enabled: true, provider: Prometheus}", []string{"/loadWatcher/address"}},
+		{"a share above 1", "prometheusRule: {fallbackShare: 10}", []string{"/prometheusRule/fallbackShare"}},
 		{
 			"a token in the configuration", provider("{type: Prometheus, token: s3cret}"),
 			[]string{"config.profiles[0], arguments of TargetLoadPacking: metricProvider.token", "tokenSecret", "tokenFile: /etc/plimsoll/token/token"},
@@ -206,7 +206,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 			"a token file that the operator does not mount", "{target: OpenShift, tokenSecret: {name: a}, " + provider("{tokenFile: /etc/plimsoll/token/token}")[1:],
 			[]string{"metricProvider.tokenFile", "with target OpenShift nothing is mounted there"},
 		},
-		{"the stock scheduler's profile", "config: {profiles: [{schedulerName: default-scheduler}]}", []string{"named default-scheduler", "both would place the same pods"}},
+		{"a profile with the stock scheduler's name", "config: {profiles: [{schedulerName: default-scheduler}]}", []string{"named default-scheduler", "both would place the same pods"}},
 		{"a profile without a name", "config: {profiles: [{}]}", []string{"has no schedulerName", "both would place the same pods"}},
 		{"a default scheduler without its profile", "target: StaticPod", []string{"none is named default-scheduler"}},
 		{
@@ -218,13 +218,13 @@ func TestBadValuesAreRefused(t *testing.T) {
 			[]string{"config.profiles[0], arguments of LoadThreshold: watcherAddress holds a user or a password"},
 		},
 		{
-			"a password in the address that a load-watcher reads", "loadWatcher: {enabled: true, provider: Prometheus, address: 'https://me:s3cret@prometheus'}",
+			"a password in the address of a load-watcher's source", "loadWatcher: {enabled: true, provider: Prometheus, address: 'https://me:s3cret@prometheus'}",
 			[]string{"loadWatcher.address holds a user or a password", "loadWatcher.tokenSecret"},
 		},
-		{"a flag that ends the election", "extraArgs: [--v=4, --leader-elect=false]", []string{"extraArgs[1] is --leader-elect=false", "config.leaderElection"}},
-		{"the same flag, written otherwise", "extraArgs: [--leader_elect=0]", []string{"extraArgs[0] is --leader_elect=0"}},
-		{"a label that selectors go by", "podLabels: {app.kubernetes.io/component: a}", []string{"podLabels: app.kubernetes.io/component", "selectors"}},
-		{"the label that opts out", "podLabels: {plimsoll.io/scheduler: plimsoll}", []string{"podLabels: plimsoll.io/scheduler", "admission policy"}},
+		{"a flag that turns leader election off", "extraArgs: [--v=4, --leader-elect=false]", []string{"extraArgs[1] is --leader-elect=false", "config.leaderElection"}},
+		{"the same flag in another spelling", "extraArgs: [--leader_elect=0]", []string{"extraArgs[0] is --leader_elect=0"}},
+		{"a label that selectors use", "podLabels: {app.kubernetes.io/component: a}", []string{"podLabels: app.kubernetes.io/component", "selectors"}},
+		{"the label that opts out of the admission policy", "podLabels: {plimsoll.io/scheduler: plimsoll}", []string{"podLabels: plimsoll.io/scheduler", "admission policy"}},
 		{"a service monitor for OpenShift", "{target: OpenShift, serviceMonitor: {enabled: true}}", []string{"serviceMonitor.enabled", "target OpenShift"}},
 		{"alerts for OpenShift", "{target: OpenShift, prometheusRule: {enabled: true}}", []string{"prometheusRule.enabled", "target OpenShift"}},
 		{
@@ -232,13 +232,13 @@ func TestBadValuesAreRefused(t *testing.T) {
 			[]string{"dashboard.enabled", "target StaticPod"},
 		},
 		{"a load-watcher for OpenShift", "{target: OpenShift, loadWatcher: {enabled: true}}", []string{"loadWatcher.enabled", "target OpenShift"}},
-		{"two replicas that elect no leader", "config: {leaderElection: {leaderElect: false}}", []string{"replicas is 2", "config.leaderElection.leaderElect"}},
+		{"two replicas without leader election", "config: {leaderElection: {leaderElect: false}}", []string{"replicas is 2", "config.leaderElection.leaderElect"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := helm(t).Template(t.Context(), "plimsoll", "plimsoll-system", tt.values)
 			if err == nil {
-				t.Fatal("the values were taken")
+				t.Fatal("helm template accepted the values")
 			}
 			for _, want := range tt.want {
 				if !strings.Contains(err.Error(), want) {
@@ -252,7 +252,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 	}
 }
 
-func TestManifestsAreRenderedFromTheChart(t *testing.T) {
+func TestManifests_MatchChart(t *testing.T) {
 	helm(t)
 	dir := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(root, "hack", "render.sh"), dir)
@@ -285,13 +285,13 @@ func TestManifestsAreRenderedFromTheChart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Three for OpenShift, three for kubeadm, the second scheduler and the stopgap.
+	// Three for OpenShift, three for kubeadm, and one each for the second scheduler and the stopgap.
 	if files != 8 {
-		t.Errorf("hack/render.sh has written %d files, want 8", files)
+		t.Errorf("hack/render.sh wrote %d files, want 8", files)
 	}
 }
 
-func TestCheckedInManifestsAreValid(t *testing.T) {
+func TestManifests_AreValid(t *testing.T) {
 	s := newSchemas(t)
 	for _, name := range []string{
 		"second-scheduler.yaml", "openshift/configmap.yaml", "openshift/rbac.yaml", "openshift/secondaryscheduler.yaml",
@@ -303,7 +303,7 @@ func TestCheckedInManifestsAreValid(t *testing.T) {
 	}
 }
 
-func TestTheReadmesExampleRenders(t *testing.T) {
+func TestChartReadme_ExampleRenders(t *testing.T) {
 	_, example, _ := strings.Cut(string(read(t, "manifests", "chart", "README.md")), "```yaml\n")
 	example, _, found := strings.Cut(example, "```")
 	if !found {
@@ -317,12 +317,12 @@ func TestTheReadmesExampleRenders(t *testing.T) {
 	t.Error("the profile has no LoadThreshold")
 }
 
-// withoutFiles returns a configuration without the files that are there only in a pod.
+// withoutFiles removes the fields of a configuration that name files in a pod.
 func withoutFiles(config string) string {
 	return regexp.MustCompile(`(?m)^ *(tokenFile|caFile): .*\n`).ReplaceAllString(config, "")
 }
 
-func TestANewConfigurationRestartsThePods(t *testing.T) {
+func TestChart_ConfigurationChangesChecksum(t *testing.T) {
 	annotation := func(values string) string {
 		return one[appsv1.Deployment](t, render(t, values), "Deployment").Spec.Template.Annotations["checksum/config"]
 	}
@@ -332,7 +332,8 @@ func TestANewConfigurationRestartsThePods(t *testing.T) {
 	}
 }
 
-func TestASchedulerThatStandsByWithoutCachesIsReady(t *testing.T) {
+// TestChart_ReadinessProbe expects /livez where a replica that does not lead has no caches and so is never ready.
+func TestChart_ReadinessProbe(t *testing.T) {
 	for values, want := range map[string]string{
 		"":                                      "/readyz",
 		"config: {delayCacheUntilActive: true}": "/livez",
@@ -345,8 +346,8 @@ func TestASchedulerThatStandsByWithoutCachesIsReady(t *testing.T) {
 	}
 }
 
-// A value that YAML would read as a number, a boolean or null is a name all the same.
-func TestNamesStayStrings(t *testing.T) {
+// TestChart_NamesAreStrings uses names that YAML without quotes reads as a number, a boolean or null.
+func TestChart_NamesAreStrings(t *testing.T) {
 	s := newSchemas(t)
 	for _, target := range []string{"Deployment", "OpenShift"} {
 		for _, name := range []string{"123", "true", "null", "1e3"} {
@@ -397,7 +398,7 @@ loadWatcher: {enabled: true, tokenSecret: {name: "` + name + `", key: "` + name 
 	}
 }
 
-func TestCredentialsAreMountedAsFiles(t *testing.T) {
+func TestChart_MountsCredentialsAsFiles(t *testing.T) {
 	for _, d := range find[appsv1.Deployment](t, render(t, everythingOn), "Deployment") {
 		spec := d.Spec.Template.Spec
 		var got []string
@@ -427,15 +428,16 @@ func TestCredentialsAreMountedAsFiles(t *testing.T) {
 	}
 }
 
-func TestTheSchedulerNeverWaitsForItself(t *testing.T) {
+// TestChart_PodsOptOutOfAdmissionPolicy keeps the scheduler from having to schedule its own pods.
+func TestChart_PodsOptOutOfAdmissionPolicy(t *testing.T) {
 	for _, d := range find[appsv1.Deployment](t, render(t, everythingOn), "Deployment") {
 		if got := d.Spec.Template.Labels["plimsoll.io/scheduler"]; got != corev1.DefaultSchedulerName {
-			t.Errorf("pods of %s are labelled plimsoll.io/scheduler: %q, and the admission policy would take them", d.Name, got)
+			t.Errorf("pods of %s are labelled plimsoll.io/scheduler: %q, so the admission policy would change them", d.Name, got)
 		}
 	}
 }
 
-func TestSelectorsMatchTheirPods(t *testing.T) {
+func TestChart_SelectorsMatchPods(t *testing.T) {
 	rendered := render(t, everythingOn)
 	for _, d := range find[appsv1.Deployment](t, rendered, "Deployment") {
 		component := d.Spec.Template.Labels["app.kubernetes.io/component"]
@@ -473,7 +475,7 @@ func TestSelectorsMatchTheirPods(t *testing.T) {
 	}
 }
 
-// ports returns the ports of each egress rule, 0 for all, in their order.
+// egressPorts returns the ports of each egress rule, in order; 0 means all ports.
 func egressPorts(policy *networkingv1.NetworkPolicy) [][]int32 {
 	var rules [][]int32
 	for _, rule := range policy.Spec.Egress {
@@ -490,7 +492,7 @@ func egressPorts(policy *networkingv1.NetworkPolicy) [][]int32 {
 	return rules
 }
 
-func TestEgressIsAsNarrowAsWhatIsKnown(t *testing.T) {
+func TestChart_EgressPorts(t *testing.T) {
 	source := func(address string) string {
 		return `
 networkPolicy: {apiServer: {ports: [6443]}}
@@ -507,13 +509,13 @@ config:
 		name, values string
 		want         [][]int32
 	}{
-		{"where the API server listens is not known", "", [][]int32{{53, 53, 5353, 5353}, {0}}},
-		{"a source of the API server's own", "networkPolicy: {apiServer: {ports: [443, 6443]}}", [][]int32{{53, 53, 5353, 5353}, {443, 6443}}},
+		{"all ports where the API server's port is unknown", "", [][]int32{{53, 53, 5353, 5353}, {0}}},
+		{"metrics-server is reached through the API server", "networkPolicy: {apiServer: {ports: [443, 6443]}}", [][]int32{{53, 53, 5353, 5353}, {443, 6443}}},
 		{"an address with a port", source("http://prometheus.monitoring.svc:9090/prefix"), [][]int32{{53, 53, 5353, 5353}, {6443}, {9090}}},
 		{"an address without a port", source("http://prometheus.monitoring.svc"), [][]int32{{53, 53, 5353, 5353}, {6443}, {80}}},
 		{"an https address without a port", source("https://prometheus.monitoring.svc/prefix"), [][]int32{{53, 53, 5353, 5353}, {6443}, {443}}},
 		{"an IPv6 address", source("https://[fd00::9]"), [][]int32{{53, 53, 5353, 5353}, {6443}, {443}}},
-		{"two sources, and a rule of one's own", strings.Replace(everythingOn, "loadWatcher:\n  enabled: true", "loadWatcher:\n  enabled: false", 1), [][]int32{{53, 53, 5353, 5353}, {6443}, {9090, 2020}, {10902}}},
+		{"two sources, and an extra rule", strings.Replace(everythingOn, "loadWatcher:\n  enabled: true", "loadWatcher:\n  enabled: false", 1), [][]int32{{53, 53, 5353, 5353}, {6443}, {9090, 2020}, {10902}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -532,7 +534,7 @@ config:
 	}
 }
 
-func TestTheSchemaKnowsAllFieldsOfTheConfiguration(t *testing.T) {
+func TestChartSchema_HasAllConfigurationFields(t *testing.T) {
 	var schema struct {
 		Properties struct {
 			Config struct {

@@ -16,11 +16,11 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	schedulervalidation "k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 
-	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // decodes the plugins' arguments
+	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // decodes the plugins' args
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 )
 
-// load returns a configuration as the scheduler reads it, if it would take it.
+// load returns a configuration as the scheduler reads it, and fails the test if it is invalid.
 func load(t *testing.T, text string) *schedulerconfig.KubeSchedulerConfiguration {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
@@ -47,24 +47,24 @@ func rendered(t *testing.T, stream []byte) string {
 	return find[corev1.ConfigMap](t, objects(t, stream), "ConfigMap")[0].Data["config.yaml"]
 }
 
-func TestConfigurationsAreTakenByTheScheduler(t *testing.T) {
+func TestConfigurations_AreValid(t *testing.T) {
 	tests := []struct {
 		name, text       string
 		profiles         []string
 		lease, namespace string
 	}{
-		{"of the second scheduler", rendered(t, read(t, "manifests", "second-scheduler.yaml")), []string{"plimsoll"}, "plimsoll", "plimsoll-system"},
+		{"the second scheduler", rendered(t, read(t, "manifests", "second-scheduler.yaml")), []string{"plimsoll"}, "plimsoll", "plimsoll-system"},
 		{
-			"of OpenShift's operator, with the lease of its flags", rendered(t, read(t, "manifests", "openshift", "configmap.yaml")),
+			"OpenShift's operator has the lease of its flags", rendered(t, read(t, "manifests", "openshift", "configmap.yaml")),
 			[]string{"plimsoll"}, "secondary-scheduler", "openshift-secondary-scheduler-operator",
 		},
 		{
-			"of the default scheduler, with the stock one's lease", string(read(t, "manifests", "default-scheduler", "config.yaml")),
+			"the default scheduler has the stock one's lease", string(read(t, "manifests", "default-scheduler", "config.yaml")),
 			[]string{"default-scheduler"}, "kube-scheduler", "kube-system",
 		},
-		{"with all features on", withoutFiles(rendered(t, template(t, everythingOn))), []string{"plimsoll", "shared"}, "plimsoll", "plimsoll-system"},
+		{"all features on", withoutFiles(rendered(t, template(t, everythingOn))), []string{"plimsoll", "shared"}, "plimsoll", "plimsoll-system"},
 		{
-			"of the stopgap, with the second scheduler's lease", rendered(t, read(t, "manifests", "stopgap", "stopgap.yaml")),
+			"the stopgap has the second scheduler's lease", rendered(t, read(t, "manifests", "stopgap", "stopgap.yaml")),
 			[]string{"plimsoll"}, "plimsoll", "plimsoll-system",
 		},
 	}
@@ -86,7 +86,7 @@ func TestConfigurationsAreTakenByTheScheduler(t *testing.T) {
 	}
 }
 
-func TestAGivenConfigurationIsNotChanged(t *testing.T) {
+func TestConfiguration_KeepsValues(t *testing.T) {
 	c := load(t, rendered(t, template(t, `
 replicas: 1
 config:
@@ -117,12 +117,13 @@ func kubernetesVersion(t *testing.T) string {
 	t.Helper()
 	match := regexp.MustCompile(`(?m)^\s*k8s\.io/kubernetes (v\S+)$`).FindSubmatch(read(t, "go.mod"))
 	if match == nil {
-		t.Fatal("go.mod names no version of Kubernetes")
+		t.Fatal("go.mod does not require k8s.io/kubernetes")
 	}
 	return string(match[1])
 }
 
-func TestTheStopgapIsTheStockSchedulerOfTheSameVersion(t *testing.T) {
+// TestStopgap expects the stock scheduler of the Kubernetes version in go.mod, and objects of its own.
+func TestStopgap(t *testing.T) {
 	stopgap := objects(t, read(t, "manifests", "stopgap", "stopgap.yaml"))
 	container := one[appsv1.Deployment](t, stopgap, "Deployment").Spec.Template.Spec.Containers[0]
 	if want := "registry.k8s.io/kube-scheduler:" + kubernetesVersion(t); container.Image != want {

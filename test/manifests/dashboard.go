@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Query is PromQL of a dashboard.
+// Query is a PromQL query of a dashboard.
 type Query struct {
-	// Panel is the title of the panel that it is drawn in.
+	// Panel is the title of its panel.
 	Panel string
-	// Expression has no variables of Grafana's in it.
+	// Expression is the query with Grafana's variables replaced.
 	Expression string
 }
 
-// Queries returns all queries of a Grafana dashboard, as Grafana would ask them with the values that it gives to variables.
+// Queries returns all queries of a Grafana dashboard, with the variables replaced by their values.
 func Queries(dashboard []byte, variables map[string]string) ([]Query, error) {
 	var d struct {
 		Panels []struct {
@@ -37,7 +37,7 @@ func Queries(dashboard []byte, variables map[string]string) ([]Query, error) {
 		for _, target := range panel.Targets {
 			q := Query{Panel: panel.Title, Expression: fill.Replace(target.Expr)}
 			if strings.Contains(q.Expression, "$") {
-				return nil, fmt.Errorf("panel %q: a variable of %s has no value", panel.Title, q.Expression)
+				return nil, fmt.Errorf("panel %q: %s has a variable without a value", panel.Title, q.Expression)
 			}
 			queries = append(queries, q)
 		}

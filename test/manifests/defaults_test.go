@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-func TestWhatTheChartPromises(t *testing.T) {
+func TestChartDefaults(t *testing.T) {
 	scheduler := func(t *testing.T, objects []*unstructured.Unstructured) appsv1.DeploymentSpec {
 		t.Helper()
 		for _, d := range find[appsv1.Deployment](t, objects, "Deployment") {
@@ -30,14 +30,14 @@ func TestWhatTheChartPromises(t *testing.T) {
 		want         []string
 	}{
 		{
-			name: "it is started before others, and preempts them",
+			name: "the scheduler has a high priority class",
 			got: func(t *testing.T, objects []*unstructured.Unstructured) []string {
 				return []string{scheduler(t, objects).Template.Spec.PriorityClassName}
 			},
 			want: []string{"system-cluster-critical"},
 		},
 		{
-			name: "replicas are spread over nodes and zones where there are some",
+			name: "replicas are spread over nodes and zones",
 			got: func(t *testing.T, objects []*unstructured.Unstructured) (got []string) {
 				for _, c := range scheduler(t, objects).Template.Spec.TopologySpreadConstraints {
 					got = append(got, fmt.Sprint(c.TopologyKey, " ", c.MaxSkew, " ", c.WhenUnsatisfiable, " ", c.MatchLabelKeys))
@@ -50,7 +50,7 @@ func TestWhatTheChartPromises(t *testing.T) {
 			},
 		},
 		{
-			name: "probes ask the secure port",
+			name: "probes use the secure port",
 			got: func(t *testing.T, objects []*unstructured.Unstructured) (got []string) {
 				c := scheduler(t, objects).Template.Spec.Containers[0]
 				got = append(got, fmt.Sprint(c.Ports[0].Name, " ", c.Ports[0].ContainerPort))
@@ -79,7 +79,7 @@ func TestWhatTheChartPromises(t *testing.T) {
 			want: []string{"2", "1", "0"},
 		},
 		{
-			name: "one that elects no leader goes before the new one comes", values: "{replicas: 1, config: {leaderElection: {leaderElect: false}}}",
+			name: "without leader election the old replica ends before the new one starts", values: "{replicas: 1, config: {leaderElection: {leaderElect: false}}}",
 			got: func(t *testing.T, objects []*unstructured.Unstructured) []string {
 				strategy := scheduler(t, objects).Strategy
 				return []string{string(strategy.Type), fmt.Sprint(strategy.RollingUpdate == nil)}
@@ -87,12 +87,12 @@ func TestWhatTheChartPromises(t *testing.T) {
 			want: []string{"Recreate", "true"},
 		},
 		{
-			name: "all may read metrics, and nothing else",
+			name: "everyone may reach the metrics port, and no other",
 			got:  traffic,
 			want: []string{"[Ingress Egress]", "ingress TCP 10259", "egress UDP 53", "egress TCP 53", "egress UDP 5353", "egress TCP 5353", "egress TCP all"},
 		},
 		{
-			name: "those named alone may read metrics, and the API server is where it is said to be",
+			name: "metricsFrom and apiServer narrow the network policy",
 			values: `
 networkPolicy:
   apiServer: {cidrs: [10.0.0.1/32, 10.0.0.2/32], ports: [6443]}
@@ -106,7 +106,7 @@ networkPolicy:
 			},
 		},
 		{
-			name: "no pod is refused by the admission policy", values: "admissionPolicy: {enabled: true}",
+			name: "the admission policy never refuses a pod", values: "admissionPolicy: {enabled: true}",
 			got: func(t *testing.T, objects []*unstructured.Unstructured) []string {
 				p := one[admissionregistrationv1.MutatingAdmissionPolicy](t, objects, "MutatingAdmissionPolicy").Spec
 				return []string{string(*p.FailurePolicy), string(p.ReinvocationPolicy)}
@@ -114,7 +114,7 @@ networkPolicy:
 			want: []string{"Ignore", "Never"},
 		},
 		{
-			name: "the load-watcher is where its address says", values: "loadWatcher: {enabled: true}",
+			name: "the load-watcher listens at the port of its service", values: "loadWatcher: {enabled: true}",
 			got: func(t *testing.T, objects []*unstructured.Unstructured) (got []string) {
 				for _, s := range find[corev1.Service](t, objects, "Service") {
 					for _, p := range s.Spec.Ports {
@@ -140,17 +140,17 @@ networkPolicy:
 	}
 }
 
-// traffic returns the directions that the only NetworkPolicy confines, then what it allows: direction, protocol, port and peers.
+// traffic returns the policy types of the only NetworkPolicy, and what it allows: direction, protocol, port and peers.
 func traffic(t *testing.T, objects []*unstructured.Unstructured) (allowed []string) {
 	t.Helper()
 	add := func(direction string, ports []networkingv1.NetworkPolicyPort, peers []networkingv1.NetworkPolicyPeer) {
-		var whom string
+		var to string
 		for _, p := range peers {
 			if p.IPBlock != nil {
-				whom += " " + p.IPBlock.CIDR
+				to += " " + p.IPBlock.CIDR
 			}
 			if p.NamespaceSelector != nil {
-				whom += " namespace " + p.NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"]
+				to += " namespace " + p.NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"]
 			}
 		}
 		for _, p := range ports {
@@ -158,7 +158,7 @@ func traffic(t *testing.T, objects []*unstructured.Unstructured) (allowed []stri
 			if p.Port != nil {
 				port = p.Port.String()
 			}
-			allowed = append(allowed, fmt.Sprint(direction, " ", *p.Protocol, " ", port, whom))
+			allowed = append(allowed, fmt.Sprint(direction, " ", *p.Protocol, " ", port, to))
 		}
 	}
 	spec := one[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy").Spec

@@ -1,2 +1,2 @@
-// Package manifests renders the chart and reads what came of it, for the tests of the manifests.
+// Package manifests renders the chart and reads the result, for the tests of the manifests.
 package manifests

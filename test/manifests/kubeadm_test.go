@@ -26,7 +26,7 @@ import (
 
 const image = "ghcr.io/plimsoll-scheduler/plimsoll:v0.1.0"
 
-func TestKubeadmTakesThePatch(t *testing.T) {
+func TestKubeadm_AppliesPatch(t *testing.T) {
 	stock := controlplane.GetStaticPodSpecs(&kubeadmapi.ClusterConfiguration{
 		KubernetesVersion: kubernetesVersion(t),
 		Scheduler: kubeadmapi.ControlPlaneComponent{
@@ -41,7 +41,7 @@ func TestKubeadmTakesThePatch(t *testing.T) {
 	if len(patched.Spec.Containers) != 1 || is.Image != image {
 		t.Errorf("containers are %+v", patched.Spec.Containers)
 	}
-	// kubeadm's flags and the operator's own stay as they are.
+	// The flags of kubeadm and those of its configuration do not change.
 	if diff := cmp.Diff(was.Command, is.Command); diff != "" || !slices.Contains(is.Command, "--v=4") {
 		t.Errorf("command (-stock +patched):\n%s", diff)
 	}
@@ -49,7 +49,7 @@ func TestKubeadmTakesThePatch(t *testing.T) {
 		t.Errorf("args (-want +got):\n%s", diff)
 	}
 	if is.SecurityContext.RunAsUser == nil || *is.SecurityContext.RunAsUser != 0 {
-		t.Error("it could not read scheduler.conf, which is root's")
+		t.Error("the container is not root, so it cannot read scheduler.conf")
 	}
 	if diff := cmp.Diff(was.LivenessProbe, is.LivenessProbe); diff != "" {
 		t.Errorf("liveness probe (-stock +patched):\n%s", diff)
@@ -70,25 +70,25 @@ func TestKubeadmTakesThePatch(t *testing.T) {
 		t.Errorf("mounts (-want +got):\n%s", diff)
 	}
 	if corev1.DefaultSchedulerName != load(t, string(read(t, "manifests", "default-scheduler", "config.yaml"))).Profiles[0].SchedulerName {
-		t.Error("the default scheduler's pods have no profile")
+		t.Error("there is no profile for pods of the default scheduler")
 	}
-	// Reads the kubeconfig that kubeadm mounts: of --kubeconfig nothing is read beside --config.
+	// With --config the scheduler ignores --kubeconfig, so the configuration must name the kubeconfig that kubeadm mounts.
 	if c := load(t, string(read(t, "manifests", "default-scheduler", "config.yaml"))); c.ClientConnection.Kubeconfig != "/etc/kubernetes/scheduler.conf" {
 		t.Errorf("the kubeconfig is %q", c.ClientConnection.Kubeconfig)
 	}
 }
 
-// TestTheCommandsForKubeadmLeadThereAndBack runs the commands of the README, in their order and below a root of the test, with
-// programs in the place of those that need a cluster.
-func TestTheCommandsForKubeadmLeadThereAndBack(t *testing.T) {
+// TestKubeadm_ReadmeCommands runs the commands of the README in order, below a root folder of the test, and replaces the programs
+// that need a cluster.
+func TestKubeadm_ReadmeCommands(t *testing.T) {
 	node := newNode(t)
 	stock := "registry.k8s.io/kube-scheduler:" + kubernetesVersion(t)
-	there, back := kubeadmCommands(t)
+	install, remove := kubeadmCommands(t)
 	for _, step := range []struct{ name, commands, want string }{
-		{"there", there, image},
-		{"there again", there, image}, // as on the day of another configuration
-		{"back", back, stock},
-		{"there once more", there, image},
+		{"install", install, image},
+		{"install again", install, image}, // as after a change of the configuration
+		{"remove", remove, stock},
+		{"install after removing", install, image},
 	} {
 		if got := node.run(step.commands); got != step.want {
 			t.Errorf("%s: the image is %s, want %s", step.name, got, step.want)
@@ -96,8 +96,8 @@ func TestTheCommandsForKubeadmLeadThereAndBack(t *testing.T) {
 	}
 }
 
-// kubeadmCommands returns the blocks of the README in which kubeadm is run.
-func kubeadmCommands(t *testing.T) (there, back string) {
+// kubeadmCommands returns the two blocks of the README that run kubeadm.
+func kubeadmCommands(t *testing.T) (install, remove string) {
 	t.Helper()
 	var blocks []string
 	inBlock := false
@@ -113,15 +113,15 @@ func kubeadmCommands(t *testing.T) (there, back string) {
 	}
 	blocks = slices.DeleteFunc(blocks, func(block string) bool { return !strings.Contains(block, "kubeadm init ") })
 	if len(blocks) != 2 {
-		t.Fatalf("kubeadm is run in %d blocks, want one for the way there and one for the way back: %q", len(blocks), blocks)
+		t.Fatalf("%d blocks run kubeadm, want one that installs Plimsoll and one that removes it: %q", len(blocks), blocks)
 	}
 	return blocks[0], blocks[1]
 }
 
-// node is a control-plane node that kubeadm made, as far as the commands see it.
+// node simulates a control-plane node of kubeadm.
 type node struct {
 	t *testing.T
-	// root holds its files, and programs what stands in for those that need a cluster.
+	// root is the folder of its files, programs that of the replaced programs.
 	root, programs string
 }
 
@@ -154,7 +154,7 @@ END`,
 
 func (n node) path(name string) string { return filepath.Join(n.root, name) }
 
-// run runs commands that end with kubeadm, and returns the image of the manifest that kubeadm writes.
+// run runs commands of which the last is kubeadm, and returns the image in the manifest that kubeadm writes.
 func (n node) run(commands string) string {
 	n.t.Helper()
 	commands = strings.NewReplacer("/etc/kubernetes", n.path("etc/kubernetes"), "/tmp/", n.path("tmp")+"/").Replace(commands)
@@ -181,8 +181,8 @@ func (n node) run(commands string) string {
 	return pod.Spec.Containers[0].Image
 }
 
-// kubeadm does what the command's phase does, by kubeadm's own functions for the flags, the file and the manifest. The whole
-// command would take the modules that its other phases need.
+// kubeadm runs the phase "init phase control-plane scheduler" with kubeadm's own functions. The whole command would need the
+// modules of its other phases.
 func (n node) kubeadm(arguments []string) error {
 	phase := []string{"init", "phase", "control-plane", "scheduler"}
 	if len(arguments) < len(phase) || !slices.Equal(arguments[:len(phase)], phase) {
@@ -202,7 +202,7 @@ func (n node) kubeadm(arguments []string) error {
 	if err != nil {
 		return err
 	}
-	documents, err := kubeadmutil.SplitConfigDocuments(content) // which refuses two of a kind
+	documents, err := kubeadmutil.SplitConfigDocuments(content) // refuses two documents of one kind
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 // root is the root of this repository, as seen from the folder that tests run in.
 const root = "../.."
 
-// TestMain builds what is missing.
+// TestMain builds the programs that are missing.
 func TestMain(m *testing.M) {
 	builder, err := build.New(context.Background(), os.Stderr)
 	if err == nil {
@@ -31,9 +31,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// helm returns Helm, and makes the result of the test depend on the chart.
 func helm(t *testing.T) manifests.Helm {
 	t.Helper()
-	// A test's result is cached for as long as the files that it opens itself stay the same.
+	// go test caches a result until a file that the test itself has opened changes, so the test opens all files of the chart.
 	for _, dir := range []string{"manifests", "hack"} {
 		if err := filepath.WalkDir(filepath.Join(root, dir), func(path string, entry os.DirEntry, err error) error {
 			if err == nil && entry.Type().IsRegular() {
@@ -53,6 +54,7 @@ func render(t *testing.T, values string) []*unstructured.Unstructured {
 	return objects(t, template(t, values))
 }
 
+// template returns the YAML of what render returns.
 func template(t *testing.T, values string) []byte {
 	t.Helper()
 	stream, err := helm(t).Template(t.Context(), "plimsoll", "plimsoll-system", values)
@@ -88,7 +90,7 @@ func find[T any](t *testing.T, objects []*unstructured.Unstructured, kind string
 	return found
 }
 
-// one returns the object of a kind, of which there is one.
+// one returns the only object of a kind.
 func one[T any](t *testing.T, objects []*unstructured.Unstructured, kind string) *T {
 	t.Helper()
 	found := find[T](t, objects, kind)
@@ -98,6 +100,7 @@ func one[T any](t *testing.T, objects []*unstructured.Unstructured, kind string)
 	return found[0]
 }
 
+// read returns a file of this repository.
 func read(t *testing.T, elements ...string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(append([]string{root}, elements...)...))

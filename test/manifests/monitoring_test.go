@@ -31,7 +31,7 @@ type prometheusRule struct {
 	} `json:"spec"`
 }
 
-// alerts returns the rendered alerts, also in the form of a rule file of Prometheus'.
+// alerts returns the rendered alerts, and a rule file of Prometheus with them.
 func alerts(t *testing.T, values string) (rules []rule, file []byte) {
 	t.Helper()
 	for _, o := range render(t, values) {
@@ -56,7 +56,7 @@ func alerts(t *testing.T, values string) (rules []rule, file []byte) {
 	return rules, file
 }
 
-func TestAlertsFireWhenTheyShould(t *testing.T) {
+func TestAlerts_Promtool(t *testing.T) {
 	rules, file := alerts(t, monitored)
 	tests, err := os.ReadFile("testdata/alerts.yaml")
 	if err != nil {
@@ -80,7 +80,7 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 		}
 	}
 
-	// Each alert is tested both ways.
+	// testdata/alerts.yaml tests that each alert fires, and that it does not.
 	var suite struct {
 		Tests []struct {
 			Rules []struct {
@@ -110,7 +110,8 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 	}
 }
 
-func TestThereIsNoAlertOfALeaderWhereNobodyLeads(t *testing.T) {
+// TestAlerts_NoLeader expects no alert about the leader without leader election, and without a ServiceMonitor.
+func TestAlerts_NoLeader(t *testing.T) {
 	for _, values := range []string{
 		"{replicas: 1, config: {leaderElection: {leaderElect: false}}, serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}}",
 		"{prometheusRule: {enabled: true}}", // the labels of the scrape are not known
@@ -126,7 +127,7 @@ func TestThereIsNoAlertOfALeaderWhereNobodyLeads(t *testing.T) {
 	}
 }
 
-func TestAlertsTakeTheirLimitsFromTheValues(t *testing.T) {
+func TestAlerts_LimitsFromValues(t *testing.T) {
 	rules, _ := alerts(t, "prometheusRule: {enabled: true, loadAgeSeconds: 1800, fallbackShare: 0.25}")
 	for name, want := range map[string]string{"PlimsollLoadOld": "> 1800", "PlimsollFallback": "> 0.25"} {
 		for _, r := range rules {
@@ -137,7 +138,7 @@ func TestAlertsTakeTheirLimitsFromTheValues(t *testing.T) {
 	}
 }
 
-// queries returns those of the rendered dashboard.
+// queries returns the queries of the rendered dashboard.
 func queries(t *testing.T) []manifests.Query {
 	t.Helper()
 	for _, c := range find[corev1.ConfigMap](t, render(t, monitored), "ConfigMap") {
@@ -190,7 +191,7 @@ func TestQueriesAskForMetricsThatAreThere(t *testing.T) {
 	}
 }
 
-func TestPanelsAreDistinctAndDoNotOverlap(t *testing.T) {
+func TestDashboard_PanelsDoNotOverlap(t *testing.T) {
 	var dashboard struct {
 		Panels []struct {
 			ID      int                        `json:"id"`
@@ -207,7 +208,7 @@ func TestPanelsAreDistinctAndDoNotOverlap(t *testing.T) {
 	for _, p := range dashboard.Panels {
 		ids.Insert(p.ID)
 		if p.Source.UID != "${datasource}" {
-			t.Errorf("%s is of data source %q, not the one chosen", p.Title, p.Source.UID)
+			t.Errorf("%s has data source %q, must have ${datasource}", p.Title, p.Source.UID)
 		}
 		for x := range p.GridPos.W {
 			for y := range p.GridPos.H {

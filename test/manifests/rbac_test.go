@@ -26,7 +26,7 @@ config:
       args: {metricProvider: {type: Prometheus, address: http://prometheus}}
 `
 
-// rights returns what rules allow, as one line each: verb group/resource, and the name if it is confined to one.
+// rights returns what rules allow, as "verb group/resource", followed by the object's name if the rule names objects.
 func rights(rules ...rbacv1.PolicyRule) sets.Set[string] {
 	all := sets.New[string]()
 	for _, rule := range rules {
@@ -47,7 +47,7 @@ func rights(rules ...rbacv1.PolicyRule) sets.Set[string] {
 	return all
 }
 
-func TestRightsAreTheStockSchedulersAndNoMore(t *testing.T) {
+func TestRBAC_RightsEqualStockScheduler(t *testing.T) {
 	var stock []rbacv1.PolicyRule
 	for _, role := range bootstrappolicy.ClusterRoles() {
 		if role.Name == "system:kube-scheduler" || role.Name == "system:volume-scheduler" {
@@ -55,14 +55,14 @@ func TestRightsAreTheStockSchedulersAndNoMore(t *testing.T) {
 		}
 	}
 	want := rights(stock...)
-	// Leases are what the Role gives; leasecandidates belong to coordinated leader election, which is for the control plane.
+	// The Role has the rights to leases. Coordinated leader election, which uses leasecandidates, is for the control plane.
 	for right := range want {
 		if strings.Contains(right, " coordination.k8s.io/lease") {
 			want.Delete(right)
 		}
 	}
 	if want.Len() < 50 {
-		t.Fatalf("the stock roles give but %d rights", want.Len())
+		t.Fatalf("the stock roles have only %d rights", want.Len())
 	}
 
 	got := rights(one[rbacv1.ClusterRole](t, render(t, readsPrometheus), "ClusterRole").Rules...)
@@ -76,7 +76,7 @@ func TestRightsAreTheStockSchedulersAndNoMore(t *testing.T) {
 	}
 }
 
-func TestTheLeaseIsTheOnlyOneThatTheSchedulerMayTake(t *testing.T) {
+func TestRBAC_OneLease(t *testing.T) {
 	tests := []struct{ name, values, lease, namespace string }{
 		{"named like the release", "", "plimsoll", "plimsoll-system"},
 		{"as configured", "config: {leaderElection: {resourceName: a, resourceNamespace: b}}", "a", "b"},
@@ -107,7 +107,7 @@ func TestTheLeaseIsTheOnlyOneThatTheSchedulerMayTake(t *testing.T) {
 	}
 }
 
-func TestNodeMetricsAreReadableOnlyWhereTheyAreRead(t *testing.T) {
+func TestRBAC_MetricsServerOnlyIfRead(t *testing.T) {
 	profile := func(plugins, pluginConfig string) string {
 		return "{config: {profiles: [{schedulerName: a, plugins: " + plugins + ", pluginConfig: " + pluginConfig + "}]}}"
 	}
@@ -159,7 +159,7 @@ func TestNodeMetricsAreReadableOnlyWhereTheyAreRead(t *testing.T) {
 	}
 }
 
-// metricsRights returns the rights in metrics.k8s.io that a ClusterRole gives to somebody.
+// metricsRights returns the rights in metrics.k8s.io of ClusterRoles that are bound.
 func metricsRights(t *testing.T, rendered []*unstructured.Unstructured) []string {
 	t.Helper()
 	var got []string
@@ -178,7 +178,7 @@ func metricsRights(t *testing.T, rendered []*unstructured.Unstructured) []string
 	return got
 }
 
-func TestTheChartKnowsAllPluginsThatReadLoad(t *testing.T) {
+func TestChart_ListsAllPlugins(t *testing.T) {
 	var names []string
 	for name := range plugins.NewRegistry(nil, func(...metrics.Registerable) {}) {
 		names = append(names, name)
@@ -189,13 +189,13 @@ func TestTheChartKnowsAllPluginsThatReadLoad(t *testing.T) {
 	}
 }
 
-func TestTheLoadWatcherReadsNodesAlone(t *testing.T) {
+func TestRBAC_LoadWatcher(t *testing.T) {
 	tests := []struct {
 		name, values string
 		want         []string
 	}{
-		{"of metrics-server", "loadWatcher: {enabled: true}", []string{"list /nodes", "list metrics.k8s.io/nodes", "watch /nodes"}},
-		{"of Prometheus", "loadWatcher: {enabled: true, provider: Prometheus, address: http://a}", []string{"list /nodes", "watch /nodes"}},
+		{"with metrics-server", "loadWatcher: {enabled: true}", []string{"list /nodes", "list metrics.k8s.io/nodes", "watch /nodes"}},
+		{"with Prometheus", "loadWatcher: {enabled: true, provider: Prometheus, address: http://a}", []string{"list /nodes", "watch /nodes"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -208,12 +208,12 @@ func TestTheLoadWatcherReadsNodesAlone(t *testing.T) {
 				}
 				return
 			}
-			t.Error("it has no ClusterRole")
+			t.Error("the load-watcher has no ClusterRole")
 		})
 	}
 }
 
-func TestOpenShiftsMonitoringIsReadableWherePrometheusIsRead(t *testing.T) {
+func TestRBAC_OpenShiftMonitoringOnlyWithPrometheus(t *testing.T) {
 	for values, want := range map[string]int{"target: OpenShift": 0, "target: OpenShift" + readsPrometheus: 1} {
 		bindings := 0
 		for _, b := range find[rbacv1.ClusterRoleBinding](t, render(t, values), "ClusterRoleBinding") {
@@ -227,7 +227,7 @@ func TestOpenShiftsMonitoringIsReadableWherePrometheusIsRead(t *testing.T) {
 	}
 }
 
-func TestEveryRuleSaysWhatNeedsIt(t *testing.T) {
+func TestRBAC_EveryRuleHasComment(t *testing.T) {
 	lines := strings.Split(string(template(t, "loadWatcher: {enabled: true}")), "\n")
 	rules := 0
 	for i, line := range lines {
@@ -236,7 +236,7 @@ func TestEveryRuleSaysWhatNeedsIt(t *testing.T) {
 		}
 		rules++
 		if !strings.HasPrefix(lines[i-1], "# ") {
-			t.Errorf("nothing is said of %s, %s", line, lines[i+1])
+			t.Errorf("there is no comment above the rule %s, %s", line, lines[i+1])
 		}
 	}
 	if rules < 20 {

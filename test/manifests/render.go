@@ -16,13 +16,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Helm is the program, with the chart of this repository.
+// Helm runs helm on the chart of this repository.
 type Helm struct {
 	binary, chart string
 	home          string
 }
 
-// NewHelm returns the Helm that was built for the repository with that root. home is a folder that Helm may write to.
+// NewHelm returns the Helm in bin/ of the repository's root. home is a folder that Helm may write to.
 func NewHelm(root, home string) Helm {
 	return Helm{
 		binary: filepath.Join(root, "bin", "helm"),
@@ -31,7 +31,7 @@ func NewHelm(root, home string) Helm {
 	}
 }
 
-// Template returns the manifests of a release with the given values, a YAML document, and flags of helm template.
+// Template returns the manifests of a release as YAML. values is a YAML document; flags are those of helm template.
 func (h Helm) Template(ctx context.Context, release, namespace, values string, flags ...string) ([]byte, error) {
 	return h.run(ctx, values, append([]string{"template", release, h.chart, "--namespace", namespace, "--values", "-"}, flags...)...)
 }
@@ -42,10 +42,10 @@ func (h Helm) Lint(ctx context.Context, values string) error {
 	return err
 }
 
-// run returns what helm prints. An error holds what it complains of.
+// run returns helm's stdout. An error holds all its output.
 func (h Helm) run(ctx context.Context, values string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, h.binary, args...)
-	// The developer's own Helm has no say.
+	// Keeps a developer's own settings of Helm out.
 	cmd.Env = append(os.Environ(), "HELM_CONFIG_HOME="+h.home, "HELM_DATA_HOME="+h.home, "HELM_CACHE_HOME="+h.home)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(values), &stdout, &stderr
@@ -55,7 +55,7 @@ func (h Helm) run(ctx context.Context, values string, args ...string) ([]byte, e
 	return stdout.Bytes(), nil
 }
 
-// Objects returns the objects of a YAML stream. A key that is given twice is an error.
+// Objects returns the objects of a YAML stream. Duplicate keys are errors.
 func Objects(stream []byte) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	documents := utilyaml.NewDocumentDecoder(io.NopCloser(bytes.NewReader(stream)))

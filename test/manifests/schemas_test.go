@@ -13,8 +13,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/manifests"
 )
 
-// schemas are JSON schemas of the kinds of the Kubernetes version that go.mod pins, and of the CRDs in testdata, in a folder
-// that kubeconform reads. Unknown fields are refused.
+// schemas is a folder of JSON schemas for kubeconform: of the Kubernetes version in go.mod, and of the CRDs in testdata. They
+// refuse unknown fields.
 type schemas struct{ dir string }
 
 func newSchemas(t *testing.T) schemas {
@@ -52,7 +52,7 @@ func (s schemas) addKubernetes(t *testing.T) {
 	definitions["io.k8s.apimachinery.pkg.util.intstr.IntOrString"] = map[string]any{"type": []string{"string", "integer"}}
 	for name, definition := range definitions {
 		kinds, _ := definition["x-kubernetes-group-version-kind"].([]any)
-		if len(kinds) != 1 { // options of requests belong to all groups
+		if len(kinds) != 1 { // such as DeleteOptions, which belongs to all groups
 			continue
 		}
 		reached := map[string]any{}
@@ -100,7 +100,7 @@ func (s schemas) addCRD(t *testing.T, file string) {
 			version := v.(map[string]any)
 			schema := version["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any)
 			schema = strict(schema)
-			// Of an object's metadata everybody has the same.
+			// The metadata of objects has no schema in a CRD.
 			schema["properties"].(map[string]any)["metadata"] = map[string]any{"type": "object"}
 			s.write(t, spec["group"].(string), version["name"].(string), kind, schema)
 		}
@@ -113,7 +113,7 @@ func (s schemas) write(t *testing.T, group, version, kind string, schema map[str
 	if err != nil {
 		t.Fatal(err)
 	}
-	// kubeconform knows a group by its first label.
+	// kubeconform names a group by its first label.
 	if group, _, _ = strings.Cut(group, "."); group != "" {
 		version = group + "-" + version
 	}
@@ -123,7 +123,7 @@ func (s schemas) write(t *testing.T, group, version, kind string, schema map[str
 	}
 }
 
-// strict returns a copy of a schema that takes no property but those it names.
+// strict returns a copy of a schema that refuses properties that it does not name.
 func strict(schema map[string]any) map[string]any {
 	result := make(map[string]any, len(schema)+1)
 	for key, value := range schema {
@@ -153,7 +153,7 @@ func strict(schema map[string]any) map[string]any {
 	return result
 }
 
-// check runs kubeconform over a stream of manifests and returns what it complains of.
+// check validates a stream of manifests with kubeconform.
 func (s schemas) check(t *testing.T, stream []byte) error {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(root, "bin", "kubeconform"), "-strict", "-summary",
@@ -165,12 +165,12 @@ func (s schemas) check(t *testing.T, stream []byte) error {
 	}
 	count := fmt.Sprintf("%d resource", len(objects(t, stream)))
 	if !strings.Contains(string(out), count) {
-		return fmt.Errorf("kubeconform has not looked at %ss:\n%s", count, out)
+		return fmt.Errorf("kubeconform has not checked %ss:\n%s", count, out)
 	}
 	return nil
 }
 
-func TestSchemasRefuseWhatTheAPIDoesNotKnow(t *testing.T) {
+func TestSchemas_RefuseUnknown(t *testing.T) {
 	s := newSchemas(t)
 	tests := []struct{ name, manifest, want string }{
 		{
@@ -196,7 +196,7 @@ func TestSchemasRefuseWhatTheAPIDoesNotKnow(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := s.check(t, []byte(tt.manifest)); err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("check() = %v, want it to name %q", err, tt.want)
+				t.Errorf("check() = %v, want %q in it", err, tt.want)
 			}
 		})
 	}

@@ -6,13 +6,13 @@ import (
 )
 
 const (
-	// barCells is the width of a bar, which stands for the capacity of a node.
+	// barCells is the width of a bar. The whole width is the capacity of a node.
 	barCells = 30
 	// hot is the utilization above which a node is called hot.
 	hot = 0.80
 )
 
-// bar draws a utilization as a bar in which the load line is marked, whether the bar reaches it or not.
+// bar draws a utilization as a bar and marks the load line with |.
 func (p paint) bar(utilization, line float64) string {
 	filled := min(max(int(math.Round(utilization*barCells)), 0), barCells)
 	mark := min(max(int(math.Round(line*barCells)), 0), barCells-1)
@@ -28,7 +28,7 @@ func (p paint) bar(utilization, line float64) string {
 	return strings.Join(cells, "")
 }
 
-// load returns the color of a utilization: below the load line, above it, hot.
+// load returns the color of a utilization: green up to the load line, yellow above it, red if the node is hot.
 func (p paint) load(utilization, line float64) func(string) string {
 	switch {
 	case utilization > hot:
@@ -39,7 +39,7 @@ func (p paint) load(utilization, line float64) func(string) string {
 	return p.green
 }
 
-// paint colors text, if it is on.
+// paint colors text for a terminal, if it is on.
 type paint struct{ on bool }
 
 func (p paint) red(s string) string    { return p.with("31", s) }

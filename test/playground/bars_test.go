@@ -7,7 +7,7 @@ import (
 )
 
 func TestBar(t *testing.T) {
-	// A bar has 30 cells, so that one stands for 3.33 %. The load line at 40 % is the cell after the twelfth.
+	// A bar has 30 cells of 3.33 % each. The load line at 40 % is the cell after the twelfth.
 	tests := []struct {
 		name        string
 		utilization float64
@@ -15,14 +15,14 @@ func TestBar(t *testing.T) {
 		want        string
 	}{
 		{"an idle node", 0, 0.40, "············|·················"},
-		{"a load that rounds to nothing", 0.016, 0.40, "············|·················"},
+		{"a load that rounds to no cell", 0.016, 0.40, "············|·················"},
 		{"a load that rounds to one cell", 0.017, 0.40, "█···········|·················"},
 		{"a load below the line", 0.25, 0.40, "████████····|·················"}, // 7.5, rounded up
 		{"a load at the line", 0.40, 0.40, "████████████|·················"},
 		{"a load above the line", 0.50, 0.40, "████████████|██···············"}, // 15 cells, one of them is the mark
 		{"a full node", 1, 0.40, "████████████|█████████████████"},
-		{"more than full", 1.3, 0.40, "████████████|█████████████████"},
-		{"no number below nothing", -0.1, 0.40, "············|·················"},
+		{"a load above capacity", 1.3, 0.40, "████████████|█████████████████"},
+		{"a load below 0", -0.1, 0.40, "············|·················"},
 		{"a line at the end", 0.5, 1, "███████████████··············|"},
 		{"a line at the start", 0.5, 0, "|██████████████···············"},
 	}

@@ -15,57 +15,59 @@ import (
 )
 
 const (
-	// burstPods is how many pods each profile is given at once. Each requests what it really uses: burstCPU, which is
-	// burstUsage of a node.
-	burstPods  = 100
+	// burstPods is the number of pods that each profile gets at once.
+	burstPods = 100
+	// burstCPU is what each pod requests and really uses; burstShare is the same as a share of a node.
 	burstCPU   = "100m"
-	burstUsage = 0.0125
-	// burstAfter is how long after the last pod was bound the nodes are looked at.
-	burstAfter = time.Minute
-	// burstNoise is by how much a measurement may be off.
-	burstNoise = 0.0025
+	burstShare = 0.0125
+	// burstEnd is the end of the measurement, as the time since the last pod was bound; burstMeasured is its length, in which
+	// thirty samples leave little of what one sample is off.
+	burstEnd      = time.Minute
+	burstMeasured = 30 * time.Second
+	// burstLimit is the utilization above which a node is beyond the load line for certain. One pod's share is allowed: by that
+	// much the scheduler's measurement may be off when it places the last pod on a node.
+	burstLimit = target + burstShare
 )
 
 // burstNode is a node of the burst, of 8 cores.
 type burstNode struct {
 	name string
-	// cpu is the real usage in milliCPU.
-	cpu int
+	// cpuMillis is the real usage before the burst.
+	cpuMillis int
 }
 
-// burstNodes returns an idle node and nine at 20.3 to 35.3 %. Together they have room for 111 of the pods below the load
-// line. When one of the nine is as full as it may be, three quarters of a pod are left: no small error makes that one more.
+// burstNodes returns an idle node and nine at 20.3 to 35.3 %. Below the load line they have room for 111 of the pods. The last
+// three quarters of a pod's share stay free on each of the nine: no small error makes room for one more pod.
 func burstNodes() []burstNode {
 	nodes := []burstNode{{name: "idle"}}
-	for i, cpu := range []int{1625, 1825, 1925, 2125, 2225, 2425, 2525, 2725, 2825} {
-		nodes = append(nodes, burstNode{name: fmt.Sprintf("loaded-%d", i+1), cpu: cpu})
+	for i, millis := range []int{1625, 1825, 1925, 2125, 2225, 2425, 2525, 2725, 2825} {
+		nodes = append(nodes, burstNode{name: fmt.Sprintf("loaded-%d", i+1), cpuMillis: millis})
 	}
 	return nodes
 }
 
-// background returns the load of the node before the burst. What the nine request is about right: 2 cores, where they use
-// 1.63 to 2.83.
+// background returns the load of the node before the burst. The nine request 2 cores and use 1.63 to 2.83.
 func (n burstNode) background() cluster.Load {
-	if n.cpu == 0 {
+	if n.cpuMillis == 0 {
 		return cluster.Load{Usage: cluster.Usage{CPU: "0", Memory: "1Gi"}}
 	}
 	return cluster.Load{
-		Usage:    cluster.Usage{CPU: fmt.Sprintf("%dm", n.cpu), Memory: "8Gi"},
+		Usage:    cluster.Usage{CPU: fmt.Sprintf("%dm", n.cpuMillis), Memory: "8Gi"},
 		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("8Gi")},
 	}
 }
 
-// in returns the name of the node in the pool of a profile.
+// in returns the node's name in the pool of a profile.
 func (n burstNode) in(profile string) string { return profile + "-" + n.name }
 
-// burst is what became of both profiles. Nodes are named without their pool.
+// burst is the result of the scenario. It names nodes without their pool.
 type burst struct {
 	plimsoll, stock placement
 }
 
-// runBurst gives each profile a pool of nodes of its own, so that neither sees what the other does.
+// runBurst gives each profile a pool of nodes of its own, so that the profiles do not affect each other.
 func runBurst(ctx context.Context, p *playground) (result, error) {
-	p.progress.say("burst: for each profile a pool of 10 nodes, one of them idle and nine moderately loaded")
+	p.progress.say("burst: ten nodes for each profile, one idle and nine with some load")
 	before := map[string]float64{}
 	for _, profile := range []string{burstProfile, stockProfile} {
 		for _, n := range burstNodes() {
@@ -76,27 +78,30 @@ func runBurst(ctx context.Context, p *playground) (result, error) {
 			if err := p.SetLoad(ctx, name, n.background()); err != nil {
 				return nil, err
 			}
-			before[name] = float64(n.cpu) / 8000
+			before[name] = float64(n.cpuMillis) / 8000
 		}
 	}
 	p.progress.say("waiting for %s of measurements", burstWindow)
-	expected := settled(before)
-	expected.Window = burstWindow
-	if _, err := p.WaitCPUUtilization(ctx, expected); err != nil {
+	// Over a minute measurements are exact enough to ask for less than half of a pod's share.
+	if _, err := p.waitLoadOver(ctx, burstWindow, before, 0.4*burstShare); err != nil {
 		return nil, err
 	}
 	var pods [2]map[string]int
 	var bound [2]time.Time
 	for i, profile := range []string{burstProfile, stockProfile} {
 		var err error
-		if pods[i], bound[i], err = p.unleash(ctx, profile); err != nil {
+		if pods[i], bound[i], err = p.startBurst(ctx, profile); err != nil {
 			return nil, err
 		}
 	}
-	p.progress.say("looking at the nodes one minute after each burst")
+	p.progress.say("measuring the nodes until %.0f s after each burst", burstEnd.Seconds())
 	var placements [2]placement
 	for i, profile := range []string{burstProfile, stockProfile} {
-		measured, err := p.measuredAt(ctx, bound[i].Add(burstAfter))
+		var nodes []string
+		for _, n := range burstNodes() {
+			nodes = append(nodes, n.in(profile))
+		}
+		measured, err := p.WaitCPUUtilizationAt(ctx, bound[i].Add(burstEnd), burstMeasured, nodes...)
 		if err != nil {
 			return nil, err
 		}
@@ -107,8 +112,9 @@ func runBurst(ctx context.Context, p *playground) (result, error) {
 
 func pool(profile string) map[string]string { return map[string]string{"pool": profile} }
 
-// unleash gives a profile all pods at once. It returns how many each node got, and when the last of them was bound.
-func (p *playground) unleash(ctx context.Context, profile string) (map[string]int, time.Time, error) {
+// startBurst creates all pods of a profile at once and waits until they are bound. It returns the number of pods on each node and
+// the time at which all were bound.
+func (p *playground) startBurst(ctx context.Context, profile string) (map[string]int, time.Time, error) {
 	labels := map[string]string{"burst": profile}
 	quantities := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(burstCPU), corev1.ResourceMemory: resource.MustParse("400Mi")}
 	began := time.Now()
@@ -126,29 +132,12 @@ func (p *playground) unleash(ctx context.Context, profile string) (map[string]in
 		return nil, time.Time{}, err
 	}
 	end := time.Now()
-	p.progress.say("%d pods for %s, all bound %.1f s after the first was created", burstPods, profile, end.Sub(began).Seconds())
+	p.progress.say("%d pods for profile %s, all bound within %.1f s", burstPods, profile, end.Sub(began).Seconds())
 	pods := map[string]int{}
 	for _, node := range nodes {
 		pods[node]++
 	}
 	return pods, end, nil
-}
-
-// measuredAt returns each node's true load at a moment to come: its mean over a few seconds up to then.
-func (p *playground) measuredAt(ctx context.Context, moment time.Time) (map[string]float64, error) {
-	// What belongs to the moment has been scraped a little later.
-	const scraped = 2 * time.Second
-	timer := time.NewTimer(time.Until(moment.Add(scraped)))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-timer.C:
-	}
-	if err := p.Failed(); err != nil {
-		return nil, err
-	}
-	return p.CPUUtilizationAt(ctx, moment, showWindow)
 }
 
 // inPool returns the placement of a profile in its own pool.
@@ -164,17 +153,19 @@ func inPool(profile string, pods map[string]int, measured map[string]float64) pl
 }
 
 func (r burst) write(page page) {
-	page.line("%d pods at once, each requests and uses %s, on 8-core nodes: one idle, nine that request 2 cores", burstPods, burstCPU)
-	page.line("and use 1.63 to 2.83. CPU as measured %.0f s after the last pod was bound; the load line | is %.0f %%.",
-		burstAfter.Seconds(), 100*target)
+	page.line("%d pods at once for each profile; each requests and uses %s of 8 cores. One node is idle, nine", burstPods, burstCPU)
+	page.line("request 2 cores and use 1.63 to 2.83. A bar is a node's CPU, measured from %.0f to %.0f s after all pods",
+		(burstEnd - burstMeasured).Seconds(), burstEnd.Seconds())
+	page.line("were bound, | the load line at %.0f %%, +n its pods. A measurement may be off by one pod's share: a", 100*target)
+	page.line("node is beyond the line only above %s.", percent(burstLimit))
 	var names []string
 	for _, n := range burstNodes() {
 		names = append(names, n.name)
 	}
 	page.sideBySide(names, r.plimsoll, r.stock,
 		fact{"hottest", placement.hottestNode},
-		fact{"over line", func(pl placement) string { return fmt.Sprintf("%d nodes", len(pl.above(target+burstNoise))) }},
-		fact{"with room", func(pl placement) string { return fmt.Sprintf("%d nodes", len(pl.roomy(burstUsage, target))) }},
+		fact{"> " + percent(burstLimit), func(pl placement) string { return count(len(pl.above(burstLimit)), "node") }},
+		fact{"with room", func(pl placement) string { return count(len(pl.withRoom(burstShare, target)), "node") }},
 	)
 }
 
@@ -185,14 +176,14 @@ func (r burst) check() error {
 		total += n
 	}
 	if total != burstPods {
-		errs = append(errs, fmt.Errorf("%s put %d of %d pods into its pool", r.plimsoll.profile, total, burstPods))
+		errs = append(errs, fmt.Errorf("%s placed %d of %d pods on its nodes", r.plimsoll.profile, total, burstPods))
 	}
 	if n := len(r.plimsoll.measured); n != len(burstNodes()) {
 		errs = append(errs, fmt.Errorf("%d of %d nodes are measured", n, len(burstNodes())))
 	}
-	if over, roomy := r.plimsoll.above(target+burstNoise), r.plimsoll.roomy(burstUsage, target); len(over) > 0 && len(roomy) > 0 {
-		errs = append(errs, fmt.Errorf("%s filled %s beyond the load line while there is room on %s",
-			r.plimsoll.profile, strings.Join(over, ", "), strings.Join(roomy, ", ")))
+	if over, free := r.plimsoll.above(burstLimit), r.plimsoll.withRoom(burstShare, target); len(over) > 0 && len(free) > 0 {
+		errs = append(errs, fmt.Errorf("%s filled %s above %s, which is one pod's share above the load line, while there is room on %s",
+			r.plimsoll.profile, strings.Join(over, ", "), percent(burstLimit), strings.Join(free, ", ")))
 	}
 	return errors.Join(errs...)
 }

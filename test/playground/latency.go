@@ -12,19 +12,19 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
-// latencyStep is one half of the scenario: what the nodes answer HTTP requests in, and where replicas go then.
+// latencyStep is one half of the scenario: the latencies of the nodes, and where replicas go then.
 type latencyStep struct {
-	// replicas is how many there are to place.
+	// replicas is the number of replicas to place.
 	replicas int
-	// latency is that of each node, by name.
+	// latency is the HTTP latency of each node, by the node's name.
 	latency map[string]time.Duration
 	// best is the node with the best latency, where all replicas belong.
 	best string
-	// landed is the node of each replica.
+	// landed is the node of each replica, by the replica's name.
 	landed map[string]string
 }
 
-// latencySteps are alike but for two nodes, whose latencies are turned round.
+// latencySteps returns both halves. In the second, two nodes have swapped their latencies.
 func latencySteps() []latencyStep {
 	const good, fair, bad = 50 * time.Millisecond, 400 * time.Millisecond, 2 * time.Second
 	return []latencyStep{
@@ -33,11 +33,11 @@ func latencySteps() []latencyStep {
 	}
 }
 
-// latencies is what became of both halves.
+// latencies is the result of the scenario.
 type latencies []latencyStep
 
 func runLatency(ctx context.Context, p *playground) (result, error) {
-	p.progress.say("latency: three nodes that are alike but for how fast they answer HTTP requests")
+	p.progress.say("latency: three nodes that differ only in their HTTP latency")
 	steps := latencySteps()
 	for _, node := range steps[0].nodes() {
 		if err := p.createLoaded(ctx, node, cluster.Usage{CPU: "2", Memory: "4Gi"}); err != nil {
@@ -51,7 +51,7 @@ func runLatency(ctx context.Context, p *playground) (result, error) {
 				return nil, err
 			}
 		}
-		if err := p.WaitLatency(ctx, step.latency, 3*refreshInterval); err != nil {
+		if err := errors.Join(p.WaitLatency(ctx, step.latency), p.WaitRefresh(ctx)); err != nil {
 			return nil, err
 		}
 		labels := map[string]string{"scenario": "latency", "step": fmt.Sprint(i + 1)}
@@ -66,20 +66,20 @@ func runLatency(ctx context.Context, p *playground) (result, error) {
 		if step.landed, err = p.WaitBound(ctx, labels, step.replicas); err != nil {
 			return nil, err
 		}
-		p.progress.say("%d replicas are on %s", step.replicas, strings.Join(step.where(), ", "))
+		p.progress.say("%d replicas are on %s", step.replicas, strings.Join(step.used(), ", "))
 	}
 	return latencies(steps), nil
 }
 
 func (s latencyStep) nodes() []string { return slices.Sorted(maps.Keys(s.latency)) }
 
-// where returns the nodes that replicas are on.
-func (s latencyStep) where() []string {
+// used returns the nodes that replicas are on.
+func (s latencyStep) used() []string {
 	nodes := slices.Sorted(maps.Values(s.landed))
 	return slices.Compact(nodes)
 }
 
-// on returns how many replicas are on a node.
+// on returns the number of replicas on a node.
 func (s latencyStep) on(node string) int {
 	n := 0
 	for _, landed := range s.landed {
@@ -91,7 +91,8 @@ func (s latencyStep) on(node string) int {
 }
 
 func (r latencies) write(page page) {
-	page.line("Three nodes, alike but for their HTTP latency; two latencies are turned round before more come.")
+	page.line("Three nodes that differ only in their HTTP latency. After three replicas, two nodes swap latencies.")
+	page.line("+n is the number of replicas that a node got.")
 	heading, rows := fmt.Sprintf("%-6s", ""), map[string]string{}
 	for i, step := range r {
 		heading += fmt.Sprintf("   %-18s", fmt.Sprintf("%s %d replicas", []string{"first", "then"}[min(i, 1)], step.replicas))
@@ -109,7 +110,7 @@ func (r latencies) check() error {
 	var errs []error
 	for _, step := range r {
 		if n := step.on(step.best); n != step.replicas {
-			errs = append(errs, fmt.Errorf("%d of %d replicas are on %s, which has the best latency, must be all", n, step.replicas, step.best))
+			errs = append(errs, fmt.Errorf("%d of %d replicas are on %s, must be all because it has the best latency", n, step.replicas, step.best))
 		}
 	}
 	return errors.Join(errs...)

@@ -1,6 +1,6 @@
-// The playground shows the scheduler at work on this machine: it builds what is missing, starts a real control plane, places
-// pods by load that is really measured, and fails if they are not where they must be. With KEEP=1 in the environment it stays
-// up afterwards.
+// The playground shows the scheduler at work on this machine. It builds the programs that are missing, starts a real control
+// plane, places pods by measured load, and fails if a scenario does not end as it must. With KEEP=1 in the environment the
+// cluster stays up afterwards.
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 //go:embed scheduler.yaml
 var schedulerConfig string
 
-// What scheduler.yaml says.
+// The names and values of scheduler.yaml.
 const (
 	plimsollProfile = "plimsoll"
 	stockProfile    = "default-scheduler"
@@ -35,18 +35,17 @@ const (
 	rejectProfile   = "reject"
 	target          = 0.40
 	window          = 10 * time.Second
-	refreshInterval = time.Second
 	maxAge          = 10 * time.Second
 	burstWindow     = time.Minute
 )
 
 var (
 	errInterrupted = errors.New("interrupted")
-	errOrphaned    = errors.New("the process that started this one has ended")
+	errOrphaned    = errors.New("the parent process has ended")
 )
 
 func main() {
-	// A reader of our output that goes away must not end us before we have cleaned up.
+	// Without a handler, SIGPIPE would end this process before it has cleaned up if the reader of its output goes away.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, stop := untilInterrupted()
 	err := run(ctx, os.Stdout, os.Getenv("KEEP") == "1")
@@ -54,7 +53,7 @@ func main() {
 	switch {
 	case err == nil:
 	case errors.Is(err, errInterrupted):
-		fmt.Fprintln(os.Stderr, "Interrupted; everything is stopped and removed.")
+		fmt.Fprintln(os.Stderr, "Interrupted; all parts are stopped and their files removed.")
 		os.Exit(130)
 	default:
 		fmt.Fprintln(os.Stderr, "playground:", err)
@@ -62,8 +61,8 @@ func main() {
 	}
 }
 
-// untilInterrupted returns a context that ends with a signal, or when the process that started this one is gone: go run does
-// not hand down every signal that it gets.
+// untilInterrupted returns a context that ends on a signal, or when the parent process ends: go run does not forward every
+// signal.
 func untilInterrupted() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
@@ -88,7 +87,7 @@ func untilInterrupted() (context.Context, func()) {
 	return ctx, func() { cancel(nil) }
 }
 
-// playground is what scenarios work with.
+// playground is the cluster that scenarios run on.
 type playground struct {
 	*cluster.Cluster
 	progress progress
@@ -124,12 +123,12 @@ func run(ctx context.Context, out *os.File, keep bool) (err error) {
 	if err := p.explainKeeping(ctx, builder); err != nil {
 		return err
 	}
-	// An interrupt is how this is meant to end.
+	// The user ends it with Ctrl-C.
 	<-ctx.Done()
 	return failures
 }
 
-// explainKeeping says how to play on.
+// explainKeeping prints how to use the cluster that stays up.
 func (p *playground) explainKeeping(ctx context.Context, builder *build.Builder) error {
 	kubectl := "kubectl"
 	if _, err := exec.LookPath(kubectl); err != nil {
@@ -151,7 +150,7 @@ apiVersion: v1
 kind: Pod
 metadata:
   name: try
-  annotations: {kwok.x-k8s.io/usage-cpu: 800m}   # what it really uses
+  annotations: {kwok.x-k8s.io/usage-cpu: 800m}   # what the pod really uses
 spec:
   schedulerName: plimsoll                        # or default-scheduler
   containers:
@@ -165,7 +164,7 @@ EOF
 Prometheus is at %[3]s.
 `
 
-// progress writes lines that say what is going on, and when.
+// progress writes lines with the time since start.
 type progress struct {
 	out   io.Writer
 	start time.Time
@@ -175,7 +174,7 @@ func (p progress) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(p.out, "%5.1f s  %s\n", time.Since(p.start).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// paintFor returns colors for a terminal and none for anything else, or where https://no-color.org asks for none.
+// paintFor returns colors for a terminal, unless NO_COLOR is set (https://no-color.org).
 func paintFor(out *os.File) paint {
 	return paint{on: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(out.Fd()))}
 }

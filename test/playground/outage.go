@@ -12,31 +12,35 @@ import (
 )
 
 const (
-	// arrivalInterval is the time between two pods that arrive.
+	// arrivalInterval is the time between the creations of two pods.
 	arrivalInterval = 200 * time.Millisecond
-	// outageCalm is how long is looked at what happens before and after, outageLength how long Prometheus is away.
-	outageCalm   = 3 * time.Second
-	outageLength = maxAge + 4*time.Second
-	// outagePatience is how long load may take to decide again.
-	outagePatience = time.Minute
+	// outageCalm is the length of the phases before and after the outage; on a busy machine they are longer.
+	outageCalm = 3 * time.Second
+	// outageLength is how long Prometheus is stopped before the decisions are counted that must do without load.
+	outageLength = maxAge + 2*time.Second
+	// outageDecisions is the number of those decisions.
+	outageDecisions = 10
+	// outageTimeout ends the wait for decisions that do not come. It is generous for busy machines.
+	outageTimeout = 2 * time.Minute
 )
 
-// decisions are what a plugin's decisions were made by.
+// decisions counts decisions of a plugin by the load that they were based on.
 type decisions struct {
-	// total is how many there were.
 	total int
-	// requests are those in which at least one node was judged by what its pods request, aside those in which the plugin
-	// stepped aside. In all others fresh load alone decided.
-	requests, aside int
+	// requests is the number of decisions in which at least one node was judged by the requests of its pods.
+	requests int
+	// skipped is the number of decisions that the plugin left to the profile's other plugins, because no node had fresh load.
+	skipped int
 }
 
 func (d decisions) minus(earlier decisions) decisions {
-	return decisions{d.total - earlier.total, d.requests - earlier.requests, d.aside - earlier.aside}
+	return decisions{d.total - earlier.total, d.requests - earlier.requests, d.skipped - earlier.skipped}
 }
 
-func (d decisions) fresh() int { return d.total - d.requests - d.aside }
+// fresh returns the number of decisions in which all nodes had fresh load.
+func (d decisions) fresh() int { return d.total - d.requests - d.skipped }
 
-// decisions reads the scheduler's own metrics.
+// decisions reads the counts since the start of the scheduler from the scheduler's metrics.
 func (p *playground) decisions(ctx context.Context) (decisions, error) {
 	m, err := p.SchedulerMetrics(ctx)
 	if err != nil {
@@ -47,21 +51,22 @@ func (p *playground) decisions(ctx context.Context) (decisions, error) {
 	}
 	return decisions{
 		total: int(m.Sum("plimsoll_decisions_total", "plugin", targetloadpacking.Name)),
-		// A decision that found nodes in both states counts twice, so that those by fresh load are never overstated.
+		// A decision with nodes in both states counts twice: fresh is rather too low than too high.
 		requests: fallbacks("Absent") + fallbacks("Expired"),
-		aside:    fallbacks("StepAside"),
+		skipped:  fallbacks("StepAside"),
 	}, nil
 }
 
-// outage is what became of the pods that arrived meanwhile.
+// outage is the result of the scenario.
 type outage struct {
+	// created and bound are the numbers of pods.
 	created, bound int
 	phases         []outagePhase
-	// recovered says that load decided again.
+	// recovered reports that decisions were based on fresh load again after the outage.
 	recovered bool
 }
 
-// outagePhase is a part of the outage.
+// outagePhase is a part of the scenario.
 type outagePhase struct {
 	name      string
 	took      time.Duration
@@ -70,14 +75,14 @@ type outagePhase struct {
 
 // The names of the phases.
 const (
-	phaseBefore = "Prometheus runs"
-	phaseAway   = "it is stopped"
-	phaseReturn = "it is back"
-	phaseAfter  = "load decides again"
+	phaseBefore  = "Prometheus runs"
+	phaseStopped = "it is stopped"
+	phaseBack    = "it is back"
+	phaseAfter   = "load decides again"
 )
 
 func runOutage(ctx context.Context, p *playground) (result, error) {
-	p.progress.say("outage: five steady nodes and one whose load moves, a pod every %s", arrivalInterval)
+	p.progress.say("outage: five nodes with a steady load and one whose load moves; a pod every %s", arrivalInterval)
 	steady := map[string]float64{}
 	for i, cpu := range []int{800, 1600, 2400, 4000, 4800} {
 		name := fmt.Sprintf("steady-%d", i+1)
@@ -86,21 +91,21 @@ func runOutage(ctx context.Context, p *playground) (result, error) {
 		}
 		steady[name] = float64(cpu) / 8000
 	}
-	// Its mean over the window moves by tens of points within seconds, so that it is not trusted for as long as the others.
+	// The mean of this node moves by tens of points within seconds, so that its load expires earlier than that of the others.
 	moving := cluster.Usage{CPU: "4", Memory: "4Gi", CPUSwing: "3", SwingPeriod: 2 * window}
 	if err := p.createLoaded(ctx, "moving", moving); err != nil {
-		return nil, err
-	}
-	if _, err := p.WaitCPUUtilization(ctx, settled(steady)); err != nil {
 		return nil, err
 	}
 	if _, err := p.WaitCPUUtilization(ctx, cluster.Expectation{Window: window, CPU: map[string]float64{"moving": 0.5}, Tolerance: 1}); err != nil {
 		return nil, err
 	}
+	if _, err := p.waitLoad(ctx, steady, measuringError); err != nil {
+		return nil, err
+	}
 
 	arriving := p.arrive(ctx)
 	defer func() { _, _ = arriving.end() }()
-	r, err := p.goThroughOutage(ctx)
+	r, err := p.runPhases(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -113,6 +118,7 @@ func runOutage(ctx context.Context, p *playground) (result, error) {
 	return r, err
 }
 
+// createLoaded creates a node of 8 cores and 32Gi with a usage.
 func (p *playground) createLoaded(ctx context.Context, node string, usage cluster.Usage) error {
 	if err := p.CreateNodes(ctx, cluster.Node{Name: node, CPU: "8", Memory: "32Gi"}); err != nil {
 		return err
@@ -120,8 +126,8 @@ func (p *playground) createLoaded(ctx context.Context, node string, usage cluste
 	return p.SetLoad(ctx, node, cluster.Load{Usage: usage})
 }
 
-// goThroughOutage takes Prometheus away and brings it back, and looks at what decisions are made by meanwhile.
-func (p *playground) goThroughOutage(ctx context.Context) (outage, error) {
+// runPhases stops Prometheus and starts it again, and counts the decisions of each phase.
+func (p *playground) runPhases(ctx context.Context) (outage, error) {
 	var r outage
 	last, err := p.decisions(ctx)
 	if err != nil {
@@ -137,50 +143,72 @@ func (p *playground) goThroughOutage(ctx context.Context) (outage, error) {
 		last = now
 		return err
 	}
-	pass := func(d time.Duration) error { return p.pass(ctx, d) }
-	if err := phase(phaseBefore, func() error { return pass(outageCalm) }); err != nil {
+	calm := func() error {
+		if err := p.sleep(ctx, outageCalm); err != nil {
+			return err
+		}
+		_, err := p.waitDecisions(ctx, last, func(d decisions) bool { return d.fresh() > 0 })
+		return err
+	}
+	if err := phase(phaseBefore, calm); err != nil {
 		return r, err
 	}
-	p.progress.say("Prometheus is stopped for %.0f s; load is trusted for %.0f s at most", outageLength.Seconds(), maxAge.Seconds())
-	if err := phase(phaseAway, func() error { return errors.Join(p.Prometheus.Stop(), pass(outageLength)) }); err != nil {
+	p.progress.say("Prometheus is stopped; load expires after %.0f s at the latest", maxAge.Seconds())
+	if err := phase(phaseStopped, func() error {
+		if err := errors.Join(p.Prometheus.Stop(), p.sleep(ctx, outageLength)); err != nil {
+			return err
+		}
+		expired, err := p.decisions(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = p.waitDecisions(ctx, expired, func(d decisions) bool { return d.total >= outageDecisions })
+		return err
+	}); err != nil {
 		return r, err
 	}
 	p.progress.say("Prometheus is started again")
-	if err := phase(phaseReturn, func() (err error) {
+	if err := phase(phaseBack, func() (err error) {
 		if err := p.Prometheus.Start(ctx); err != nil {
 			return err
 		}
-		r.recovered, err = p.waitLoadDecides(ctx)
+		r.recovered, err = p.waitRecovery(ctx)
 		return err
 	}); err != nil || !r.recovered {
 		return r, err
 	}
-	return r, phase(phaseAfter, func() error { return pass(outageCalm) })
+	return r, phase(phaseAfter, calm)
 }
 
-// waitLoadDecides waits until fresh load decides, and returns whether it does before patience is at its end.
-func (p *playground) waitLoadDecides(ctx context.Context) (bool, error) {
-	for deadline := time.Now().Add(outagePatience); time.Now().Before(deadline); {
-		before, err := p.decisions(ctx)
-		if err != nil {
-			return false, err
+// waitDecisions waits until the decisions since an earlier count are enough. It returns false if they are not after
+// outageTimeout.
+func (p *playground) waitDecisions(ctx context.Context, earlier decisions, enough func(decisions) bool) (bool, error) {
+	for deadline := time.Now().Add(outageTimeout); time.Now().Before(deadline); {
+		now, err := p.decisions(ctx)
+		if err != nil || enough(now.minus(earlier)) {
+			return err == nil, err
 		}
-		if err := p.pass(ctx, time.Second); err != nil {
+		if err := p.sleep(ctx, time.Second); err != nil {
 			return false, err
-		}
-		after, err := p.decisions(ctx)
-		if err != nil {
-			return false, err
-		}
-		if d := after.minus(before); d.fresh() > 0 && d.aside == 0 {
-			return true, nil
 		}
 	}
 	return false, nil
 }
 
-// pass lets time pass.
-func (p *playground) pass(ctx context.Context, d time.Duration) error {
+// waitRecovery waits for a second in which decisions are based on fresh load and none is skipped. It returns false if there
+// is none within outageTimeout.
+func (p *playground) waitRecovery(ctx context.Context) (bool, error) {
+	var last decisions
+	return p.waitDecisions(ctx, decisions{}, func(now decisions) bool {
+		d := now.minus(last)
+		first := last == decisions{}
+		last = now
+		return !first && d.fresh() > 0 && d.skipped == 0
+	})
+}
+
+// sleep returns after d, or at once with an error if ctx ends or a part of the cluster has failed.
+func (p *playground) sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -191,7 +219,7 @@ func (p *playground) pass(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// arrivals are pods that keep arriving.
+// arrivals creates pods at intervals.
 type arrivals struct {
 	cancel  context.CancelFunc
 	done    sync.WaitGroup
@@ -201,7 +229,7 @@ type arrivals struct {
 
 func arrivalLabels() map[string]string { return map[string]string{"scenario": "outage"} }
 
-// arrive creates pods, one at a time, until end is called.
+// arrive creates a pod every arrivalInterval until end is called.
 func (p *playground) arrive(ctx context.Context) *arrivals {
 	arriving, cancel := context.WithCancel(ctx)
 	a := &arrivals{cancel: cancel}
@@ -214,7 +242,7 @@ func (p *playground) arrive(ctx context.Context) *arrivals {
 				return
 			case <-ticker.C:
 			}
-			// With the outer context: a pod is created or it is not, the end of the arrivals does not come in between.
+			// end must not interrupt a creation: created would be wrong.
 			if a.err = p.CreatePods(ctx, cluster.Pod{
 				Name: fmt.Sprintf("arrival-%04d", a.created+1), Scheduler: plimsollProfile, Labels: arrivalLabels(),
 				Resources: resources("1m", "1m"),
@@ -227,7 +255,7 @@ func (p *playground) arrive(ctx context.Context) *arrivals {
 	return a
 }
 
-// end stops the arrivals and returns how many there were. It may be called again.
+// end stops the arrivals and returns the number of pods created. It may be called again.
 func (a *arrivals) end() (int, error) {
 	a.cancel()
 	a.done.Wait()
@@ -236,12 +264,13 @@ func (a *arrivals) end() (int, error) {
 
 func (r outage) write(page page) {
 	const row = "%-19s %7s %10s  %10s %12s %13s"
-	page.line("Prometheus is stopped for longer than load is trusted (%.0f s) while a pod arrives every %s.", maxAge.Seconds(), arrivalInterval)
-	page.line("What the placements were decided by, as the scheduler's own metrics say:")
-	page.line(row, "", "seconds", "decisions", "fresh load", "by requests*", "stepped aside")
+	page.line("A pod is created every %s. Prometheus is stopped until all load has expired (after %.0f s).", arrivalInterval, maxAge.Seconds())
+	page.line("The load of one of the six nodes moves quickly and so expires earlier.")
+	page.line("What the decisions were based on, by the scheduler's own metrics:")
+	page.line(row, "", "seconds", "decisions", "fresh load", "requests*", "no load**")
 	line := func(name string, took time.Duration, d decisions) {
 		page.line(row, name, fmt.Sprintf("%.1f", took.Seconds()), fmt.Sprint(d.total), fmt.Sprint(d.fresh()), fmt.Sprint(d.requests),
-			fmt.Sprint(d.aside))
+			fmt.Sprint(d.skipped))
 	}
 	var took time.Duration
 	for _, phase := range r.phases {
@@ -249,15 +278,16 @@ func (r outage) write(page page) {
 		took += phase.took
 	}
 	line("in all", took, r.sum())
-	page.line("* at least one node was: the one whose load moves is not trusted for as long as the others")
-	page.line("%d of %d pods are bound", r.bound, r.created)
+	page.line("*  at least one node was judged by the requests of its pods, because its load had expired")
+	page.line("** TargetLoadPacking skipped the pod, and the other plugins of the profile decided")
+	page.line("%d of %d pods are bound.", r.bound, r.created)
 }
 
 func (r outage) sum() decisions {
 	var sum decisions
 	for _, phase := range r.phases {
 		d := phase.decisions
-		sum = decisions{sum.total + d.total, sum.requests + d.requests, sum.aside + d.aside}
+		sum = decisions{sum.total + d.total, sum.requests + d.requests, sum.skipped + d.skipped}
 	}
 	return sum
 }
@@ -268,16 +298,16 @@ func (r outage) check() error {
 		errs = append(errs, fmt.Errorf("%d of %d pods are bound", r.bound, r.created))
 	}
 	if !r.recovered {
-		errs = append(errs, fmt.Errorf("load does not decide again %s after Prometheus is back", outagePatience))
+		errs = append(errs, fmt.Errorf("no decision was based on fresh load within %s of the return of Prometheus", outageTimeout))
 	}
 	for _, phase := range r.phases {
 		d := phase.decisions
 		switch {
-		case phase.name == phaseAway && d.aside == 0:
-			errs = append(errs, errors.New("no decision was made without any load, though load was older than it is trusted"))
-		case (phase.name == phaseBefore || phase.name == phaseAfter) && (d.fresh() == 0 || d.aside > 0):
-			errs = append(errs, fmt.Errorf("%s: %d of %d decisions were made by fresh load, %d without any",
-				phase.name, d.fresh(), d.total, d.aside))
+		case phase.name == phaseStopped && d.skipped == 0:
+			errs = append(errs, errors.New("no decision was made without load, although all load had expired"))
+		case (phase.name == phaseBefore || phase.name == phaseAfter) && (d.fresh() == 0 || d.skipped > 0):
+			errs = append(errs, fmt.Errorf("%s: %d of %d decisions were based on fresh load, must be at least 1; %d on no load, must be 0",
+				phase.name, d.fresh(), d.total, d.skipped))
 		}
 	}
 	return errors.Join(errs...)

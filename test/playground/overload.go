@@ -10,36 +10,40 @@ import (
 )
 
 const (
-	// overloadLine is the load line of the profiles, relieved what is left of a load that falls.
+	// overloadLine is the load line of the profiles.
 	overloadLine = 0.80
-	relieved     = 0.20
-	// relievedNode is the node whose load falls: not the one that is least loaded before.
-	relievedNode = "full-1"
-	// coolest is the node that is least loaded before.
+	// coolest is the node that is least loaded at first.
 	coolest = "full-3"
-	// flush is when the scheduler tries all pods again that it could not place, whatever happens.
+	// relievedNode is the node whose load then falls to relieved. It is not the coolest one.
+	relievedNode = "full-1"
+	relieved     = 0.20
+	// flush is the age at which the scheduler retries a pod that it refused, even if nothing has changed.
 	flush = 5 * time.Minute
 )
 
+// overloaded returns the utilization of each node, by the node's name. No measuring error takes one below the load line or
+// past another node.
 func overloaded() map[string]float64 {
 	return map[string]float64{"full-1": 0.95, "full-2": 0.90, coolest: 0.85}
 }
 
-// overload is what became of a pod for which the line is soft, and of one for which it is hard.
+// overload is the result of the scenario: of one pod whose profile has the soft limit, whenNoneFits: Relax, and of one whose
+// profile has the hard limit, whenNoneFits: Reject.
 type overload struct {
-	// measured is the CPU utilization of each node when the pods came.
+	// measured is the CPU utilization of each node before the pods were created, by the node's name.
 	measured map[string]float64
 	// relaxed and rejected are the nodes that the pods are on in the end.
 	relaxed, rejected string
-	// why is what the scheduler said of the pod that had to wait.
+	// why is the scheduler's message about the pod that had to wait.
 	why string
-	// afterRefusal is the time from the refusal of the first pod to its placement; afterFall that from the fall of the load to
-	// the placement of the other one.
-	afterRefusal, afterFall time.Duration
+	// afterRefusal is the time from the refusal of the first pod until it was placed.
+	afterRefusal time.Duration
+	// afterFall is the time from the fall of the load until the other pod was placed.
+	afterFall time.Duration
 }
 
 func runOverload(ctx context.Context, p *playground) (result, error) {
-	p.progress.say("overload: three nodes, all of them above their load line at %.0f %%", 100*overloadLine)
+	p.progress.say("overload: three nodes, all above their load line at %.0f %%", 100*overloadLine)
 	for node, load := range overloaded() {
 		if err := p.createLoaded(ctx, node, cpuUsage(load)); err != nil {
 			return nil, err
@@ -47,13 +51,13 @@ func runOverload(ctx context.Context, p *playground) (result, error) {
 	}
 	var r overload
 	var err error
-	if r.measured, err = p.WaitCPUUtilization(ctx, settled(overloaded())); err != nil {
+	if r.measured, err = p.waitLoad(ctx, overloaded(), measuringError); err != nil {
 		return nil, err
 	}
 	if r.relaxed, r.afterRefusal, err = p.relax(ctx); err != nil {
 		return nil, err
 	}
-	p.progress.say("with Relax the pod is on %s", r.relaxed)
+	p.progress.say("the pod with Relax is on %s", r.relaxed)
 
 	if err := p.CreatePods(ctx, overloadPod(rejectProfile)); err != nil {
 		return nil, err
@@ -61,7 +65,7 @@ func runOverload(ctx context.Context, p *playground) (result, error) {
 	if r.why, err = p.WaitRefused(ctx, rejectProfile); err != nil {
 		return nil, err
 	}
-	p.progress.say("with Reject it waits; now the load of %s falls to %.0f %%", relievedNode, 100*relieved)
+	p.progress.say("the pod with Reject waits; now the load of %s falls to %.0f %%", relievedNode, 100*relieved)
 	fell := time.Now()
 	if err := p.SetLoad(ctx, relievedNode, cluster.Load{Usage: cpuUsage(relieved)}); err != nil {
 		return nil, err
@@ -72,11 +76,11 @@ func runOverload(ctx context.Context, p *playground) (result, error) {
 	}
 	scheduled, err := p.WaitEvent(ctx, rejectProfile, "Scheduled")
 	r.rejected, r.afterFall = bound[rejectProfile], scheduled.Time.Sub(fell)
-	p.progress.say("it is on %s", r.rejected)
+	p.progress.say("the pod with Reject is on %s", r.rejected)
 	return r, err
 }
 
-// relax creates the pod for which the line is soft, and returns its node and how long after it was refused it got there.
+// relax creates the pod with the soft limit. It returns the pod's node and the time from its refusal until it was placed.
 func (p *playground) relax(ctx context.Context) (string, time.Duration, error) {
 	if err := p.CreatePods(ctx, overloadPod(relaxProfile)); err != nil {
 		return "", 0, err
@@ -93,19 +97,21 @@ func (p *playground) relax(ctx context.Context) (string, time.Duration, error) {
 	return bound[relaxProfile], scheduled.Time.Sub(refused.Time), err
 }
 
-// overloadPod is a pod of the name of its profile.
+// overloadPod returns a pod that is named after its profile.
 func overloadPod(profile string) cluster.Pod {
 	return cluster.Pod{
 		Name: profile, Scheduler: profile, Labels: map[string]string{"overload": profile}, Resources: resources("1m", "1m"),
 	}
 }
 
+// cpuUsage returns the usage of an 8-core node at a utilization.
 func cpuUsage(utilization float64) cluster.Usage {
 	return cluster.Usage{CPU: fmt.Sprintf("%.0fm", 8000*utilization), Memory: "4Gi"}
 }
 
 func (r overload) write(page page) {
-	page.line("All nodes are above their load line | at %.0f %%: a pod for which it is soft, and one that waits.", 100*overloadLine)
+	page.line("All nodes are above their load line | at %.0f %%. With whenNoneFits: Relax a pod is placed on the least", 100*overloadLine)
+	page.line("loaded node; with whenNoneFits: Reject it waits until the load of a node has fallen.")
 	for _, node := range []string{"full-1", "full-2", "full-3"} {
 		landed := ""
 		if node == r.relaxed {
@@ -113,13 +119,13 @@ func (r overload) write(page page) {
 		}
 		page.line("%-8s %5.1f %%  %s%s", node, 100*r.measured[node], page.paint.bar(r.measured[node], overloadLine), landed)
 	}
-	page.line("Relax:  on %s %.3f s after it was refused", r.relaxed, r.afterRefusal.Seconds())
-	page.line("Reject: waits, %s", firstSentence(r.why))
-	page.line("        on %s %.1f s after its load fell from %.0f to %.0f %%",
-		r.rejected, r.afterFall.Seconds(), 100*r.measured[relievedNode], 100*relieved)
+	page.line("Relax:  placed on %s %.3f s after it was refused", r.relaxed, r.afterRefusal.Seconds())
+	page.line("Reject: refused: %s", firstSentence(r.why))
+	page.line("        placed on %s %.1f s after the load of %s fell from %.0f to %.0f %%",
+		r.rejected, r.afterFall.Seconds(), relievedNode, 100*r.measured[relievedNode], 100*relieved)
 }
 
-// firstSentence returns a message up to its first full stop, and no more of it than fits on a line.
+// firstSentence returns a message up to its first full stop, cut to the width of a line.
 func firstSentence(message string) string {
 	const width = 80
 	for i, c := range message {
@@ -133,20 +139,21 @@ func firstSentence(message string) string {
 func (r overload) check() error {
 	var errs []error
 	if r.relaxed != coolest {
-		errs = append(errs, fmt.Errorf("with Relax the pod is on %s, must be on %s, the least loaded", r.relaxed, coolest))
+		errs = append(errs, fmt.Errorf("the pod with Relax is on %s, must be on %s, the least loaded node", r.relaxed, coolest))
 	}
 	if r.rejected != relievedNode {
-		errs = append(errs, fmt.Errorf("with Reject the pod is on %s, must be on %s, whose load fell", r.rejected, relievedNode))
+		errs = append(errs, fmt.Errorf("the pod with Reject is on %s, must be on %s, whose load fell", r.rejected, relievedNode))
 	}
 	for _, wait := range []struct {
-		what string
-		took time.Duration
-	}{{"it was refused", r.afterRefusal}, {"load fell", r.afterFall}} {
+		mode, event string
+		took        time.Duration
+	}{{"Relax", "it was refused", r.afterRefusal}, {"Reject", "the load fell", r.afterFall}} {
 		switch {
 		case wait.took < 0:
-			errs = append(errs, fmt.Errorf("a pod was bound before %s", wait.what))
+			errs = append(errs, fmt.Errorf("the pod with %s was placed before %s", wait.mode, wait.event))
 		case wait.took >= flush:
-			errs = append(errs, fmt.Errorf("a pod was bound only %s after %s", wait.took, wait.what))
+			errs = append(errs, fmt.Errorf("the pod with %s was placed %s after %s, must be less than %s, after which the scheduler retries anyway",
+				wait.mode, wait.took, wait.event, flush))
 		}
 	}
 	return errors.Join(errs...)

@@ -3,15 +3,18 @@ package main
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
-// placement is where one profile has put the pods, and what has come of it.
+// placement is where one profile has put the pods.
 type placement struct {
 	profile string
-	// pods is how many of them a node has got, measured its CPU utilization with them, both by name.
-	pods     map[string]int
+	// pods is the number of pods that a node got, by the node's name.
+	pods map[string]int
+	// measured is the CPU utilization of a node with these pods, by the node's name.
 	measured map[string]float64
 }
 
@@ -26,12 +29,12 @@ func (pl placement) hottest() string {
 	return hottest
 }
 
-// hottestNode says which node is the hottest.
+// hottestNode describes the node with the highest utilization.
 func (pl placement) hottestNode() string {
 	return fmt.Sprintf("%s at %.1f %%", pl.hottest(), 100*pl.measured[pl.hottest()])
 }
 
-// above returns the nodes above a utilization.
+// above returns the nodes that are measured above a utilization.
 func (pl placement) above(utilization float64) []string {
 	var nodes []string
 	for _, node := range slices.Sorted(maps.Keys(pl.measured)) {
@@ -42,24 +45,24 @@ func (pl placement) above(utilization float64) []string {
 	return nodes
 }
 
-// roomy returns the nodes that could take one more pod, which uses so much of a node, and be no higher than the line.
-func (pl placement) roomy(pod, line float64) []string {
+// withRoom returns the nodes that would stay at or below the line with one more pod. podShare is the pod's share of a node.
+func (pl placement) withRoom(podShare, line float64) []string {
 	var nodes []string
 	for _, node := range slices.Sorted(maps.Keys(pl.measured)) {
-		if pl.measured[node]+pod <= line {
+		if pl.measured[node]+podShare <= line {
 			nodes = append(nodes, node)
 		}
 	}
 	return nodes
 }
 
-// fact is a line below the nodes of two placements.
+// fact is a line below the nodes of two placements that compares them.
 type fact struct {
-	name string
-	of   func(placement) string
+	name  string
+	value func(placement) string
 }
 
-// sideBySide writes the named nodes under two placements, and facts about each.
+// sideBySide writes the named nodes under two placements, and facts about both.
 func (p page) sideBySide(nodes []string, left, right placement, facts ...fact) {
 	const (
 		row     = "%-9s %s %5.1f %% %3s   %s %5.1f %% %3s"
@@ -74,13 +77,27 @@ func (p page) sideBySide(nodes []string, left, right placement, facts ...fact) {
 			p.paint.bar(b, target), 100*b, plus(right.pods[n]))
 	}
 	for _, f := range facts {
-		p.line(heading, f.name, side, f.of(left), side, f.of(right))
+		p.line(heading, f.name, side, f.value(left), side, f.value(right))
 	}
 }
 
+// plus returns the number of pods that a node got, such as +4; blanks for none.
 func plus(pods int) string {
 	if pods == 0 {
 		return strings.Repeat(" ", 3)
 	}
 	return fmt.Sprintf("+%d", pods)
+}
+
+// count returns a number and its noun, such as "1 node" or "2 nodes".
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// percent returns a fraction in percent, such as "1.25 %", without trailing zeros.
+func percent(fraction float64) string {
+	return strconv.FormatFloat(math.Round(10000*fraction)/100, 'f', -1, 64) + " %"
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -16,56 +15,60 @@ import (
 )
 
 const (
-	// liarPods is how many pods each profile places, liarUsage what each of them really uses of a node.
-	liarPods  = 40
-	liarUsage = 0.025
-	liarCPU   = "200m"
-	// showWindow is short: by then nothing changes any more, and nobody likes to wait.
-	showWindow = 4 * time.Second
+	// liePods is the number of pods that each profile places.
+	liePods = 40
+	// lieRequest and lieCPU are what each pod requests and what it really uses; lieShare is its usage as a share of a node.
+	lieRequest = "100m"
+	lieCPU     = "200m"
+	lieShare   = 0.025
+	// lieLimit is the utilization above which a node is beyond the load line for certain: measurements may be off by one pod's
+	// share.
+	lieLimit = target + lieShare
 )
 
-// liar is a node whose requests say something else than its load.
-type liar struct {
+// lieNode is a node, of 8 cores, whose requests contradict its load.
+type lieNode struct {
 	name string
-	// busy nodes have small requests and much load, the others large requests and little load.
+	// busy nodes have small requests and a high load; the others have large requests and a low load.
 	busy bool
+	// load is the utilization before pods are placed.
 	load float64
 }
 
-// liars returns ten quiet nodes at 4 to 13 % and ten busy nodes at 81 to 90 %.
-func liars() []liar {
-	var nodes []liar
+// lieNodes returns ten quiet nodes at 4 to 13 % and ten busy nodes at 81 to 90 %.
+func lieNodes() []lieNode {
+	var nodes []lieNode
 	for i := range 10 {
-		nodes = append(nodes, liar{name: fmt.Sprintf("quiet-%02d", i+1), load: 0.04 + 0.01*float64(i)})
+		nodes = append(nodes, lieNode{name: fmt.Sprintf("quiet-%02d", i+1), load: 0.04 + 0.01*float64(i)})
 	}
 	for i := range 10 {
-		nodes = append(nodes, liar{name: fmt.Sprintf("busy-%02d", i+1), busy: true, load: 0.81 + 0.01*float64(i)})
+		nodes = append(nodes, lieNode{name: fmt.Sprintf("busy-%02d", i+1), busy: true, load: 0.81 + 0.01*float64(i)})
 	}
 	return nodes
 }
 
 // background returns the load of the node before pods are placed.
-func (l liar) background() cluster.Load {
-	// Of 8 cores and 32 Gi, a quiet node has room for eight of the pods to come, a busy one seems to have it for 76.
+func (n lieNode) background() cluster.Load {
+	// By requests, a quiet node has room for 8 of the pods, and a busy one for 76.
 	requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("7200m"), corev1.ResourceMemory: resource.MustParse("28Gi")}
-	if l.busy {
+	if n.busy {
 		requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("400m"), corev1.ResourceMemory: resource.MustParse("1Gi")}
 	}
 	return cluster.Load{
-		Usage:    cluster.Usage{CPU: strconv.FormatFloat(8*l.load, 'f', 3, 64), Memory: "1Gi"},
+		Usage:    cluster.Usage{CPU: strconv.FormatFloat(8*n.load, 'f', 3, 64), Memory: "1Gi"},
 		Requests: requests,
 	}
 }
 
-// requestsLie is what became of both profiles.
+// requestsLie is the result of the scenario.
 type requestsLie struct {
 	plimsoll, stock placement
 }
 
 func runRequestsLie(ctx context.Context, p *playground) (result, error) {
-	p.progress.say("requests lie: 20 nodes, half of them idle behind large requests, half hot behind small ones")
+	p.progress.say("requests lie: ten quiet nodes with large requests and ten busy nodes with small ones")
 	before := map[string]float64{}
-	for _, n := range liars() {
+	for _, n := range lieNodes() {
 		if err := p.CreateNodes(ctx, cluster.Node{Name: n.name, CPU: "8", Memory: "32Gi"}); err != nil {
 			return nil, err
 		}
@@ -74,56 +77,56 @@ func runRequestsLie(ctx context.Context, p *playground) (result, error) {
 		}
 		before[n.name] = n.load
 	}
-	if _, err := p.WaitCPUUtilization(ctx, settled(before)); err != nil {
+	if _, err := p.waitLoad(ctx, before, lieShare); err != nil {
 		return nil, err
 	}
-	plimsoll, err := p.placeLiars(ctx, plimsollProfile, before)
+	plimsoll, err := p.placeLiePods(ctx, plimsollProfile, before)
 	if err != nil {
 		return nil, err
 	}
-	// The second profile finds the nodes as the first one did.
+	// The second profile starts from the same load.
 	if err := p.DeletePods(ctx, metav1.NamespaceDefault, metav1.ListOptions{}); err != nil {
 		return nil, err
 	}
-	if _, err := p.WaitCPUUtilization(ctx, cluster.Expectation{Window: showWindow, CPU: before, Tolerance: 0.005}); err != nil {
+	if _, err := p.waitLoad(ctx, before, lieShare); err != nil {
 		return nil, err
 	}
-	stock, err := p.placeLiars(ctx, stockProfile, before)
+	stock, err := p.placeLiePods(ctx, stockProfile, before)
 	if err != nil {
 		return nil, err
 	}
 	return requestsLie{plimsoll: plimsoll, stock: stock}, nil
 }
 
-// placeLiars has a profile place pods, all at once, on nodes with the given loads.
-func (p *playground) placeLiars(ctx context.Context, profile string, before map[string]float64) (placement, error) {
-	p.progress.say("%d pods for %s, then waiting for Prometheus to see what they do", liarPods, profile)
+// placeLiePods has a profile place the pods, all at once. before holds the utilization of each node without them.
+func (p *playground) placeLiePods(ctx context.Context, profile string, before map[string]float64) (placement, error) {
+	p.progress.say("%d pods for profile %s; waiting for their load to be measured", liePods, profile)
 	labels := map[string]string{"profile": profile}
-	for i := range liarPods {
+	for i := range liePods {
 		if err := p.CreatePods(ctx, cluster.Pod{
 			Name: fmt.Sprintf("%s-%02d", profile, i+1), Scheduler: profile, Labels: labels,
-			Resources: resources("100m", liarCPU), Usage: cluster.Usage{CPU: liarCPU, Memory: "64Mi"},
+			Resources: resources(lieRequest, lieCPU), Usage: cluster.Usage{CPU: lieCPU, Memory: "64Mi"},
 		}); err != nil {
 			return placement{}, err
 		}
 	}
-	bound, err := p.WaitBound(ctx, labels, liarPods)
+	bound, err := p.WaitBound(ctx, labels, liePods)
 	if err != nil {
 		return placement{}, err
 	}
 	pods, after := map[string]int{}, maps.Clone(before)
 	for _, node := range bound {
 		pods[node]++
-		after[node] += liarUsage
+		after[node] += lieShare
 	}
-	measured, err := p.WaitCPUUtilization(ctx, cluster.Expectation{Window: showWindow, CPU: after, Tolerance: 0.005})
+	measured, err := p.WaitCPUUtilization(ctx, cluster.Expectation{Window: window, CPU: after, Tolerance: lieShare, For: window})
 	return placement{profile: profile, pods: pods, measured: measured}, err
 }
 
-// onBusy returns how many pods are on busy nodes.
+// onBusy returns the number of pods on busy nodes.
 func (pl placement) onBusy() int {
 	n := 0
-	for _, node := range liars() {
+	for _, node := range lieNodes() {
 		if node.busy {
 			n += pl.pods[node.name]
 		}
@@ -132,34 +135,38 @@ func (pl placement) onBusy() int {
 }
 
 func (r requestsLie) write(page page) {
-	page.line("The same %d pods under each profile. Each bar is a node's CPU, the mark | its load line at %.0f %%,", liarPods, 100*target)
-	page.line("the figure behind it how many of the pods it got. busy-* have small requests, quiet-* large ones.")
+	page.line("%d pods for each profile; each requests %s and uses %s. The requests on busy-* nodes are small,", liePods, lieRequest, lieCPU)
+	page.line("those on quiet-* nodes large. A bar is a node's measured CPU, | the load line at %.0f %%, +n its pods.", 100*target)
+	page.line("A measurement may be off by one pod's share: a node is beyond the line only above %s.", percent(lieLimit))
 	var names []string
-	for _, n := range liars() {
+	for _, n := range lieNodes() {
 		names = append(names, n.name)
 	}
 	page.sideBySide(names, r.plimsoll, r.stock,
 		fact{"hottest", placement.hottestNode},
-		fact{fmt.Sprintf("> %.0f %%", 100*hot), func(pl placement) string { return fmt.Sprintf("%d nodes", len(pl.above(hot))) }},
-		fact{"on busy", func(pl placement) string { return fmt.Sprintf("%d of %d pods", pl.onBusy(), liarPods) }},
+		fact{fmt.Sprintf("> %.0f %%", 100*hot), func(pl placement) string { return count(len(pl.above(hot)), "node") }},
+		fact{"on busy", func(pl placement) string { return fmt.Sprintf("%d of %d pods", pl.onBusy(), liePods) }},
 	)
 }
 
 func (r requestsLie) check() error {
 	var errs []error
 	if n := r.plimsoll.onBusy(); n != 0 {
-		errs = append(errs, fmt.Errorf("%s put %d pods on busy nodes, must be none", r.plimsoll.profile, n))
+		errs = append(errs, fmt.Errorf("%s put %s on busy nodes, must be none", r.plimsoll.profile, count(n, "pod")))
 	}
-	for _, node := range liars() {
-		if utilization := r.plimsoll.measured[node.name]; !node.busy && utilization > target {
-			errs = append(errs, fmt.Errorf("%s filled %s to %.1f %%, above the load line", r.plimsoll.profile, node.name, 100*utilization))
+	for _, node := range lieNodes() {
+		if utilization := r.plimsoll.measured[node.name]; !node.busy && utilization > lieLimit {
+			errs = append(errs, fmt.Errorf("%s filled %s to %.1f %%, above the load line by more than one pod's share",
+				r.plimsoll.profile, node.name, 100*utilization))
 		}
 	}
-	if n := r.stock.onBusy(); n <= liarPods/2 {
-		errs = append(errs, fmt.Errorf("%s put %d pods on busy nodes, where requests should have lured most of them", r.stock.profile, n))
+	if n := r.stock.onBusy(); n <= liePods/2 {
+		errs = append(errs, fmt.Errorf("%s put %s on busy nodes, must be more than half of them because their requests are small", r.stock.profile, count(n, "pod")))
 	}
+	// The stock profile puts four pods on every busy node: no error of one pod's share turns this round.
 	if a, b := r.plimsoll.measured[r.plimsoll.hottest()], r.stock.measured[r.stock.hottest()]; a >= b {
-		errs = append(errs, fmt.Errorf("the hottest node of %s, at %.1f %%, is no cooler than that of %s", r.plimsoll.profile, 100*a, r.stock.profile))
+		errs = append(errs, fmt.Errorf("the hottest node is at %.1f %% under %s, must be below the %.1f %% under %s",
+			100*a, r.plimsoll.profile, 100*b, r.stock.profile))
 	}
 	return errors.Join(errs...)
 }

@@ -13,58 +13,71 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// theExample is the worked example as it has to come out.
-func theExample() workedExample {
+// exampleResult is a correct result of the worked example.
+func exampleResult() workedExample {
 	return workedExample{measured: map[string]float64{"worker-1": 0.25, "worker-2": 0.5, "worker-3": 0.1}, landed: "worker-1"}
 }
 
 func TestWorkedExample(t *testing.T) {
-	want := `Three 8-core workers, load line at 40 %, a pod that uses next to nothing.
+	want := `Three 8-core workers, the load line | at 40 %, and a pod that uses next to nothing: it must go to
+the node with the highest score. A measurement may be off by 1.25 %, the share of one pod of 100m.
   node        measured   score
   worker-1      25.0 %    77.5  ████████····|·················  <- the pod
   worker-2      50.0 %    33.3  ████████████|██···············
   worker-3      10.0 %    55.0  ███·········|·················
 `
-	if diff := cmp.Diff(want, written(theExample())); diff != "" {
+	if diff := cmp.Diff(want, written(exampleResult())); diff != "" {
 		t.Errorf("written (-want +got):\n%s", diff)
 	}
-	if err := theExample().check(); err != nil {
+	if err := exampleResult().check(); err != nil {
 		t.Errorf("check() = %v", err)
 	}
 
-	elsewhere := theExample()
-	elsewhere.landed = "worker-3"
-	wantError(t, elsewhere.check(), "the pod is on worker-3, must be on worker-1")
-	mismeasured := theExample()
-	// (100 − 40)·27/40 + 40
-	mismeasured.measured["worker-1"] = 0.27
-	wantError(t, mismeasured.check(), "worker-1 scores 80.5, must be 77.5")
+	t.Run("a pod on another node is wrong", func(t *testing.T) {
+		r := exampleResult()
+		r.landed = "worker-3"
+		wantError(t, r.check(), "the pod is on worker-3, must be on worker-1")
+	})
+	t.Run("a load that is off by one pod's share is allowed", func(t *testing.T) {
+		r := exampleResult()
+		r.measured["worker-1"] += 0.0125
+		if err := r.check(); err != nil {
+			t.Errorf("check() = %v", err)
+		}
+	})
+	t.Run("a load that is off by more is wrong", func(t *testing.T) {
+		r := exampleResult()
+		// (100 − 40)·27/40 + 40 = 80.5. One pod's share is (100 − 40)·1.25/40 = 1.9 points of the score.
+		r.measured["worker-1"] = 0.27
+		wantError(t, r.check(), "worker-1 scores 80.5, must be 77.5 ± 1.9")
+	})
 }
 
-// theLie is the second scenario as it comes out: eight pods on each of the five warmest quiet nodes against four on each of
-// the busy ones.
-func theLie() requestsLie {
+// requestsLieResult is a correct result: eight pods on each of the five most loaded quiet nodes under the load-aware profile,
+// four on each busy node under the stock one.
+func requestsLieResult() requestsLie {
 	r := requestsLie{
 		plimsoll: placement{profile: "plimsoll", pods: map[string]int{}, measured: map[string]float64{}},
 		stock:    placement{profile: "default-scheduler", pods: map[string]int{}, measured: map[string]float64{}},
 	}
-	for i, n := range liars() {
+	for i, n := range lieNodes() {
 		r.plimsoll.measured[n.name], r.stock.measured[n.name] = n.load, n.load
 		switch {
 		case n.busy:
 			r.stock.pods[n.name] = 4
-			r.stock.measured[n.name] += 4 * liarUsage
+			r.stock.measured[n.name] += 4 * lieShare
 		case i >= 5:
 			r.plimsoll.pods[n.name] = 8
-			r.plimsoll.measured[n.name] += 8 * liarUsage
+			r.plimsoll.measured[n.name] += 8 * lieShare
 		}
 	}
 	return r
 }
 
 func TestRequestsLie(t *testing.T) {
-	want := `The same 40 pods under each profile. Each bar is a node's CPU, the mark | its load line at 40 %,
-the figure behind it how many of the pods it got. busy-* have small requests, quiet-* large ones.
+	want := `40 pods for each profile; each requests 100m and uses 200m. The requests on busy-* nodes are small,
+those on quiet-* nodes large. A bar is a node's measured CPU, | the load line at 40 %, +n its pods.
+A measurement may be off by one pod's share: a node is beyond the line only above 42.5 %.
           plimsoll                                     default-scheduler
 quiet-01  █···········|·················   4.0 %       █···········|·················   4.0 %
 quiet-02  ██··········|·················   5.0 %       ██··········|·················   5.0 %
@@ -90,45 +103,50 @@ hottest   busy-10 at 90.0 %                            busy-10 at 100.0 %
 > 80 %    10 nodes                                     10 nodes
 on busy   0 of 40 pods                                 40 of 40 pods
 `
-	if diff := cmp.Diff(want, written(theLie())); diff != "" {
+	if diff := cmp.Diff(want, written(requestsLieResult())); diff != "" {
 		t.Errorf("written (-want +got):\n%s", diff)
 	}
-	if err := theLie().check(); err != nil {
+	if err := requestsLieResult().check(); err != nil {
 		t.Errorf("check() = %v", err)
 	}
 }
 
-func TestRequestsLieFindsWhatIsWrong(t *testing.T) {
+func TestRequestsLie_Check(t *testing.T) {
 	tests := []struct {
-		name  string
-		spoil func(*requestsLie)
-		want  string
+		name   string
+		change func(*requestsLie)
+		want   string
 	}{
-		{"a pod on a busy node", func(r *requestsLie) { r.plimsoll.pods["busy-03"] = 1 }, "plimsoll put 1 pods on busy nodes, must be none"},
-		{"a quiet node that is filled above the line", func(r *requestsLie) { r.plimsoll.measured["quiet-02"] = 0.41 }, "plimsoll filled quiet-02 to 41.0 %, above the load line"},
+		{"one pod's share above the load line is allowed", func(r *requestsLie) { r.plimsoll.measured["quiet-02"] = 0.424 }, "<nil>"},
 		{
-			"requests that lure nobody",
+			"more above the load line is wrong",
+			func(r *requestsLie) { r.plimsoll.measured["quiet-02"] = 0.426 },
+			"plimsoll filled quiet-02 to 42.6 %, above the load line by more than one pod's share",
+		},
+		{"a pod on a busy node is wrong", func(r *requestsLie) { r.plimsoll.pods["busy-03"] = 1 }, "plimsoll put 1 pod on busy nodes, must be none"},
+		{
+			"half of the stock profile's pods on quiet nodes is wrong",
 			func(r *requestsLie) { r.stock.pods = map[string]int{"quiet-01": 20, "busy-01": 20} },
-			"default-scheduler put 20 pods on busy nodes, where requests should have lured most of them",
+			"default-scheduler put 20 pods on busy nodes, must be more than half of them because their requests are small",
 		},
 		{
-			"a node that is as hot as under the other profile",
+			"a node as hot as under the stock profile is wrong",
 			func(r *requestsLie) { r.plimsoll.measured = maps.Clone(r.stock.measured) },
-			"the hottest node of plimsoll, at 100.0 %, is no cooler than that of default-scheduler",
+			"the hottest node is at 100.0 % under plimsoll, must be below the 100.0 % under default-scheduler",
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := theLie()
-			tt.spoil(&r)
+			r := requestsLieResult()
+			tt.change(&r)
 			wantError(t, r.check(), tt.want)
 		})
 	}
 }
 
-// theBurst is the third scenario as it comes out: the model fills the most loaded nodes and leaves 21 pods to the idle one,
-// the stock profile levels what is requested.
-func theBurst() burst {
+// burstResult is a correct result: the load-aware profile fills the nine loaded nodes and puts the other 21 pods on the idle
+// one; the stock profile levels requests.
+func burstResult() burst {
 	r := burst{
 		plimsoll: placement{profile: "plimsoll-1m", pods: map[string]int{}, measured: map[string]float64{}},
 		stock:    placement{profile: "default-scheduler", pods: map[string]int{}, measured: map[string]float64{}},
@@ -138,21 +156,23 @@ func theBurst() burst {
 		"loaded-8": 4, "loaded-9": 3,
 	}
 	for _, n := range burstNodes() {
-		load := float64(n.cpu) / 8000
+		load := float64(n.cpuMillis) / 8000
 		r.plimsoll.pods[n.name], r.stock.pods[n.name] = room[n.name], 8
-		if n.cpu == 0 {
+		if n.cpuMillis == 0 {
 			r.stock.pods[n.name] = 28
 		}
-		r.plimsoll.measured[n.name] = load + burstUsage*float64(r.plimsoll.pods[n.name])
-		r.stock.measured[n.name] = load + burstUsage*float64(r.stock.pods[n.name])
+		r.plimsoll.measured[n.name] = load + burstShare*float64(r.plimsoll.pods[n.name])
+		r.stock.measured[n.name] = load + burstShare*float64(r.stock.pods[n.name])
 	}
 	return r
 }
 
 func TestBurst(t *testing.T) {
 	// A full node is at 40 − ¾·1.25 = 39.06 %, the idle one at 21·1.25 = 26.25 %.
-	want := `100 pods at once, each requests and uses 100m, on 8-core nodes: one idle, nine that request 2 cores
-and use 1.63 to 2.83. CPU as measured 60 s after the last pod was bound; the load line | is 40 %.
+	want := `100 pods at once for each profile; each requests and uses 100m of 8 cores. One node is idle, nine
+request 2 cores and use 1.63 to 2.83. A bar is a node's CPU, measured from 30 to 60 s after all pods
+were bound, | the load line at 40 %, +n its pods. A measurement may be off by one pod's share: a
+node is beyond the line only above 41.25 %.
           plimsoll-1m                                  default-scheduler
 idle      ████████····|·················  26.2 % +21   ███████████·|·················  35.0 % +28
 loaded-1  ████████████|·················  39.1 % +15   █████████···|·················  30.3 %  +8
@@ -165,11 +185,11 @@ loaded-7  ████████████|················�
 loaded-8  ████████████|·················  39.1 %  +4   ████████████|·················  44.1 %  +8
 loaded-9  ████████████|·················  39.1 %  +3   ████████████|█················  45.3 %  +8
 hottest   loaded-7 at 39.1 %                           loaded-9 at 45.3 %
-over line 0 nodes                                      4 nodes
-with room 1 nodes                                      6 nodes
+> 41.25 % 0 nodes                                      3 nodes
+with room 1 node                                       6 nodes
 `
-	got := theBurst()
-	// Which of the full nodes is hottest is in the last digits; make it one.
+	got := burstResult()
+	// The full nodes are equally hot but for rounding; make one the hottest.
 	got.plimsoll.measured["loaded-7"] += 0.0001
 	if diff := cmp.Diff(want, written(got)); diff != "" {
 		t.Errorf("written (-want +got):\n%s", diff)
@@ -179,98 +199,116 @@ with room 1 nodes                                      6 nodes
 	}
 }
 
-func TestBurstFindsWhatIsWrong(t *testing.T) {
+func TestBurst_Check(t *testing.T) {
 	tests := []struct {
-		name  string
-		spoil func(*burst)
-		want  string
+		name   string
+		change func(*burst)
+		want   string
 	}{
-		{"a pod that is nowhere", func(r *burst) { r.plimsoll.pods["idle"]-- }, "plimsoll-1m put 99 of 100 pods into its pool"},
-		{"a node that is not measured", func(r *burst) { delete(r.plimsoll.measured, "loaded-2") }, "9 of 10 nodes are measured"},
+		// 39.06 + 1.25 = 40.31 % is below 40 + 1.25 = 41.25 %; 39.06 + 2 · 1.25 = 41.56 % is not.
+		{"one pod too many on a node is allowed", func(r *burst) { r.plimsoll.measured["loaded-2"] += burstShare }, "<nil>"},
 		{
-			"a node above the line while another has room",
-			func(r *burst) { r.plimsoll.measured["loaded-2"] += burstUsage },
-			"plimsoll-1m filled loaded-2 beyond the load line while there is room on idle",
+			"two pods too many on a node are wrong",
+			func(r *burst) { r.plimsoll.measured["loaded-2"] += 2 * burstShare },
+			"plimsoll-1m filled loaded-2 above 41.25 %, which is one pod's share above the load line, while there is room on idle",
 		},
+		{
+			"two pods too many are wrong even if there is room for just one elsewhere",
+			func(r *burst) {
+				r.plimsoll.measured["loaded-2"] += 2 * burstShare
+				r.plimsoll.measured["idle"] = target - burstShare
+			},
+			"plimsoll-1m filled loaded-2 above 41.25 %, which is one pod's share above the load line, while there is room on idle",
+		},
+		{
+			"the placement of the stock profile is wrong",
+			func(r *burst) { r.plimsoll.measured = maps.Clone(r.stock.measured) },
+			"plimsoll-1m filled loaded-7, loaded-8, loaded-9 above 41.25 %, which is one pod's share above the load line, " +
+				"while there is room on idle, loaded-1, loaded-2, loaded-3, loaded-4, loaded-5",
+		},
+		{
+			"a node above the line while no other has room is allowed",
+			func(r *burst) { r.plimsoll.measured["idle"], r.plimsoll.measured["loaded-2"] = 0.39, 0.42 },
+			"<nil>",
+		},
+		{"a pod on a node of the other profile is wrong", func(r *burst) { r.plimsoll.pods["idle"]-- }, "plimsoll-1m placed 99 of 100 pods on its nodes"},
+		{"a node that is not measured is wrong", func(r *burst) { delete(r.plimsoll.measured, "loaded-2") }, "9 of 10 nodes are measured"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := theBurst()
-			tt.spoil(&r)
+			r := burstResult()
+			tt.change(&r)
 			wantError(t, r.check(), tt.want)
 		})
 	}
-	full := theBurst()
-	full.plimsoll.measured["idle"], full.plimsoll.measured["loaded-2"] = 0.39, 0.41
-	if err := full.check(); err != nil {
-		t.Errorf("a node above the line while no other has room: %v", err)
-	}
 }
 
-// theOutage is the fourth scenario as it comes out.
-func theOutage() outage {
+// outageResult is a correct result of the outage.
+func outageResult() outage {
 	return outage{created: 150, bound: 150, recovered: true, phases: []outagePhase{
 		{phaseBefore, 3 * time.Second, decisions{total: 15}},
-		{phaseAway, 14 * time.Second, decisions{total: 70, requests: 40, aside: 21}},
-		{phaseReturn, 10 * time.Second, decisions{total: 50, requests: 6, aside: 40}},
+		{phaseStopped, 14 * time.Second, decisions{total: 70, requests: 40, skipped: 21}},
+		{phaseBack, 10 * time.Second, decisions{total: 50, requests: 6, skipped: 40}},
 		{phaseAfter, 3 * time.Second, decisions{total: 15}},
 	}}
 }
 
 func TestOutage(t *testing.T) {
-	want := `Prometheus is stopped for longer than load is trusted (10 s) while a pod arrives every 200ms.
-What the placements were decided by, as the scheduler's own metrics say:
-                    seconds  decisions  fresh load by requests* stepped aside
+	want := `A pod is created every 200ms. Prometheus is stopped until all load has expired (after 10 s).
+The load of one of the six nodes moves quickly and so expires earlier.
+What the decisions were based on, by the scheduler's own metrics:
+                    seconds  decisions  fresh load    requests*     no load**
 Prometheus runs         3.0         15          15            0             0
 it is stopped          14.0         70           9           40            21
 it is back             10.0         50           4            6            40
 load decides again      3.0         15          15            0             0
 in all                 30.0        150          43           46            61
-* at least one node was: the one whose load moves is not trusted for as long as the others
-150 of 150 pods are bound
+*  at least one node was judged by the requests of its pods, because its load had expired
+** TargetLoadPacking skipped the pod, and the other plugins of the profile decided
+150 of 150 pods are bound.
 `
-	if diff := cmp.Diff(want, written(theOutage())); diff != "" {
+	if diff := cmp.Diff(want, written(outageResult())); diff != "" {
 		t.Errorf("written (-want +got):\n%s", diff)
 	}
-	if err := theOutage().check(); err != nil {
+	if err := outageResult().check(); err != nil {
 		t.Errorf("check() = %v", err)
 	}
 }
 
-func TestOutageFindsWhatIsWrong(t *testing.T) {
+func TestOutage_Check(t *testing.T) {
 	tests := []struct {
-		name  string
-		spoil func(*outage)
-		want  string
+		name   string
+		change func(*outage)
+		want   string
 	}{
-		{"a pod that is not bound", func(r *outage) { r.bound-- }, "149 of 150 pods are bound"},
+		{"a pod that is not bound is wrong", func(r *outage) { r.bound-- }, "149 of 150 pods are bound"},
 		{
-			"load that does not decide again",
+			"no decision by fresh load after the outage is wrong",
 			func(r *outage) { r.recovered, r.phases = false, r.phases[:3] },
-			"load does not decide again 1m0s after Prometheus is back",
+			"no decision was based on fresh load within 2m0s of the return of Prometheus",
 		},
 		{
-			"load that is trusted for too long",
-			func(r *outage) { r.phases[1].decisions.aside = 0 },
-			"no decision was made without any load, though load was older than it is trusted",
+			"load that does not expire is wrong",
+			func(r *outage) { r.phases[1].decisions.skipped = 0 },
+			"no decision was made without load, although all load had expired",
 		},
 		{
-			"load that goes away again",
-			func(r *outage) { r.phases[3].decisions.aside = 5 },
-			"load decides again: 10 of 15 decisions were made by fresh load, 5 without any",
+			"decisions without load after the outage are wrong",
+			func(r *outage) { r.phases[3].decisions.skipped = 5 },
+			"load decides again: 10 of 15 decisions were based on fresh load, must be at least 1; 5 on no load, must be 0",
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := theOutage()
-			tt.spoil(&r)
+			r := outageResult()
+			tt.change(&r)
 			wantError(t, r.check(), tt.want)
 		})
 	}
 }
 
-// theLatency is the fifth scenario as it has to come out.
-func theLatency() latencies {
+// latencyResult is a correct result of the latency scenario.
+func latencyResult() latencies {
 	steps := latencySteps()
 	steps[0].landed = map[string]string{"a": "web-2", "b": "web-2", "c": "web-2"}
 	steps[1].landed = map[string]string{"d": "web-1", "e": "web-1"}
@@ -278,29 +316,34 @@ func theLatency() latencies {
 }
 
 func TestLatency(t *testing.T) {
-	want := `Three nodes, alike but for their HTTP latency; two latencies are turned round before more come.
+	want := `Three nodes that differ only in their HTTP latency. After three replicas, two nodes swap latencies.
++n is the number of replicas that a node got.
          first 3 replicas     then 2 replicas
 web-1      2.00 s               0.05 s  +2
 web-2      0.05 s  +3           2.00 s
 web-3      0.40 s               0.40 s
 `
-	if diff := cmp.Diff(want, written(theLatency())); diff != "" {
+	if diff := cmp.Diff(want, written(latencyResult())); diff != "" {
 		t.Errorf("written (-want +got):\n%s", diff)
 	}
-	if err := theLatency().check(); err != nil {
+	if err := latencyResult().check(); err != nil {
 		t.Errorf("check() = %v", err)
 	}
 
-	unturned := theLatency()
-	unturned[1].landed["e"] = "web-2"
-	wantError(t, unturned.check(), "1 of 2 replicas are on web-1, which has the best latency, must be all")
-	lost := theLatency()
-	delete(lost[0].landed, "b")
-	wantError(t, lost.check(), "2 of 3 replicas are on web-2, which has the best latency, must be all")
+	t.Run("a replica on the node that was best before is wrong", func(t *testing.T) {
+		r := latencyResult()
+		r[1].landed["e"] = "web-2"
+		wantError(t, r.check(), "1 of 2 replicas are on web-1, must be all because it has the best latency")
+	})
+	t.Run("a replica on no node is wrong", func(t *testing.T) {
+		r := latencyResult()
+		delete(r[0].landed, "b")
+		wantError(t, r.check(), "2 of 3 replicas are on web-2, must be all because it has the best latency")
+	})
 }
 
-// theOverload is the sixth scenario as it comes out.
-func theOverload() overload {
+// overloadResult is a correct result of the overload.
+func overloadResult() overload {
 	return overload{
 		measured: overloaded(), relaxed: "full-3", rejected: "full-1",
 		why:          "0/3 nodes are available: 3 node(s) above their cpu load line. preemption: 0/3 nodes are available.",
@@ -310,68 +353,83 @@ func theOverload() overload {
 
 func TestOverload(t *testing.T) {
 	// The mark of a line at 80 % is the cell after the 24th of 30. 95 % is 28.5 cells, rounded up, 90 % 27 and 85 % 25.5.
-	want := `All nodes are above their load line | at 80 %: a pod for which it is soft, and one that waits.
+	want := `All nodes are above their load line | at 80 %. With whenNoneFits: Relax a pod is placed on the least
+loaded node; with whenNoneFits: Reject it waits until the load of a node has fallen.
 full-1    95.0 %  ████████████████████████|████·
 full-2    90.0 %  ████████████████████████|██···
 full-3    85.0 %  ████████████████████████|█····  <- Relax
-Relax:  on full-3 0.013 s after it was refused
-Reject: waits, 0/3 nodes are available: 3 node(s) above their cpu load line
-        on full-1 2.3 s after its load fell from 95 to 20 %
+Relax:  placed on full-3 0.013 s after it was refused
+Reject: refused: 0/3 nodes are available: 3 node(s) above their cpu load line
+        placed on full-1 2.3 s after the load of full-1 fell from 95 to 20 %
 `
-	if diff := cmp.Diff(want, written(theOverload())); diff != "" {
+	if diff := cmp.Diff(want, written(overloadResult())); diff != "" {
 		t.Errorf("written (-want +got):\n%s", diff)
 	}
-	if err := theOverload().check(); err != nil {
+	if err := overloadResult().check(); err != nil {
 		t.Errorf("check() = %v", err)
 	}
 }
 
-func TestOverloadFindsWhatIsWrong(t *testing.T) {
+func TestOverload_Check(t *testing.T) {
 	tests := []struct {
-		name  string
-		spoil func(*overload)
-		want  string
+		name   string
+		change func(*overload)
+		want   string
 	}{
-		{"a relaxed pod elsewhere", func(r *overload) { r.relaxed = "full-1" }, "with Relax the pod is on full-1, must be on full-3, the least loaded"},
-		{"a pod on a node that is full", func(r *overload) { r.rejected = "full-3" }, "with Reject the pod is on full-3, must be on full-1, whose load fell"},
-		{"a pod that did not wait", func(r *overload) { r.afterFall = -time.Second }, "a pod was bound before load fell"},
-		{"a pod that waits for the flush", func(r *overload) { r.afterRefusal = 5 * time.Minute }, "a pod was bound only 5m0s after it was refused"},
+		{
+			"a relaxed pod on another node is wrong", func(r *overload) { r.relaxed = "full-1" },
+			"the pod with Relax is on full-1, must be on full-3, the least loaded node",
+		},
+		{
+			"a rejected pod on a node that is still full is wrong", func(r *overload) { r.rejected = "full-3" },
+			"the pod with Reject is on full-3, must be on full-1, whose load fell",
+		},
+		{
+			"a rejected pod that did not wait is wrong", func(r *overload) { r.afterFall = -time.Second },
+			"the pod with Reject was placed before the load fell",
+		},
+		{
+			"a pod that waited for the scheduler's flush is wrong", func(r *overload) { r.afterRefusal = 5 * time.Minute },
+			"the pod with Relax was placed 5m0s after it was refused, must be less than 5m0s, after which the scheduler retries anyway",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := theOverload()
-			tt.spoil(&r)
+			r := overloadResult()
+			tt.change(&r)
 			wantError(t, r.check(), tt.want)
 		})
 	}
 }
 
-func TestALongReasonIsCutToALine(t *testing.T) {
-	if got := firstSentence("0/1 nodes are available: why. More."); got != "0/1 nodes are available: why" {
-		t.Errorf("got %q", got)
-	}
-	if got := firstSentence(strings.Repeat("x", 200)); len(got) != 80 {
-		t.Errorf("got %d letters, want 80", len(got))
-	}
-	if got := firstSentence("no stop"); got != "no stop" {
-		t.Errorf("got %q", got)
+func TestFirstSentence(t *testing.T) {
+	for _, tt := range []struct{ name, message, want string }{
+		{"it ends at the full stop", "0/1 nodes are available: why. More.", "0/1 nodes are available: why"},
+		{"it ends at 80 characters", strings.Repeat("x", 200), strings.Repeat("x", 80)},
+		{"a message without a full stop is kept", "no stop", "no stop"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := firstSentence(tt.message); got != tt.want {
+				t.Errorf("firstSentence(%q) = %q, want %q", tt.message, got, tt.want)
+			}
+		})
 	}
 }
 
-func TestEachScenarioFitsOnAScreen(t *testing.T) {
+func TestShow_FitsOnScreen(t *testing.T) {
 	var all []finding
 	for _, f := range []finding{
-		{"the worked example", theExample()}, {"requests lie", theLie()}, {"burst", theBurst()}, {"outage", theOutage()},
-		{"latency", theLatency()}, {"overload", theOverload()},
+		{"the worked example", exampleResult()}, {"requests lie", requestsLieResult()}, {"burst", burstResult()}, {"outage", outageResult()},
+		{"latency", latencyResult()}, {"overload", overloadResult()},
 	} {
 		all = append(all, f)
 		lines := strings.Split(strings.TrimRight(written(f.result), "\n"), "\n")
 		if len(lines) > 35 {
-			t.Errorf("%d lines of %s are more than one screen", len(lines), f.scenario)
+			t.Errorf("%s has %d lines, want at most 35", f.scenario, len(lines))
 		}
 		for _, line := range lines {
 			if n := utf8.RuneCountInString(line); n > 100 {
-				t.Errorf("%d columns: %s", n, line)
+				t.Errorf("%d columns, want at most 100: %s", n, line)
 			}
 		}
 	}
@@ -379,52 +437,51 @@ func TestEachScenarioFitsOnAScreen(t *testing.T) {
 	if err := show(page{out: &b}, all); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasSuffix(b.String(), "\nAll pods are where they must be.\n") {
-		t.Errorf("the summary does not end in a verdict:\n%s", b.String())
+	if !strings.HasSuffix(b.String(), "\nAll 6 scenarios ended as they must.\n") {
+		t.Errorf("the summary does not end with the verdict:\n%s", b.String())
 	}
 }
 
-func TestTheSummaryNamesWhatIsWrongAndItsScenario(t *testing.T) {
+func TestShow_NamesWhatIsWrong(t *testing.T) {
 	var b strings.Builder
-	first, second := theExample(), theLie()
+	first, second := exampleResult(), requestsLieResult()
 	first.landed = "worker-2"
 	second.plimsoll.pods["busy-01"] = 2
 	second.plimsoll.measured["quiet-01"] = 0.5
 	err := show(page{out: &b}, []finding{{"the worked example", first}, {"requests lie", second}})
-	if !errors.Is(err, errMisplaced) {
-		t.Errorf("show() = %v, want %v", err, errMisplaced)
+	if !errors.Is(err, errWrong) {
+		t.Errorf("show() = %v, want %v", err, errWrong)
 	}
 	want := `
 WRONG the worked example: the pod is on worker-2, must be on worker-1
-WRONG requests lie: plimsoll put 2 pods on busy nodes, must be none; plimsoll filled quiet-01 to 50.0 %, above the load line
+WRONG requests lie: plimsoll put 2 pods on busy nodes, must be none; plimsoll filled quiet-01 to 50.0 %, above the load line by more than one pod's share
 `
 	if !strings.HasSuffix(b.String(), want) {
 		t.Errorf("the summary does not end with\n%s\nbut is\n%s", want, b.String())
 	}
 }
 
-func TestThereIsNoColorWhereThereIsNoTerminal(t *testing.T) {
+func TestPaintFor_FileHasNoColor(t *testing.T) {
 	file, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = file.Close() }()
 	if paintFor(file).on {
-		t.Error("a file is painted")
+		t.Error("paintFor() of a file is on")
 	}
 }
 
+// written returns what a result writes, without colors.
 func written(r result) string {
 	var b strings.Builder
 	r.write(page{out: &b})
 	return b.String()
 }
 
+// wantError compares the text of an error; "<nil>" means that there must be none.
 func wantError(t *testing.T, err error, want string) {
 	t.Helper()
-	if err == nil {
-		err = errors.New("no error")
-	}
 	if diff := cmp.Diff(want, fmt.Sprint(err)); diff != "" {
 		t.Errorf("error (-want +got):\n%s", diff)
 	}

@@ -15,18 +15,18 @@ import (
 	"time"
 )
 
-// stopDelay is how long go build has for putting its own affairs in order after it was interrupted.
+// stopDelay is how long go build may take to clean up after an interrupt.
 const stopDelay = 5 * time.Second
 
 // Builder builds parts into the bin folder of this repository.
 type Builder struct {
 	root string
 	out  io.Writer
-	// versions holds what the modules' go.mod files pin, by folder and module path.
+	// versions caches the versions that go.mod files pin, by folder and module path.
 	versions map[[2]string]string
 }
 
-// New returns a Builder that writes what it does, one line a program, to out.
+// New returns a Builder that reports to out, one line per program.
 func New(ctx context.Context, out io.Writer) (*Builder, error) {
 	root, err := findRoot(ctx)
 	if err != nil {
@@ -41,8 +41,8 @@ func (b *Builder) Root() string { return b.root }
 // BinDir returns the folder that programs are built into.
 func (b *Builder) BinDir() string { return filepath.Join(b.root, "bin") }
 
-// Build makes sure that the parts are there and up to date. Builders of several processes may run at once: they wait for one
-// another. When ctx ends, so does the compiler, and nothing half made is left behind.
+// Build builds the parts that are missing or out of date. Several processes may call it at once: they take turns. When ctx ends,
+// so does the compiler, and no partial file is left.
 func (b *Builder) Build(ctx context.Context, parts ...Part) error {
 	if err := os.MkdirAll(b.BinDir(), 0o755); err != nil {
 		return fmt.Errorf("making the folder for programs: %w", err)
@@ -82,7 +82,7 @@ func (b *Builder) build(ctx context.Context, part Part) error {
 	if ok, err := upToDate(binary, want); ok || err != nil {
 		return err
 	}
-	// The old stamp must not vouch for a new binary, should this process end between the two writes.
+	// If this process ends between the two writes, the old stamp must not be beside the new binary.
 	if err := os.Remove(stampPath(binary)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -92,7 +92,7 @@ func (b *Builder) build(ctx context.Context, part Part) error {
 	return os.WriteFile(stampPath(binary), []byte(want), 0o644)
 }
 
-// compile runs go build and puts the outcome in its place in one step, so that a running program is never written to.
+// compile runs go build and renames the result to binary, so that it never writes to a program that is running.
 func (b *Builder) compile(ctx context.Context, part Part, version string, flags []string, binary string) (err error) {
 	scratch, err := os.MkdirTemp(b.BinDir(), ".build-")
 	if err != nil {
@@ -103,7 +103,7 @@ func (b *Builder) compile(ctx context.Context, part Part, version string, flags 
 	fresh := filepath.Join(scratch, part.Name)
 	args := append([]string{"build", "-o", fresh}, flags...)
 	cmd := b.goCommand(ctx, part.Dir, append(args, part.Package)...)
-	// The toolchain's own temporary files go where they are removed even if it is killed.
+	// This function removes the toolchain's temporary files, even if the toolchain is killed.
 	cmd.Env = append(append(cmd.Env, part.environment()...), "GOTMPDIR="+scratch)
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
@@ -114,7 +114,7 @@ func (b *Builder) compile(ctx context.Context, part Part, version string, flags 
 		if ctx.Err() != nil {
 			b.say("stopped\n")
 			if cmd.Process != nil {
-				// Whatever the interrupt did not end within the delay.
+				// The interrupt may not have ended all of them within stopDelay.
 				_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 			}
 			return context.Cause(ctx)
@@ -126,7 +126,7 @@ func (b *Builder) compile(ctx context.Context, part Part, version string, flags 
 	return os.Rename(fresh, binary)
 }
 
-// version returns the version of a module that the go.mod in a folder of this repository pins.
+// version returns the version of a module as pinned by the go.mod in a folder of this repository.
 func (b *Builder) version(ctx context.Context, dir, module string) (string, error) {
 	key := [2]string{dir, module}
 	if v, ok := b.versions[key]; ok {
@@ -144,24 +144,24 @@ func (b *Builder) version(ctx context.Context, dir, module string) (string, erro
 	return v, nil
 }
 
-// ownVersion returns the version of this repository, as the Makefile does.
+// ownVersion returns the version of this repository, by the command that the Makefile uses.
 func (b *Builder) ownVersion(ctx context.Context) string {
 	cmd := exec.CommandContext(ctx, "git", "describe", "--tags", "--always", "--dirty")
 	cmd.Dir = b.root
 	out, err := cmd.Output()
 	if err != nil {
-		// There may be no git, or no repository.
+		// Without git, or outside of a git repository, there is no version.
 		return "unknown"
 	}
 	return string(bytes.TrimSpace(out))
 }
 
-// goCommand returns a go command that runs in a folder of this repository and ends, with all the compilers it started, when
-// ctx does.
+// goCommand returns a go command that runs in a folder of this repository. When ctx ends, it and all the compilers that it
+// started are interrupted.
 func (b *Builder) goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = filepath.Join(b.root, dir)
-	// A developer's workspace or cross-compilation has no say in what the parts are.
+	// A developer's go.work or target platform must not change what is built.
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOOS=", "GOARCH=")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
@@ -169,7 +169,7 @@ func (b *Builder) goCommand(ctx context.Context, dir string, args ...string) *ex
 	return cmd
 }
 
-// lock waits for its turn to write to the bin folder and returns a function that ends the turn.
+// lock waits until no other process writes to the bin folder, and returns a function that releases the lock.
 func (b *Builder) lock(ctx context.Context) (unlock func(), err error) {
 	const retry = 200 * time.Millisecond
 	file, err := os.OpenFile(filepath.Join(b.BinDir(), ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
@@ -181,7 +181,7 @@ func (b *Builder) lock(ctx context.Context) (unlock func(), err error) {
 	for waiting := false; ; waiting = true {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
-			// The kernel ends the turn when the file is closed, and so when the process ends in whatever way.
+			// The kernel releases the lock when the file is closed, so also when the process is killed.
 			return func() { _ = file.Close() }, nil
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
@@ -198,8 +198,8 @@ func (b *Builder) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// findRoot returns the folder of this repository: the one the process runs in or, if it runs elsewhere, the one it was built
-// from.
+// findRoot returns the folder of this repository: the one that the working directory belongs to or, from elsewhere, the one that
+// this program was built from.
 func findRoot(ctx context.Context) (string, error) {
 	var dirs []string
 	if out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output(); err == nil {
@@ -217,11 +217,11 @@ func findRoot(ctx context.Context) (string, error) {
 			return dir, nil
 		}
 	}
-	return "", fmt.Errorf("the source of module %s is neither here nor where this program was built", modulePath)
+	return "", fmt.Errorf("found no go.mod of module %s in %s: run this in a clone of the repository", modulePath, strings.Join(dirs, " or "))
 }
 
-// say writes to out. What cannot be written is nobody's loss.
+// say writes to out. It ignores errors: without its output the build is the same.
 func (b *Builder) say(format string, args ...any) { _, _ = fmt.Fprintf(b.out, format, args...) }
 
-// platform returns what programs are built for: the machine at hand.
+// platform returns the operating system and architecture of this machine, which programs are built for.
 func platform() string { return runtime.GOOS + "/" + runtime.GOARCH }

@@ -11,7 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestStampNamesAllThatABuildDependsOn(t *testing.T) {
+// TestStamp holds that the stamp names everything that requires a new build.
+func TestStamp(t *testing.T) {
 	part := Part{Name: "x", Package: "example.com/x/cmd/x"}
 	got := stamp(part, "v1.2.3", "linux/arm64", []string{"-tags=a,b", "-ldflags=-X c=d"})
 	want := "package example.com/x/cmd/x\nversion v1.2.3\nplatform linux/arm64\nflag -tags=a,b\nflag -ldflags=-X c=d\n"
@@ -24,18 +25,20 @@ func TestUpToDate(t *testing.T) {
 	const want = "package p\nversion v1.2.3\n"
 	tests := []struct {
 		name string
-		// binary is the mode of the program's file, 0 for none; stamp the text beside it, empty for none.
+		// binary is the mode of the program's file; 0 means that there is none.
 		binary os.FileMode
-		stamp  string
-		want   bool
+		// stamp is the text beside the program; empty means that there is none.
+		stamp string
+		// want is what upToDate returns.
+		want bool
 	}{
-		{name: "nothing is there"},
+		{name: "there is no program"},
 		{name: "a stamp without its program", stamp: want},
-		{name: "a program that somebody else put there", binary: 0o755},
+		{name: "a program without a stamp", binary: 0o755},
 		{name: "a program of another version", binary: 0o755, stamp: "package p\nversion v1.2.2\n"},
-		{name: "a stamp that was cut short", binary: 0o755, stamp: "package p\n"},
+		{name: "a stamp that is incomplete", binary: 0o755, stamp: "package p\n"},
 		{name: "a program that cannot be executed", binary: 0o644, stamp: want},
-		{name: "program and stamp as wanted", binary: 0o755, stamp: want, want: true},
+		{name: "a program with its stamp", binary: 0o755, stamp: want, want: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -60,15 +63,15 @@ func TestPartFlags(t *testing.T) {
 		part Part
 		want []string
 	}{
-		{name: "a plain program needs none", part: Part{Module: "m"}},
-		{name: "tags are joined", part: Part{Module: "m", Tags: []string{"a", "b"}}, want: []string{"-tags=a,b"}},
-		{name: "a program of ours is told our version", part: Part{}, want: []string{"-ldflags=-X main.version=v0.1.0"}},
+		{name: "a program of another module needs no flags", part: Part{Module: "m"}},
+		{name: "tags are joined by commas", part: Part{Module: "m", Tags: []string{"a", "b"}}, want: []string{"-tags=a,b"}},
+		{name: "a program of this repository gets its version", part: Part{}, want: []string{"-ldflags=-X main.version=v0.1.0"}},
 		{
 			name: "a program with the race detector", part: Part{Race: true},
 			want: []string{"-race", "-ldflags=-X main.version=v0.1.0"},
 		},
 		{
-			name: "a component of Kubernetes is told its version",
+			name: "a component of Kubernetes gets the version of Kubernetes",
 			part: Part{Module: "m", KubernetesVersion: true},
 			want: []string{"-ldflags=-X k8s.io/component-base/version.gitVersion=v1.36.3" +
 				" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"},
@@ -87,12 +90,12 @@ func TestPartFlags(t *testing.T) {
 	}
 	for _, version := range []string{"", "1.36.3", "v1.36", "master"} {
 		if _, err := (Part{KubernetesVersion: true}).flags(version, ""); err == nil {
-			t.Errorf("flags(%q) took what is no version", version)
+			t.Errorf("flags(%q) returned no error", version)
 		}
 	}
 }
 
-func TestTheRootIsFoundFromElsewhere(t *testing.T) {
+func TestNew_FindsRootFromAnyFolder(t *testing.T) {
 	t.Chdir(t.TempDir())
 	b, err := New(t.Context(), &bytes.Buffer{})
 	if err != nil {
@@ -103,7 +106,7 @@ func TestTheRootIsFoundFromElsewhere(t *testing.T) {
 	}
 }
 
-func TestAProgramThatIsUpToDateIsLeftAlone(t *testing.T) {
+func TestBuild_SkipsUpToDate(t *testing.T) {
 	b, out := newBuilder(t)
 	part := Part{Name: "p", Package: "example.com/none", Module: "example.com/m"}
 	b.versions[[2]string{"", "example.com/m"}] = "v1.2.3"
@@ -114,11 +117,11 @@ func TestAProgramThatIsUpToDateIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out.Len() != 0 {
-		t.Errorf("a program that is up to date was announced: %q", out)
+		t.Errorf("Build() reported %q for a program that is up to date", out)
 	}
 }
 
-func TestABuildThatFailsLeavesTheOldProgramButNoStamp(t *testing.T) {
+func TestBuild_FailureKeepsProgramWithoutStamp(t *testing.T) {
 	b, _ := newBuilder(t)
 	part := Part{Name: "p", Package: "./none", Module: "example.com/m"}
 	b.versions[[2]string{"", "example.com/m"}] = "v1.2.4"
@@ -126,25 +129,25 @@ func TestABuildThatFailsLeavesTheOldProgramButNoStamp(t *testing.T) {
 	writeFile(t, binary, "program", 0o755)
 	writeFile(t, stampPath(binary), stamp(part, "v1.2.3", platform(), nil), 0o644)
 	if err := b.Build(t.Context(), part); err == nil {
-		t.Fatal("building a package that does not exist succeeded")
+		t.Fatal("Build() of a package that does not exist returned no error")
 	}
 	wantFiles(t, b.BinDir(), ".lock", "p")
 }
 
-func TestABuildEndsWithItsContext(t *testing.T) {
+func TestBuild_EndsWithContext(t *testing.T) {
 	b, _ := newBuilder(t)
 	b.versions[[2]string{"", "example.com/m"}] = "v1.2.3"
-	cause := errors.New("the user went away")
+	cause := errors.New("interrupted")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
 	err := b.Build(ctx, Part{Name: "p", Package: ".", Module: "example.com/m"})
 	if !errors.Is(err, cause) {
-		t.Errorf("Build() = %v, want the context's cause", err)
+		t.Errorf("Build() = %v, want %v", err, cause)
 	}
 	wantFiles(t, b.BinDir(), ".lock")
 }
 
-func TestASecondBuilderWaitsForItsTurn(t *testing.T) {
+func TestBuilder_LockWaits(t *testing.T) {
 	b, out := newBuilder(t)
 	unlock, err := b.lock(t.Context())
 	if err != nil {
@@ -153,19 +156,19 @@ func TestASecondBuilderWaitsForItsTurn(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := b.lock(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("second lock() = %v, want it to wait until its context ends", err)
+		t.Errorf("second lock() = %v, want %v because it waits until its context ends", err, context.Canceled)
 	}
 	if diff := cmp.Diff("waiting for another build to end\n", out.String()); diff != "" {
 		t.Errorf("said (-want +got):\n%s", diff)
 	}
 	unlock()
 	if unlock, err = b.lock(t.Context()); err != nil {
-		t.Fatalf("lock() after the first has ended: %v", err)
+		t.Fatalf("lock() after the first was released: %v", err)
 	}
 	unlock()
 }
 
-// newBuilder returns a Builder for a module of its own.
+// newBuilder returns a Builder for a module in a temporary folder.
 func newBuilder(t *testing.T) (*Builder, *bytes.Buffer) {
 	t.Helper()
 	root := t.TempDir()

@@ -1,3 +1,3 @@
-// Package build makes the programs that a cluster for tests consists of, from source, with the Go toolchain alone. What is
-// up to date is left as it is.
+// Package build builds the programs that a cluster for tests consists of, from source and with the Go toolchain alone. It does
+// not rebuild a program that is up to date.
 package build

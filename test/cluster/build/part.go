@@ -12,24 +12,24 @@ type Part struct {
 	Name string
 	// Package is the import path of its main package.
 	Package string
-	// Module is the path of the module that Package belongs to and whose version is built; empty for a program of this
-	// repository, which has no version to go by and is handed to the Go toolchain every time.
+	// Module is the path of the module that Package belongs to. It is empty for a program of this repository, which is handed to
+	// the Go toolchain every time because it has no version that would tell whether it is up to date.
 	Module string
-	// Dir is the folder, relative to the root of this repository, of the module that pins Module.
+	// Dir is the folder, relative to the root of this repository, of the go.mod that pins the version of Module.
 	Dir string
 	// Tags are build tags.
 	Tags []string
-	// KubernetesVersion makes the linker write the version of Kubernetes into the program. Without it an API server reports
-	// a version that kubectl cannot parse.
+	// KubernetesVersion makes the linker set the version of Kubernetes. Without it an API server reports a version that kubectl
+	// cannot parse.
 	KubernetesVersion bool
-	// Race compiles the race detector in. It takes a C compiler, as go test -race does.
+	// Race builds with the race detector, which takes a C compiler.
 	Race bool
 }
 
-// The programs of a cluster, and those that manifests are rendered and tested with. The tools whose dependencies differ from
-// the scheduler's are pinned in modules of their own.
+// The parts of a cluster, and the tools that render and test manifests. Programs whose dependencies differ from the scheduler's
+// are pinned in modules of their own.
 
-// Etcd is the API server's store.
+// Etcd is the store of the API server.
 func Etcd() Part {
 	return Part{Name: "etcd", Package: "go.etcd.io/etcd/server/v3", Module: "go.etcd.io/etcd/server/v3"}
 }
@@ -44,31 +44,31 @@ func Kubectl() Part {
 	return Part{Name: "kubectl", Package: "k8s.io/kubernetes/cmd/kubectl", Module: kubernetesModule, KubernetesVersion: true}
 }
 
-// KubeScheduler is the program of this repository.
+// KubeScheduler is the scheduler of this repository.
 func KubeScheduler() Part {
 	return Part{Name: "kube-scheduler", Package: modulePath + "/cmd/kube-scheduler", KubernetesVersion: true}
 }
 
-// StockKubeScheduler is Kubernetes' own.
+// StockKubeScheduler is the scheduler of Kubernetes.
 func StockKubeScheduler() Part {
 	return Part{
 		Name: "stock-kube-scheduler", Package: "k8s.io/kubernetes/cmd/kube-scheduler", Module: kubernetesModule, KubernetesVersion: true,
 	}
 }
 
-// LoadWatcher is the other program of this repository.
+// LoadWatcher is the load-watcher of this repository.
 func LoadWatcher() Part {
 	return Part{Name: "load-watcher", Package: modulePath + "/cmd/load-watcher", KubernetesVersion: true}
 }
 
-// KubeSchedulerRace is the program of this repository with the race detector compiled in.
+// KubeSchedulerRace is KubeScheduler with the race detector.
 func KubeSchedulerRace() Part {
 	part := KubeScheduler()
 	part.Name, part.Race = part.Name+"-race", true
 	return part
 }
 
-// KWOK plays the kubelets.
+// KWOK simulates the kubelets.
 func KWOK() Part {
 	return Part{
 		Name: "kwok", Package: "sigs.k8s.io/kwok/cmd/kwok", Module: "sigs.k8s.io/kwok",
@@ -76,7 +76,7 @@ func KWOK() Part {
 	}
 }
 
-// Prometheus measures the nodes. Only the service discovery that a cluster uses is built in, which halves the build.
+// Prometheus measures the nodes. It has only the service discovery that a cluster uses, which halves the time of the build.
 func Prometheus() Part {
 	return Part{
 		Name: "prometheus", Package: "github.com/prometheus/prometheus/cmd/prometheus", Module: "github.com/prometheus/prometheus",
@@ -122,7 +122,7 @@ const (
 	toolsDir         = "hack/tools"
 )
 
-// flags returns the flags of go build. kubernetes is the version of Kubernetes, such as v1.36.3, and own that of this
+// flags returns the flags of go build. kubernetes is the version of Kubernetes, such as v1.36.3; own is the version of this
 // repository.
 func (p Part) flags(kubernetes, own string) ([]string, error) {
 	var flags, linker []string
@@ -148,7 +148,7 @@ func (p Part) flags(kubernetes, own string) ([]string, error) {
 	return flags, nil
 }
 
-// environment returns what the Go toolchain finds in its environment beside what is always there.
+// environment returns the environment variables that go build needs for this part.
 func (p Part) environment() []string {
 	if p.Race {
 		return []string{"CGO_ENABLED=1"}
@@ -156,7 +156,7 @@ func (p Part) environment() []string {
 	return []string{"CGO_ENABLED=0"}
 }
 
-// kubernetesLinkerFlags returns what the Kubernetes components need from the linker in order to know their version.
+// kubernetesLinkerFlags returns the linker flags that set the version of a Kubernetes component.
 func kubernetesLinkerFlags(version string) (string, error) {
 	const variable = "k8s.io/component-base/version."
 	numbers := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// stamp returns the text that says what a program was built from. A program whose stamp differs from the wanted one is
-// built anew; whatever may not change without a new build belongs in it, and nothing else.
+// stamp returns a text that records what a program was built from. A program is rebuilt when its stamp has changed, so the stamp
+// holds exactly what requires a new build.
 func stamp(p Part, version, platform string, flags []string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "package %s\n", p.Package)
@@ -21,7 +21,7 @@ func stamp(p Part, version, platform string, flags []string) string {
 	return b.String()
 }
 
-// upToDate reports whether the program at binary exists and the stamp beside it reads as wanted.
+// upToDate reports whether the program at binary exists and the stamp beside it equals want.
 func upToDate(binary, want string) (bool, error) {
 	switch info, err := os.Stat(binary); {
 	case errors.Is(err, fs.ErrNotExist):

@@ -1,5 +1,5 @@
-// build-parts builds into bin/ the programs that tests need and that are missing or out of date, so that no test has to wait
-// for a compiler: all of them, or those that its arguments name.
+// build-parts builds the programs that tests need into bin/, so that no test has to wait for a compiler. Arguments name the
+// programs; without arguments it builds all. It skips programs that are up to date.
 package main
 
 import (
@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
@@ -23,23 +24,31 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, names []string) error {
+func run(ctx context.Context, wanted []string) error {
 	parts := []build.Part{
 		build.Etcd(), build.KubeAPIServer(), build.KubeScheduler(), build.KubeSchedulerRace(), build.KWOK(), build.Prometheus(),
 		build.MetricsServer(), build.Kubectl(), build.Helm(), build.Kubeconform(), build.Promtool(), build.LoadWatcher(),
 		build.StockKubeScheduler(),
 	}
-	for _, name := range names {
+	for _, name := range wanted {
 		if !slices.ContainsFunc(parts, func(p build.Part) bool { return p.Name == name }) {
-			return fmt.Errorf("there is no program %q", name)
+			return fmt.Errorf("unknown program %q; the programs are %s", name, strings.Join(names(parts), ", "))
 		}
 	}
 	builder, err := build.New(ctx, os.Stdout)
 	if err != nil {
 		return err
 	}
-	if len(names) > 0 {
-		parts = slices.DeleteFunc(parts, func(p build.Part) bool { return !slices.Contains(names, p.Name) })
+	if len(wanted) > 0 {
+		parts = slices.DeleteFunc(parts, func(p build.Part) bool { return !slices.Contains(wanted, p.Name) })
 	}
 	return builder.Build(ctx, parts...)
+}
+
+func names(parts []build.Part) []string {
+	var names []string
+	for _, p := range parts {
+		names = append(names, p.Name)
+	}
+	return names
 }
