@@ -52,18 +52,13 @@ func validateArgs(path *field.Path, pluginConfig *kubeschedulerconfig.PluginConf
 	case *config.NodeMetricsArgs:
 		return ValidateNodeMetricsArgs(path, args)
 	}
-	if slices.Contains(pluginsWithArgs(), pluginConfig.Name) {
+	if slices.Contains(config.PluginNames(), pluginConfig.Name) {
 		// Decoding gives each plugin its type. Without the registration in apis/config/scheme it gives none, and whatever
 		// the operator wrote would go unread.
 		return field.TypeInvalid(path, field.OmitValueType{}, fmt.Sprintf("must be %sArgs, but decoded to %T: "+
 			"the program was built without the scheme of the plugin's arguments", pluginConfig.Name, pluginConfig.Args))
 	}
 	return nil
-}
-
-// pluginsWithArgs returns the names of the plugins whose arguments are validated here.
-func pluginsWithArgs() []string {
-	return []string{"TargetLoadPacking", "LoadVariationRiskBalancing", "LoadThreshold", "NodeMetrics"}
 }
 
 // ValidateTargetLoadPackingArgs validates the arguments of the TargetLoadPacking plugin, found at path.
