@@ -125,6 +125,9 @@ type LoadSpec struct {
 	DriftTolerance float64
 }
 
+// GetLoadSpec returns s. By it, the LoadSpec of any plugin's arguments can be had without their type.
+func (s *LoadSpec) GetLoadSpec() *LoadSpec { return s }
+
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // TargetLoadPackingArgs holds the arguments of the TargetLoadPacking plugin.

@@ -1,7 +1,6 @@
 package validation
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -69,7 +68,7 @@ func validateWindow(path *field.Path, window time.Duration) field.ErrorList {
 		fmt.Sprintf("must be in [%s, %s]: write the span to take means over, such as 5m", minWindow, maxWindow))}
 }
 
-// ValidateNodeMetricsArgs validates the arguments of the NodeMetrics plugin, found at path. Queries are parsed.
+// ValidateNodeMetricsArgs validates the arguments of the NodeMetrics plugin, found at path.
 func ValidateNodeMetricsArgs(path *field.Path, args *config.NodeMetricsArgs) error {
 	allErrs := validateLoadSpec(path, &args.LoadSpec)
 	if args.WatcherAddress != "" {
@@ -124,23 +123,16 @@ func validateNodeMetric(path *field.Path, metric *config.NodeMetric) field.Error
 // maxMetricWeight is the scheduler's own limit for the weights of plugins, within which no sum overflows.
 const maxMetricWeight = 1 << 20
 
-// validateQuery parses PromQL as Prometheus does. Its errors begin with line and column.
+// validateQuery refuses a query that cannot yield one value per node. A query that Prometheus' parser rejects is accepted: it may
+// be of another dialect, such as MetricsQL, and configlint reports it.
 func validateQuery(path *field.Path, query string) field.ErrorList {
 	if strings.TrimSpace(query) == "" {
 		return field.ErrorList{field.Required(path, "write PromQL that yields one series per node")}
 	}
-	expr, err := parser.ParseExpr(query)
-	if err != nil {
-		var parseErrs parser.ParseErrors
-		if errors.As(err, &parseErrs) && len(parseErrs) > 0 {
-			err = &parseErrs[0]
-		}
-		return field.ErrorList{field.Invalid(path, query, fmt.Sprintf("must be PromQL; line:column %v", err))}
-	}
-	if t := expr.Type(); t != parser.ValueTypeVector {
+	if expr, err := parser.ParseExpr(query); err == nil && expr.Type() != parser.ValueTypeVector {
 		return field.ErrorList{field.Invalid(path, query,
 			fmt.Sprintf("must yield an instant vector, one series per node, not a %s: put a function such as rate around a range",
-				parser.DocumentedType(t)))}
+				parser.DocumentedType(expr.Type())))}
 	}
 	return nil
 }
