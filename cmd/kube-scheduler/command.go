@@ -30,24 +30,24 @@ var version string
 // these plugins before it listens on any port. The plugins' metrics go to registry. Load is read as account where a source has
 // no token of its own.
 func newCommand(c clock.Clock, registry loadwatcher.Registry, account loadsource.Account) *cobra.Command {
-	var additions []app.Option
+	var options []app.Option
 	names := slices.Collect(maps.Keys(inTree.NewInTreeRegistry()))
 	load := models.New(c, registry)
 	load.Account = account
 	for name, factory := range plugins.NewRegistry(load, registry.MustRegister) {
-		additions = append(additions, app.WithPlugin(name, factory))
+		options = append(options, app.WithPlugin(name, factory))
 		names = append(names, name)
 	}
 	slices.Sort(names)
 	var findings []configlint.Finding
-	additions = append(additions, func(frameworkruntime.Registry) error {
+	options = append(options, func(frameworkruntime.Registry) error {
 		// The stock command applies options after it has set the log's format and verbosity.
 		for _, finding := range findings {
 			klog.Background().Info(finding.Message, finding.KeysAndValues()...)
 		}
 		return nil
 	})
-	command := app.NewSchedulerCommand(additions...)
+	command := app.NewSchedulerCommand(options...)
 	run := command.RunE
 	command.RunE = func(cmd *cobra.Command, args []string) error {
 		flags := cmd.Flags()

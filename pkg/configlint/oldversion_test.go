@@ -146,7 +146,7 @@ profiles:
 `, []string{
 			toV1,
 			"line 3: parallelism: Invalid value: 0: should be an integer value greater than zero",
-			"line 9: profiles[0].pluginConfig[0].args.targetUtilization: Invalid value: 140: must be in [1, 99]: write the CPU utilization, in percent, that nodes are to be packed up to",
+			"line 9: profiles[0].pluginConfig[0].args.targetUtilization: Invalid value: 140: must be in [1, 99]: write the CPU utilization, in percent, up to which nodes are packed",
 			// The field is missing: the line is that of the arguments.
 			`line 11: profiles[0].pluginConfig[1].args.defaultingType: Invalid value: "System": when .defaultConstraints are not empty`,
 		}},

@@ -30,7 +30,7 @@ const (
 	defaultMetricWeight = 1
 )
 
-// SetDefaults_MetricProviderSpec fills in what the operator left out, the timeout apart: that one depends on MaxAge.
+// SetDefaults_MetricProviderSpec fills in the fields that are not given, except the timeout: its default depends on MaxAge.
 func SetDefaults_MetricProviderSpec(obj *MetricProviderSpec) {
 	if obj.Type == "" {
 		obj.Type = KubernetesMetricsServer
@@ -41,13 +41,13 @@ func SetDefaults_MetricProviderSpec(obj *MetricProviderSpec) {
 	if obj.Dialect == "" {
 		obj.Dialect = DialectAuto
 	}
-	// A list that is given but empty is left alone: it is refused, not replaced.
+	// An empty list is kept: validation refuses it.
 	if obj.NodeLabels == nil {
 		obj.NodeLabels = []string{"node", "instance", "nodename", "kubernetes_node", "exported_instance", "hostname"}
 	}
 }
 
-// SetDefaults_LoadSpec fills in what the operator left out.
+// SetDefaults_LoadSpec fills in the fields that are not given.
 func SetDefaults_LoadSpec(obj *LoadSpec) {
 	if obj.Window == nil {
 		obj.Window = &metav1.Duration{Duration: defaultWindow}
@@ -63,8 +63,8 @@ func SetDefaults_LoadSpec(obj *LoadSpec) {
 	}
 	if obj.MetricProvider.Timeout == nil {
 		timeout := defaultTimeout
-		// Half, so that after a reading that hangs there is time for another before the load expires. A maxAge that
-		// leaves no half is refused for itself, and has no say here.
+		// Half of maxAge leaves time for another refresh, after one that hangs, before the load expires. Validation refuses
+		// a maxAge that has no positive half.
 		if half := obj.MaxAge.Duration / 2; half > 0 {
 			timeout = min(timeout, half)
 		}
@@ -72,7 +72,7 @@ func SetDefaults_LoadSpec(obj *LoadSpec) {
 	}
 }
 
-// SetDefaults_TargetLoadPackingArgs fills in what the operator left out.
+// SetDefaults_TargetLoadPackingArgs fills in the fields that are not given.
 func SetDefaults_TargetLoadPackingArgs(obj *TargetLoadPackingArgs) {
 	if obj.MissingLoad == "" {
 		obj.MissingLoad = MissingLoadRequests
@@ -80,7 +80,7 @@ func SetDefaults_TargetLoadPackingArgs(obj *TargetLoadPackingArgs) {
 	if obj.TargetUtilization == nil {
 		obj.TargetUtilization = ptr.To[int64](defaultTargetUtilization)
 	}
-	// A list that is given but empty is left alone: it says that such containers are expected to use nothing.
+	// An empty list is kept: such containers are then expected to use nothing.
 	if obj.DefaultRequests == nil {
 		obj.DefaultRequests = corev1.ResourceList{
 			corev1.ResourceCPU: *resource.NewMilliQuantity(defaultRequestMilliCPU, resource.DecimalSI),
@@ -91,7 +91,7 @@ func SetDefaults_TargetLoadPackingArgs(obj *TargetLoadPackingArgs) {
 	}
 }
 
-// SetDefaults_LoadVariationRiskBalancingArgs fills in what the operator left out.
+// SetDefaults_LoadVariationRiskBalancingArgs fills in the fields that are not given.
 func SetDefaults_LoadVariationRiskBalancingArgs(obj *LoadVariationRiskBalancingArgs) {
 	if obj.MissingLoad == "" {
 		obj.MissingLoad = MissingLoadRequests
@@ -104,7 +104,7 @@ func SetDefaults_LoadVariationRiskBalancingArgs(obj *LoadVariationRiskBalancingA
 	}
 }
 
-// SetDefaults_LoadThresholdArgs fills in what the operator left out.
+// SetDefaults_LoadThresholdArgs fills in the fields that are not given.
 func SetDefaults_LoadThresholdArgs(obj *LoadThresholdArgs) {
 	if obj.MissingLoad == "" {
 		obj.MissingLoad = MissingLoadRequests
@@ -113,7 +113,7 @@ func SetDefaults_LoadThresholdArgs(obj *LoadThresholdArgs) {
 		obj.Thresholds = Thresholds{CPU: ptr.To[int64](defaultCPUThreshold), Memory: ptr.To[int64](defaultMemoryThreshold)}
 	}
 	window := obj.Window
-	if window == nil { // the defaults of what is embedded are set after these
+	if window == nil { // the defaults of the embedded LoadSpec are set after these
 		window = &metav1.Duration{Duration: defaultWindow}
 	}
 	if obj.Windows.CPU == nil {
@@ -136,7 +136,7 @@ func SetDefaults_LoadThresholdArgs(obj *LoadThresholdArgs) {
 	}
 }
 
-// SetDefaults_NodeMetricsArgs fills in what the operator left out.
+// SetDefaults_NodeMetricsArgs fills in the fields that are not given.
 func SetDefaults_NodeMetricsArgs(obj *NodeMetricsArgs) {
 	for i := range obj.Metrics {
 		if obj.Metrics[i].Weight == nil {
