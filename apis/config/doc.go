@@ -1,5 +1,5 @@
-// Package config holds the internal types of the plugins' arguments: plain values, defaults applied, ready to be
-// validated and used. The versioned types that operators write are in the v1 package beside it.
+// Package config holds the plugins' names and the internal types of their arguments: plain values with defaults applied. What
+// operators write are the versioned types of package v1.
 //
 // +k8s:deepcopy-gen=package
 // +groupName=kubescheduler.config.k8s.io

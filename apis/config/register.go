@@ -5,10 +5,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupName is the API group of the kube-scheduler's configuration, which the plugins' arguments are part of.
+// GroupName is the API group of the kube-scheduler's configuration, to which the plugins' arguments belong.
 const GroupName = "kubescheduler.config.k8s.io"
 
-// SchemeGroupVersion is the group and version that the internal types are registered under.
+// SchemeGroupVersion is the group and version under which the internal types are registered.
 var SchemeGroupVersion = schema.GroupVersion{Group: GroupName, Version: runtime.APIVersionInternal}
 
 // AddToScheme registers the internal types.

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// RejectRule rules out the nodes whose value of a metric compares to a bound in a given way. The zero value rules out none.
+// RejectRule rejects the nodes whose value of a metric is above or below a bound. The zero value rejects none.
 type RejectRule struct {
 	operator string
 	bound    float64
 }
 
-// ParseRejectRule reads a rule such as "> 5": one of >, >=, <, <= and a finite number. The empty string is the rule that
-// rules out none.
+// ParseRejectRule parses a rule such as "> 5": one of >, >=, <, <= and a finite number. The empty string is the rule that
+// rejects none.
 func ParseRejectRule(text string) (RejectRule, error) {
 	trimmed := strings.TrimSpace(text)
 	if trimmed == "" {
@@ -34,7 +34,7 @@ func ParseRejectRule(text string) (RejectRule, error) {
 	return RejectRule{}, fmt.Errorf(`%q is not one of >, >=, <, <= and a finite number, such as "> 5"`, text)
 }
 
-// RulesOut tells whether a node with the given value of the metric is ruled out. NaN is not.
+// RulesOut reports whether the rule rejects a node with the given value. It never rejects NaN.
 func (r RejectRule) RulesOut(value float64) bool {
 	switch r.operator {
 	case ">":
@@ -49,10 +49,10 @@ func (r RejectRule) RulesOut(value float64) bool {
 	return false
 }
 
-// IsZero tells whether the rule rules out no node whatever its value.
+// IsZero reports whether the rule rejects no node, whatever its value.
 func (r RejectRule) IsZero() bool { return r.operator == "" }
 
-// String returns the rule as it is written, such as "> 5".
+// String returns the rule as in a configuration, such as "> 5".
 func (r RejectRule) String() string {
 	if r.IsZero() {
 		return ""

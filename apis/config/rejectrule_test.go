@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-func TestRejectRules(t *testing.T) {
+func TestParseRejectRule(t *testing.T) {
 	for _, tc := range []struct {
 		text, shown      string
-		below, at, above bool // whether 4, 5 and 6 are ruled out
+		below, at, above bool // whether 4, 5 and 6 are rejected
 	}{
 		{"> 5", "> 5", false, false, true},
 		{">=5.0", ">= 5", false, true, true},
@@ -22,10 +22,10 @@ func TestRejectRules(t *testing.T) {
 			continue
 		}
 		if got := [...]bool{r.RulesOut(4), r.RulesOut(5), r.RulesOut(6)}; got != [...]bool{tc.below, tc.at, tc.above} {
-			t.Errorf("%q rules out 4, 5, 6: %v", tc.text, got)
+			t.Errorf("%q rejects 4, 5, 6: %v", tc.text, got)
 		}
 		if r.RulesOut(math.NaN()) {
-			t.Errorf("%q rules out NaN", tc.text)
+			t.Errorf("%q rejects NaN", tc.text)
 		}
 		if r.String() != tc.shown {
 			t.Errorf("%q is shown as %q, want %q", tc.text, r, tc.shown)

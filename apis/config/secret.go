@@ -5,14 +5,14 @@ import (
 	"io"
 )
 
-// RedactedSecret is what is shown in place of a Secret.
+// RedactedSecret is shown in place of a Secret.
 const RedactedSecret = "<redacted>"
 
-// Secret is a string that never shows in a log, in an error, or in a written configuration. Decoding one works as for a
-// string, so a configuration that was written holds RedactedSecret where the secret was.
+// Secret is a string that is never shown in a log, in an error or in a written configuration. It is decoded like a string. A
+// written configuration holds RedactedSecret in its place.
 type Secret string
 
-// String hides the value. An empty secret shows as empty, so that a log tells whether one was given.
+// String hides the value. An empty secret is shown as empty, so that a log tells whether one was given.
 func (s Secret) String() string {
 	if s == "" {
 		return ""
@@ -23,7 +23,7 @@ func (s Secret) String() string {
 // GoString hides the value from %#v.
 func (s Secret) GoString() string { return fmt.Sprintf("%q", s.String()) }
 
-// Format hides the value from every verb: without it fmt prints the plain string for a verb that does not suit strings.
+// Format hides the value from every verb: fmt would print the plain string for a verb that is not one of strings.
 func (s Secret) Format(f fmt.State, verb rune) {
 	if verb == 'v' && f.Flag('#') {
 		_, _ = io.WriteString(f, s.GoString())

@@ -11,7 +11,7 @@ import (
 
 const secret = "hunter2"
 
-func TestNoVerbShowsASecret(t *testing.T) {
+func TestSecret_HiddenFromVerbs(t *testing.T) {
 	type holder struct {
 		Token config.Secret
 		List  []config.Secret
@@ -25,9 +25,9 @@ func TestNoVerbShowsASecret(t *testing.T) {
 		"a provider":            config.MetricProviderSpec{Token: secret},
 		"arguments":             &config.TargetLoadPackingArgs{LoadSpec: config.LoadSpec{MetricProvider: config.MetricProviderSpec{Token: secret}}},
 	}
-	// %d, %t and %c do not suit strings: fmt then prints the value beside its complaint.
+	// %d, %t and %c are no verbs of strings: fmt prints the value after its error.
 	verbs := []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "% x", "%d", "%t", "%c", "%20v", "%-3s", "%.3s"}
-	// The hexadecimal form of the secret is as telling as the plain one.
+	// The hexadecimal form gives the secret away as well.
 	forms := []string{secret, fmt.Sprintf("%x", secret), fmt.Sprintf("%X", secret), fmt.Sprintf("% x", secret), secret[:3]}
 	for name, value := range values {
 		for _, verb := range verbs {
@@ -41,7 +41,7 @@ func TestNoVerbShowsASecret(t *testing.T) {
 	}
 }
 
-func TestASecretShowsThatItIsSetOrNot(t *testing.T) {
+func TestSecret_ShowsWhetherItIsSet(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		format string
@@ -61,7 +61,7 @@ func TestASecretShowsThatItIsSetOrNot(t *testing.T) {
 	}
 }
 
-func TestNoEncoderShowsASecret(t *testing.T) {
+func TestSecret_HiddenFromEncoders(t *testing.T) {
 	for name, value := range map[string]any{
 		"a secret":  config.Secret(secret),
 		"a value":   map[string]config.Secret{"token": secret},
@@ -76,7 +76,7 @@ func TestNoEncoderShowsASecret(t *testing.T) {
 				t.Errorf("JSON shows the secret: %s", encoded)
 			}
 			if !strings.Contains(string(encoded), "redacted") {
-				t.Errorf("JSON does not tell that there is a secret: %s", encoded)
+				t.Errorf("JSON does not show that there is a secret: %s", encoded)
 			}
 		})
 	}
@@ -87,7 +87,7 @@ func TestNoEncoderShowsASecret(t *testing.T) {
 	}
 }
 
-func TestASecretIsDecodedAsWritten(t *testing.T) {
+func TestSecret_DecodesLikeString(t *testing.T) {
 	var got config.Secret
 	if err := json.Unmarshal([]byte(`"hunter2"`), &got); err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ const (
 	KubernetesMetricsServer MetricProviderType = "KubernetesMetricsServer"
 	// Prometheus reads any server that speaks the Prometheus HTTP API.
 	Prometheus MetricProviderType = "Prometheus"
-	// SignalFx is known for the sake of existing configurations; it is read through a load-watcher service.
+	// SignalFx is accepted for existing configurations; it is read through a load-watcher service.
 	SignalFx MetricProviderType = "SignalFx"
 )
 
@@ -21,7 +21,7 @@ const (
 type Dialect string
 
 const (
-	// DialectAuto takes the first dialect that answers, and looks again whenever an answer is empty.
+	// DialectAuto takes the first dialect that returns data, and searches again whenever it returns none.
 	DialectAuto Dialect = "Auto"
 	// DialectNodeExporter reads node_exporter's raw series.
 	DialectNodeExporter Dialect = "NodeExporter"
@@ -33,43 +33,43 @@ const (
 	DialectCAdvisor Dialect = "cAdvisor"
 )
 
-// MissingLoad says how a plugin judges a node whose load is not known.
+// MissingLoad says how a plugin judges a node whose load is unknown.
 type MissingLoad string
 
 const (
 	// MissingLoadRequests judges the node by what its pods request.
 	MissingLoadRequests MissingLoad = "Requests"
-	// MissingLoadNeutral gives the node the mean score of the decision's known nodes.
+	// MissingLoadNeutral gives the node the mean score of the nodes whose load is known.
 	MissingLoadNeutral MissingLoad = "Neutral"
 	// MissingLoadLowest gives the node the lowest score.
 	MissingLoadLowest MissingLoad = "Lowest"
 
-	// MissingLoadPass lets a filter pass the node; MissingLoadReject lets it rule the node out.
+	// MissingLoadPass makes a filter accept the node; MissingLoadReject makes it reject the node.
 	MissingLoadPass   MissingLoad = "Pass"
 	MissingLoadReject MissingLoad = "Reject"
 )
 
-// Statistic is what of a measured load is held against a threshold.
+// Statistic is the statistic of the measured load that is compared with a threshold.
 type Statistic string
 
 const (
 	// StatisticMean is the mean over the window.
 	StatisticMean Statistic = "Mean"
-	// StatisticMeanPlusStdDev is the mean and a multiple of the standard deviation.
+	// StatisticMeanPlusStdDev is the mean plus a multiple of the standard deviation.
 	StatisticMeanPlusStdDev Statistic = "MeanPlusStdDev"
 )
 
-// WhenNoneFits says what becomes of a pod for which a soft limit rules out every node that it could have.
+// WhenNoneFits says what happens to a pod when a soft limit rejects every node that the pod would otherwise fit.
 type WhenNoneFits string
 
 const (
-	// WhenNoneFitsRelax waives the limit for the pod, at once and before anybody is preempted.
+	// WhenNoneFitsRelax waives the limit for the pod, at once and before any pod is preempted.
 	WhenNoneFitsRelax WhenNoneFits = "Relax"
-	// WhenNoneFitsReject lets the pod wait for a node to get back below the limit.
+	// WhenNoneFitsReject keeps the pod pending until a node is below the limit again.
 	WhenNoneFitsReject WhenNoneFits = "Reject"
 )
 
-// Preference says which values of a metric are the better ones.
+// Preference says which values of a metric are better.
 type Preference string
 
 const (
@@ -79,51 +79,55 @@ const (
 	PreferHigher Preference = "Higher"
 )
 
-// PrometheusQueries replaces a dialect by the operator's own PromQL. Each expression yields one series per node whose
-// value is the mean utilization over the window as a fraction of capacity; `$window` in it stands for the window. At
-// least one of the two is set; a resource without an expression is left to the dialect.
+// PrometheusQueries are the operator's own PromQL, used in place of the dialect's. Each query yields one series per node, whose
+// value is the mean utilization over the window as a fraction of capacity; `$window` in it stands for the window. At least one
+// of the two is set; the dialect's query is used for a resource without one.
 type PrometheusQueries struct {
 	CPU    string
 	Memory string
 }
 
-// MetricProviderSpec says where load is read from, and how.
+// MetricProviderSpec describes a source of load.
 type MetricProviderSpec struct {
 	Type MetricProviderType
 	// Address is the server's http(s) URL, a path prefix included. Only Prometheus has one.
 	Address string
-	// Token is a bearer token; TokenFile names a file that holds one and is read anew as it rotates. At most one is set.
+	// Token is a bearer token; TokenFile names a file that holds one and is reread as it rotates. At most one is set.
 	Token     Secret
 	TokenFile string
-	// CAFile names a PEM bundle that the server's certificate is verified with; empty means the system's roots.
+	// CAFile names a PEM bundle of the authorities that are trusted to sign the server's certificate; empty means the system's
+	// roots.
 	CAFile string
-	// InsecureSkipVerify takes the server's certificate unverified.
+	// InsecureSkipVerify accepts any certificate of the server.
 	InsecureSkipVerify bool
-	// Dialect, Queries and NodeLabels are used by Prometheus alone.
+	// Only Prometheus uses Dialect, Queries and NodeLabels.
 	Dialect Dialect
 	Queries *PrometheusQueries
-	// NodeLabels are the series' labels that may name a node, most telling first. Not empty.
+	// NodeLabels are the labels of a series that may name its node, in order of precedence. Not empty.
 	NodeLabels []string
 	// Timeout bounds one refresh. In (0, MaxAge].
 	Timeout metav1.Duration
 }
 
-// LoadSpec is what every plugin that reads load has in its arguments.
+// LoadSpec holds the arguments that all plugins share: where load is read from, over which window, and how long it is trusted.
 type LoadSpec struct {
-	// WatcherAddress is the http(s) URL of a load-watcher service. When set, it is the source: of MetricProvider only
-	// what a connection needs is used (Token, TokenFile, CAFile, InsecureSkipVerify, Timeout).
+	// WatcherAddress is the http(s) URL of a load-watcher service. If set, the service is the source, and of MetricProvider
+	// only the settings of a connection are used: Token, TokenFile, CAFile, InsecureSkipVerify and Timeout.
 	WatcherAddress string
 	MetricProvider MetricProviderSpec
-	// Window is the span that means and deviations are taken over. In [10s, 1h].
+	// Window is the time over which means and standard deviations are taken. In [10s, 1h].
 	Window metav1.Duration
-	// RefreshInterval is the time between two readings of the source. In [1s, MaxAge].
+	// RefreshInterval is the time between two refreshes from the source. In [1s, MaxAge].
 	RefreshInterval metav1.Duration
 	// MaxAge is the age beyond which a node's load is no longer trusted, however steady it was.
 	MaxAge metav1.Duration
-	// DriftTolerance is by how many percentage points a node's load may have moved, at its usual pace, before it is no
-	// longer trusted. > 0.
+	// DriftTolerance is how far, in percentage points, a node's load may have moved at its usual pace before it is no longer
+	// trusted. > 0.
 	DriftTolerance float64
 }
+
+// GetLoadSpec returns s. The arguments of all plugins embed a LoadSpec, and thereby have this method.
+func (s *LoadSpec) GetLoadSpec() *LoadSpec { return s }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
@@ -131,14 +135,14 @@ type LoadSpec struct {
 type TargetLoadPackingArgs struct {
 	metav1.TypeMeta
 	LoadSpec
-	// MissingLoad says how a node without known load is judged.
+	// MissingLoad says how a node is judged whose load is unknown.
 	MissingLoad MissingLoad
-	// TargetUtilization is the CPU utilization, in percent of capacity, that nodes are packed up to. In [1, 99].
+	// TargetUtilization is the CPU utilization, in percent of capacity, up to which nodes are packed. In [1, 99].
 	TargetUtilization int64
-	// DefaultRequests is the usage expected of a container that states neither limit nor request. Only cpu is read. ≥ 0.
+	// DefaultRequests is the usage expected of a container that has neither limit nor request. Only cpu is used. ≥ 0.
 	DefaultRequests corev1.ResourceList
-	// DefaultRequestsMultiplier is by how much a container without a limit is expected to exceed its request. A finite
-	// decimal number ≥ 0.
+	// DefaultRequestsMultiplier times its request is the usage expected of a container without a limit. A finite decimal number
+	// ≥ 0.
 	DefaultRequestsMultiplier string
 }
 
@@ -148,28 +152,28 @@ type TargetLoadPackingArgs struct {
 type LoadVariationRiskBalancingArgs struct {
 	metav1.TypeMeta
 	LoadSpec
-	// MissingLoad says how a node without known load is judged.
+	// MissingLoad says how a node is judged whose load is unknown.
 	MissingLoad MissingLoad
 	// SafeVarianceMargin multiplies the standard deviation. Finite and ≥ 0.
 	SafeVarianceMargin float64
-	// SafeVarianceSensitivity is the root that is taken of the standard deviation; 0 switches the deviation off. Finite
+	// SafeVarianceSensitivity s makes the score use the s-th root of the standard deviation; 0 leaves the deviation out. Finite
 	// and ≥ 0.
 	SafeVarianceSensitivity float64
 }
 
-// Thresholds are utilizations in percent, in [1, 100]; a resource without one is not looked at.
+// Thresholds are utilizations in percent, in [1, 100]; a resource without one is not limited.
 type Thresholds struct {
 	CPU    *int64
 	Memory *int64
 }
 
-// ThresholdWindows are the windows that the resources are measured over.
+// ThresholdWindows are the windows over which the resources are measured.
 type ThresholdWindows struct {
 	CPU    metav1.Duration
 	Memory metav1.Duration
 }
 
-// Exemption names the pods that thresholds do not hold for.
+// Exemption selects the pods that thresholds do not apply to.
 type Exemption struct {
 	// PriorityClassNames exempts the pods of these priority classes.
 	PriorityClassNames []string
@@ -183,41 +187,41 @@ type Exemption struct {
 type LoadThresholdArgs struct {
 	metav1.TypeMeta
 	LoadSpec
-	// MissingLoad says how a node without known load is judged: Pass, Requests or Reject.
+	// MissingLoad says how a node is judged whose load is unknown: Requests, Pass or Reject.
 	MissingLoad MissingLoad
-	// Thresholds are the utilizations that no node is to pass with the pod on it.
+	// Thresholds are the utilizations that no node may exceed with the pod on it.
 	Thresholds Thresholds
-	// Windows are what the resources are measured over.
+	// Windows are the windows over which the resources are measured.
 	Windows ThresholdWindows
-	// Statistic is what is held against the thresholds; StdDevFactor, ≥ 0, multiplies the deviation of MeanPlusStdDev.
+	// Statistic is compared with the thresholds; StdDevFactor, ≥ 0, multiplies the standard deviation in MeanPlusStdDev.
 	Statistic    Statistic
 	StdDevFactor float64
 	// IgnoreDaemonSets exempts the pods of DaemonSets, which cannot go elsewhere.
 	IgnoreDaemonSets bool
-	// Exempt names further pods that the thresholds do not hold for.
+	// Exempt selects further pods that the thresholds do not apply to.
 	Exempt Exemption
-	// WhenNoneFits says what becomes of a pod that no node is left for.
+	// WhenNoneFits says what happens to a pod for which the thresholds leave no node.
 	WhenNoneFits WhenNoneFits
 }
 
-// MetricBounds are the values of a metric that score highest and lowest.
+// MetricBounds are the values of a metric that get the highest and the lowest score.
 type MetricBounds struct {
 	Best  float64
 	Worst float64
 }
 
-// NodeMetric is one metric that nodes are judged by.
+// NodeMetric is one metric by which nodes are judged.
 type NodeMetric struct {
-	// Name is what the metric is called in reasons and logs; unique within the plugin's arguments.
+	// Name stands for the metric in reasons, Events and logs; unique within the plugin's arguments.
 	Name string
 	// Query is PromQL that yields one series per node.
 	Query  string
 	Prefer Preference
 	// Weight is the metric's share of the score, ≥ 0; 0 leaves it out of the score.
 	Weight int64
-	// Bounds fix the scale of the score; without them it spans the candidates of the decision.
+	// Bounds fix the scale of the score; without them it spans the values of the candidate nodes.
 	Bounds *MetricBounds
-	// Reject is a rule such as "> 5" that rules a node out; empty rules none out.
+	// Reject is a rule such as "> 5" by which a node is rejected; empty rejects none.
 	Reject string
 }
 
@@ -227,8 +231,8 @@ type NodeMetric struct {
 type NodeMetricsArgs struct {
 	metav1.TypeMeta
 	LoadSpec
-	// Metrics are what nodes are judged by; at least one.
+	// Metrics are the metrics by which nodes are judged; at least one.
 	Metrics []NodeMetric
-	// WhenNoneFits says what becomes of a pod that the reject rules leave no node for.
+	// WhenNoneFits says what happens to a pod for which the reject rules leave no node.
 	WhenNoneFits WhenNoneFits
 }

@@ -8,14 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/pflag"
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 )
 
-// configuration is a scheduler configuration whose plugin has the given arguments, one YAML field a line.
+// configuration returns a scheduler configuration that gives a plugin arguments, one YAML field a line.
 func configuration(plugin, fields string) string {
 	return fmt.Sprintf(`apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -33,11 +32,11 @@ profiles:
 `, plugin, strings.ReplaceAll(fields, "\n", "\n      "))
 }
 
-// noCluster is a kubeconfig of a cluster that is not there.
+// noCluster is a kubeconfig for an address that nothing listens on.
 const noCluster = `{"clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
 "contexts": [{"name": "c", "context": {"cluster": "c"}}], "current-context": "c"}`
 
-// start runs the command on a configuration, on a port that is taken: whatever listens fails with another error.
+// start runs the command with a configuration, on a port that is taken, so that it ends with another error once it listens.
 func start(t *testing.T, config string) error {
 	t.Helper()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -65,7 +64,7 @@ func start(t *testing.T, config string) error {
 	return command.Execute()
 }
 
-func TestAMistakeInTheArgumentsIsRefusedBeforeAnythingListens(t *testing.T) {
+func TestCommand_RefusesInvalidArgumentsBeforeListening(t *testing.T) {
 	dir := t.TempDir()
 	token := filepath.Join(dir, "token")
 	if err := os.WriteFile(token, []byte("t"), 0o600); err != nil {
@@ -118,12 +117,19 @@ func TestAMistakeInTheArgumentsIsRefusedBeforeAnythingListens(t *testing.T) {
 	}
 }
 
-func TestAGoodConfigurationIsNotRefused(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(file, []byte(configuration("TargetLoadPacking", "targetUtilization: 60")), 0o600); err != nil {
-		t.Fatal(err)
+func TestCommand_RefusesOldVersionBeforeListening(t *testing.T) {
+	config := strings.Replace(configuration("TargetLoadPacking", "targetUtilization: 60"), "k8s.io/v1", "k8s.io/v1beta3", 1)
+	err := start(t, config)
+	if err == nil || !strings.Contains(err.Error(), "config.yaml: kubescheduler.config.k8s.io/v1beta3 is no longer read") || !strings.Contains(err.Error(), "line 1: apiVersion") {
+		t.Error(err)
 	}
-	if notes, err := checkConfiguration(file, []string{"TargetLoadPacking"}, pflag.NewFlagSet("", pflag.ContinueOnError)); err != nil || len(notes) > 0 {
-		t.Error(err, notes)
+}
+
+// The stock command sets up its logging once a process, so that only one test can get past the configuration.
+func TestCommand_AcceptsQueryOfAnotherDialect(t *testing.T) {
+	err := start(t, configuration("NodeMetrics",
+		"metricProvider: {type: Prometheus, address: 'http://prometheus:9090'}\nmetrics: [{name: m, query: rate(a), prefer: Lower}]"))
+	if err == nil || !strings.Contains(err.Error(), "address already in use") {
+		t.Errorf("got %v, want the error of the port that is taken", err)
 	}
 }

@@ -1,5 +1,5 @@
-// Package scheme makes the kube-scheduler know the plugins' arguments: a KubeSchedulerConfiguration that names one of the
-// plugins has its args decoded strictly, defaulted, and converted to the internal types, like those of stock plugins.
+// Package scheme teaches the kube-scheduler the plugins' arguments. In a KubeSchedulerConfiguration they are then decoded
+// strictly, defaulted and converted to the internal types, as those of stock plugins are.
 package scheme
 
 import (
@@ -15,26 +15,25 @@ import (
 	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
 )
 
-// The kube-scheduler reads its configuration through schemes of its own and offers no way to hand in another, so they are
-// added to once, before anything can read a configuration: a scheme must not change while it is used.
+// The kube-scheduler reads its configuration through two schemes of its own, and accepts no other: one decodes and encodes the
+// file, the other defaults and converts the args within it. A type must be known to both: if it is missing in the first, loading
+// fails; if it is missing in the second, args stay undecoded. Both are extended in init because a scheme must not change once it
+// is in use.
 //
-// There are two: one decodes and encodes the file, the other defaults and converts the args within it. Where only the
-// first knew a type, loading would fail; where only the second did, args would pass undecoded.
-//
-// Where one of the plugins that have a soft limit is enabled, the configuration's own defaults complete what it takes: by
-// multiPoint alone its PostFilter would stand behind DefaultPreemption, and pods would be evicted for a soft limit.
+// Defaulting also completes profiles that enable a plugin with a soft limit. Enabled at multiPoint alone, its PostFilter would run
+// after DefaultPreemption, and pods would be evicted because of a soft limit.
 func init() {
 	utilruntime.Must(AddToScheme(kubeschedulerscheme.Scheme))
 	kubeschedulerscheme.Scheme.AddTypeDefaultingFunc(&kubeschedulerconfigv1.KubeSchedulerConfiguration{}, func(obj any) {
-		configuration := obj.(*kubeschedulerconfigv1.KubeSchedulerConfiguration)
-		kubeschedulerv1.SetObjectDefaults_KubeSchedulerConfiguration(configuration)
-		v1.SetDefaults_SoftLimits(configuration)
+		cfg := obj.(*kubeschedulerconfigv1.KubeSchedulerConfiguration)
+		kubeschedulerv1.SetObjectDefaults_KubeSchedulerConfiguration(cfg)
+		setSoftLimitDefaults(cfg)
 	})
 	utilruntime.Must(AddToScheme(kubeschedulerv1.GetPluginArgConversionScheme()))
 }
 
 // AddToScheme registers the internal and the versioned types of the plugins' arguments, with defaults and conversions.
-// The kube-scheduler's own schemes have them by the import of this package.
+// Importing this package has already registered them in the kube-scheduler's own schemes.
 func AddToScheme(scheme *runtime.Scheme) error {
 	return errors.Join(config.AddToScheme(scheme), v1.AddToScheme(scheme))
 }

@@ -30,7 +30,7 @@ apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 `
 
-// knownConfiguration is one that operators of the known implementations run: it has no field that this project added.
+// knownConfiguration has only fields that existing implementations of the plugins have.
 const knownConfiguration = head + `
 leaderElection:
   leaderElect: false
@@ -128,7 +128,7 @@ func argsOf(t *testing.T, cfg *kubeschedulerconfig.KubeSchedulerConfiguration, p
 	return nil
 }
 
-// withDefaults returns the defaults that the project documents, changed as told.
+// withDefaults returns the documented defaults with a change; nil changes nothing.
 func withDefaults(change func(*config.LoadSpec)) config.LoadSpec {
 	spec := config.LoadSpec{
 		MetricProvider: config.MetricProviderSpec{
@@ -148,7 +148,7 @@ func withDefaults(change func(*config.LoadSpec)) config.LoadSpec {
 	return spec
 }
 
-func TestAFileIsDecoded(t *testing.T) {
+func TestScheme_DecodesFile(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		yaml   string
@@ -218,7 +218,7 @@ func TestAFileIsDecoded(t *testing.T) {
 			},
 		},
 		{
-			name:   "a plugin that is on, without pluginConfig",
+			name:   "an enabled plugin without pluginConfig",
 			yaml:   head + "profiles: [{plugins: {score: {enabled: [{name: LoadVariationRiskBalancing}]}}}]",
 			plugin: "LoadVariationRiskBalancing",
 			want: &config.LoadVariationRiskBalancingArgs{
@@ -263,7 +263,7 @@ func TestAFileIsDecoded(t *testing.T) {
 	}
 }
 
-func TestAKnownConfigurationIsValid(t *testing.T) {
+func TestScheme_KnownConfigurationIsValid(t *testing.T) {
 	cfg := mustLoad(t, knownConfiguration)
 	if err := kubeschedulervalidation.ValidateKubeSchedulerConfiguration(cfg); err != nil {
 		t.Errorf("stock validation refuses it: %v", err)
@@ -273,7 +273,7 @@ func TestAKnownConfigurationIsValid(t *testing.T) {
 	}
 }
 
-func TestAFileThatCannotBeMeantIsRefused(t *testing.T) {
+func TestScheme_RefusesUnknownAndMistypedFields(t *testing.T) {
 	pluginConfig := func(args string) string {
 		return head + "profiles:\n- pluginConfig:\n  - name: TargetLoadPacking\n    args: " + args + "\n"
 	}
@@ -318,7 +318,7 @@ func TestAFileThatCannotBeMeantIsRefused(t *testing.T) {
 			want: []string{".profiles[0].pluginConfig[0]", "not of type TargetLoadPackingArgs"},
 		},
 		{
-			name: "a fraction where a whole number is due",
+			name: "a fraction instead of an integer",
 			yaml: pluginConfig("{targetUtilization: 40.5}"),
 			want: []string{".profiles[0].pluginConfig[0]", "targetUtilization"},
 		},
@@ -328,12 +328,12 @@ func TestAFileThatCannotBeMeantIsRefused(t *testing.T) {
 			want: []string{".profiles[0].pluginConfig[0]", "defaultRequestsMultiplier"},
 		},
 		{
-			name: "a token that is no string, which is not shown",
+			name: "a token that is no string is not shown",
 			yaml: pluginConfig("{metricProvider: {token: [hunter2]}}"),
 			want: []string{".profiles[0].pluginConfig[0]", "metricProvider.token"},
 		},
 		{
-			name: "a duplicate token, which is not shown",
+			name: "a duplicate token is not shown",
 			yaml: pluginConfig("{metricProvider: {token: hunter2, token: hunter2}}"),
 			want: []string{`key "token" already set`},
 		},
@@ -345,17 +345,17 @@ func TestAFileThatCannotBeMeantIsRefused(t *testing.T) {
 			}
 			for _, want := range tt.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("error does not tell %q: %v", want, err)
+					t.Errorf("the error lacks %q: %v", want, err)
 				}
 			}
 			if strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("error shows the token: %v", err)
+				t.Errorf("the error shows the token: %v", err)
 			}
 		})
 	}
 }
 
-func TestValuesOutOfRangeSurviveDecodingAndAreRefusedWithTheirPath(t *testing.T) {
+func TestScheme_KeepsValuesOutOfRangeForValidation(t *testing.T) {
 	cfg := mustLoad(t, head+`
 profiles:
 - schedulerName: a
@@ -383,15 +383,15 @@ profiles:
 		`profiles[1].pluginConfig[0].args.metricProvider.timeout: Invalid value: "0s"`,
 	} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("error does not tell %q: %v", want, err)
+			t.Errorf("the error lacks %q: %v", want, err)
 		}
 	}
 	if strings.Contains(err.Error(), "\n") {
-		t.Errorf("error is not one line: %v", err)
+		t.Errorf("the error is not one line: %v", err)
 	}
 }
 
-// loggedConfiguration returns what the kube-scheduler logs of a configuration at verbosity 2.
+// loggedConfiguration returns a configuration as the kube-scheduler logs it at verbosity 2.
 func loggedConfiguration(t *testing.T, cfg *kubeschedulerconfig.KubeSchedulerConfiguration) string {
 	t.Helper()
 	var logged string
@@ -408,7 +408,7 @@ func loggedConfiguration(t *testing.T, cfg *kubeschedulerconfig.KubeSchedulerCon
 	return logged
 }
 
-func TestTheSchedulersLogOfItsConfigurationHidesTheToken(t *testing.T) {
+func TestScheme_LogHidesToken(t *testing.T) {
 	cfg := mustLoad(t, knownConfiguration)
 	logged := loggedConfiguration(t, cfg)
 	if strings.Contains(logged, "hunter2") {
@@ -424,7 +424,7 @@ func TestTheSchedulersLogOfItsConfigurationHidesTheToken(t *testing.T) {
 	}
 }
 
-func TestTheSchedulersConfigzHidesTheToken(t *testing.T) {
+func TestScheme_ConfigzHidesToken(t *testing.T) {
 	// configz serves the internal configuration as JSON.
 	served, err := json.Marshal(mustLoad(t, knownConfiguration))
 	if err != nil {
@@ -434,11 +434,11 @@ func TestTheSchedulersConfigzHidesTheToken(t *testing.T) {
 		t.Errorf("configz shows the token: %s", served)
 	}
 	if !strings.Contains(string(served), "redacted") {
-		t.Errorf("configz does not have the provider, so that this test shows nothing: %s", served)
+		t.Errorf("configz lacks the provider: %s", served)
 	}
 }
 
-func TestAWrittenConfigurationIsReadBackTheSame(t *testing.T) {
+func TestScheme_ReadsBackWrittenConfiguration(t *testing.T) {
 	for name, yaml := range map[string]string{
 		"the added fields":           newConfiguration,
 		"the known fields, no token": strings.ReplaceAll(knownConfiguration, "token: hunter2", `token: ""`),
@@ -453,7 +453,7 @@ func TestAWrittenConfigurationIsReadBackTheSame(t *testing.T) {
 	}
 }
 
-func TestAWrittenTokenIsRefusedWhenReadBack(t *testing.T) {
+func TestScheme_RefusesPlaceholderOfWrittenToken(t *testing.T) {
 	again := mustLoad(t, loggedConfiguration(t, mustLoad(t, knownConfiguration)))
 	err := validation.ValidatePluginConfigs(again)
 	if err == nil || !strings.Contains(err.Error(), "profiles[0].pluginConfig[1].args.metricProvider.token: ") ||
@@ -462,7 +462,7 @@ func TestAWrittenTokenIsRefusedWhenReadBack(t *testing.T) {
 	}
 }
 
-func TestAddToSchemeMayBeCalledTwice(t *testing.T) {
+func TestAddToScheme_MayBeCalledTwice(t *testing.T) {
 	s := runtime.NewScheme()
 	for range 2 {
 		if err := scheme.AddToScheme(s); err != nil {

@@ -27,36 +27,36 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 )
 
-// relaxer stands for one of the plugins that may relax a soft limit.
-type relaxer struct{ name string }
+// softLimit is a plugin at the extension points of LoadThreshold and NodeMetrics.
+type softLimit struct{ name string }
 
-func (r relaxer) Name() string { return r.name }
-func (r relaxer) PreFilter(context.Context, fwk.CycleState, *corev1.Pod, []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+func (l softLimit) Name() string { return l.name }
+func (l softLimit) PreFilter(context.Context, fwk.CycleState, *corev1.Pod, []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	return nil, nil
 }
-func (r relaxer) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
-func (r relaxer) Filter(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) *fwk.Status {
+func (l softLimit) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+func (l softLimit) Filter(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) *fwk.Status {
 	return nil
 }
-func (r relaxer) Score(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) (int64, *fwk.Status) {
+func (l softLimit) Score(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) (int64, *fwk.Status) {
 	return 0, nil
 }
-func (r relaxer) ScoreExtensions() fwk.ScoreExtensions { return nil }
-func (r relaxer) PreScore(context.Context, fwk.CycleState, *corev1.Pod, []fwk.NodeInfo) *fwk.Status {
+func (l softLimit) ScoreExtensions() fwk.ScoreExtensions { return nil }
+func (l softLimit) PreScore(context.Context, fwk.CycleState, *corev1.Pod, []fwk.NodeInfo) *fwk.Status {
 	return nil
 }
-func (r relaxer) PostFilter(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+func (l softLimit) PostFilter(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	return nil, nil
 }
 
-// pluginsOf is what the framework that a profile is run by has enabled, in its order.
+// pluginsOf returns the plugins that the framework of a profile runs, in its order.
 func pluginsOf(t *testing.T, profile string) *stockconfig.Plugins {
 	t.Helper()
 	cfg := mustLoad(t, head+"profiles:\n- "+profile)
 	metrics.Register()
 	registry := plugins.NewInTreeRegistry()
 	for _, name := range []string{"LoadThreshold", "NodeMetrics"} {
-		if err := registry.Register(name, func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return relaxer{name}, nil }); err != nil {
+		if err := registry.Register(name, func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return softLimit{name}, nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -70,18 +70,18 @@ func pluginsOf(t *testing.T, profile string) *stockconfig.Plugins {
 	return f.ListPlugins()
 }
 
-// without is the names of what is enabled, in order, without one of them.
-func without(left string, set stockconfig.PluginSet) []string {
+// without returns the names of the enabled plugins, in order, except one.
+func without(except string, set stockconfig.PluginSet) []string {
 	var names []string
 	for _, plugin := range set.Enabled {
-		if plugin.Name != left {
+		if plugin.Name != except {
 			names = append(names, plugin.Name)
 		}
 	}
 	return names
 }
 
-func TestWhatRelaxesALimitStandsBeforePreemption(t *testing.T) {
+func TestSoftLimitDefaults_RunBeforePreemption(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		profile string
@@ -89,27 +89,27 @@ func TestWhatRelaxesALimitStandsBeforePreemption(t *testing.T) {
 	}{
 		{"enabled nowhere", "{}", []string{"DefaultPreemption"}},
 		{"enabled by multiPoint", "plugins: {multiPoint: {enabled: [{name: LoadThreshold}]}}", []string{"LoadThreshold", "DefaultPreemption"}},
-		{"two, in the order they are enabled in", "plugins: {multiPoint: {enabled: [{name: NodeMetrics}, {name: LoadThreshold}]}}", []string{"NodeMetrics", "LoadThreshold", "DefaultPreemption"}},
+		{"two, in the order in which they are enabled", "plugins: {multiPoint: {enabled: [{name: NodeMetrics}, {name: LoadThreshold}]}}", []string{"NodeMetrics", "LoadThreshold", "DefaultPreemption"}},
 		{"where preemption is enabled by name", "plugins: {multiPoint: {enabled: [{name: LoadThreshold}]}, postFilter: {enabled: [{name: DefaultPreemption}]}}", []string{"LoadThreshold", "DefaultPreemption"}},
 		{"named by the operator", "plugins: {multiPoint: {enabled: [{name: LoadThreshold}]}, postFilter: {enabled: [{name: DefaultPreemption}, {name: LoadThreshold}]}}", []string{"DefaultPreemption", "LoadThreshold"}},
-		{"preemption disabled by the operator", "plugins: {multiPoint: {enabled: [{name: LoadThreshold}]}, postFilter: {disabled: [{name: DefaultPreemption}]}}", []string{"LoadThreshold"}},
+		{"preemption disabled at PostFilter", "plugins: {multiPoint: {enabled: [{name: LoadThreshold}]}, postFilter: {disabled: [{name: DefaultPreemption}]}}", []string{"LoadThreshold"}},
 		{"disabled by the operator", "plugins: {multiPoint: {enabled: [{name: LoadThreshold}, {name: NodeMetrics}]}, postFilter: {disabled: [{name: LoadThreshold}]}}", []string{"NodeMetrics", "DefaultPreemption"}},
 		{"all disabled by the operator", `plugins: {multiPoint: {enabled: [{name: LoadThreshold}]}, postFilter: {disabled: [{name: "*"}]}}`, nil},
 		{"enabled at Filter alone", "plugins: {filter: {enabled: [{name: LoadThreshold}]}}", []string{"LoadThreshold", "DefaultPreemption"}},
 		{"enabled at PreFilter alone", "plugins: {preFilter: {enabled: [{name: NodeMetrics}]}}", []string{"NodeMetrics", "DefaultPreemption"}},
-		{"two at Filter, in the order they are enabled in", "plugins: {filter: {enabled: [{name: NodeMetrics}, {name: LoadThreshold}]}}", []string{"NodeMetrics", "LoadThreshold", "DefaultPreemption"}},
+		{"two at Filter, in the order in which they are enabled", "plugins: {filter: {enabled: [{name: NodeMetrics}, {name: LoadThreshold}]}}", []string{"NodeMetrics", "LoadThreshold", "DefaultPreemption"}},
 		{"one by multiPoint and one at Filter", "plugins: {multiPoint: {enabled: [{name: NodeMetrics}]}, filter: {enabled: [{name: LoadThreshold}]}}", []string{"NodeMetrics", "LoadThreshold", "DefaultPreemption"}},
 		{"at Filter, and preemption by name", "plugins: {filter: {enabled: [{name: LoadThreshold}]}, postFilter: {enabled: [{name: DefaultPreemption}]}}", []string{"LoadThreshold", "DefaultPreemption"}},
 		{"at Filter, named by the operator behind preemption", "plugins: {filter: {enabled: [{name: LoadThreshold}]}, postFilter: {enabled: [{name: DefaultPreemption}, {name: LoadThreshold}]}}", []string{"DefaultPreemption", "LoadThreshold"}},
 		{"at Filter, named by the operator before preemption", "plugins: {filter: {enabled: [{name: LoadThreshold}]}, postFilter: {enabled: [{name: LoadThreshold}, {name: DefaultPreemption}]}}", []string{"LoadThreshold", "DefaultPreemption"}},
 		{"at Filter, named by the operator", "plugins: {filter: {enabled: [{name: LoadThreshold}]}, postFilter: {enabled: [{name: LoadThreshold}]}}", []string{"LoadThreshold", "DefaultPreemption"}},
 		{"at Filter, preemption disabled by the operator", "plugins: {filter: {enabled: [{name: LoadThreshold}]}, postFilter: {disabled: [{name: DefaultPreemption}]}}", []string{"LoadThreshold"}},
-		{"at Filter, preemption disabled at all", "plugins: {multiPoint: {disabled: [{name: DefaultPreemption}]}, filter: {enabled: [{name: LoadThreshold}]}}", []string{"LoadThreshold"}},
+		{"at Filter, preemption disabled by multiPoint", "plugins: {multiPoint: {disabled: [{name: DefaultPreemption}]}, filter: {enabled: [{name: LoadThreshold}]}}", []string{"LoadThreshold"}},
 		{"at Filter, disabled by the operator", "plugins: {filter: {enabled: [{name: LoadThreshold}]}, postFilter: {disabled: [{name: LoadThreshold}]}}", []string{"DefaultPreemption"}},
 		{"at Filter, all disabled by the operator but preemption", `plugins: {filter: {enabled: [{name: LoadThreshold}]}, postFilter: {disabled: [{name: "*"}], enabled: [{name: DefaultPreemption}]}}`, []string{"DefaultPreemption"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			enabled := pluginsOf(t, tt.profile).PostFilter // of which DynamicResources evicts nobody
+			enabled := pluginsOf(t, tt.profile).PostFilter // DynamicResources is left out: it evicts no pod
 			if diff := cmp.Diff(tt.want, without("DynamicResources", enabled)); diff != "" {
 				t.Errorf("order of PostFilter (-want +got):\n%s", diff)
 			}
@@ -117,7 +117,7 @@ func TestWhatRelaxesALimitStandsBeforePreemption(t *testing.T) {
 	}
 }
 
-func TestWhatASoftLimitTakesIsEnabledTogether(t *testing.T) {
+func TestSoftLimitDefaults_EnableExtensionPointsTogether(t *testing.T) {
 	type enabled struct{ PreFilter, Filter, PostFilter, PreScore, Score bool }
 	for _, tt := range []struct {
 		name, plugin, profile string
@@ -142,7 +142,7 @@ func TestWhatASoftLimitTakesIsEnabledTogether(t *testing.T) {
 	}
 }
 
-func TestAWaivedPodsScoreOutvotesTheStockPlugins(t *testing.T) {
+func TestSoftLimitDefaults_WeightOfLoadThreshold(t *testing.T) {
 	for _, tt := range []struct {
 		name, profile string
 		want          int32
@@ -168,12 +168,12 @@ func TestAWaivedPodsScoreOutvotesTheStockPlugins(t *testing.T) {
 	}
 }
 
-func TestAConfigurationWithoutThePluginsHasTheStockDefaults(t *testing.T) {
+func TestSoftLimitDefaults_OtherConfigurationsKeepStockDefaults(t *testing.T) {
 	for name, profiles := range map[string]string{
-		"no profile":               "",
-		"two profiles":             "profiles: [{schedulerName: a}, {schedulerName: b, plugins: {multiPoint: {enabled: [{name: NodeAffinity}]}, postFilter: {enabled: []}}}]",
-		"plugins of this project":  "profiles: [{plugins: {score: {enabled: [{name: TargetLoadPacking}]}}}]",
-		"preemption not preferred": "profiles: [{plugins: {postFilter: {disabled: [{name: DefaultPreemption}]}}}]",
+		"no profile":              "",
+		"two profiles":            "profiles: [{schedulerName: a}, {schedulerName: b, plugins: {multiPoint: {enabled: [{name: NodeAffinity}]}, postFilter: {enabled: []}}}]",
+		"plugins of this project": "profiles: [{plugins: {score: {enabled: [{name: TargetLoadPacking}]}}}]",
+		"preemption disabled":     "profiles: [{plugins: {postFilter: {disabled: [{name: DefaultPreemption}]}}}]",
 	} {
 		t.Run(name, func(t *testing.T) {
 			read := func() *configv1.KubeSchedulerConfiguration {
@@ -203,7 +203,7 @@ func TestAConfigurationWithoutThePluginsHasTheStockDefaults(t *testing.T) {
 	}
 }
 
-func TestLimitsAreDecoded(t *testing.T) {
+func TestScheme_DecodesLimits(t *testing.T) {
 	cfg := mustLoad(t, head+`
 profiles:
 - plugins:
@@ -223,8 +223,8 @@ profiles:
         query: sum by (node) (rate(http_request_duration_seconds_sum[5m])) / sum by (node) (rate(http_request_duration_seconds_count[5m]))
         prefer: Lower            # or Higher
         weight: 3
-        bounds: {best: 0.05, worst: 2}     # optional; without it, normalised over the candidates of the decision
-        reject: "> 5"                       # optional: a Filter rule, > >= < <=
+        bounds: {best: 0.05, worst: 2}     # optional; without it, normalized over the candidate nodes
+        reject: "> 5"                       # optional: a rule for Filter
 `)
 	threshold := argsOf(t, cfg, "LoadThreshold").(*config.LoadThresholdArgs)
 	if *threshold.Thresholds.CPU != 80 || *threshold.Thresholds.Memory != 90 || threshold.Windows.CPU.Duration != 5*time.Minute ||

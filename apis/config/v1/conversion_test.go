@@ -16,7 +16,7 @@ import (
 	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
 )
 
-// fullLoadSpec has a value in every field, each another than the default.
+// fullLoadSpec has a value in every field, none of them the default.
 func fullLoadSpec() v1.LoadSpec {
 	return v1.LoadSpec{
 		WatcherAddress: "http://watcher:2020",
@@ -61,7 +61,7 @@ func fullInternalLoadSpec() config.LoadSpec {
 	}
 }
 
-func TestConversionKeepsEveryFieldBothWays(t *testing.T) {
+func TestConversion_KeepsEveryFieldBothWays(t *testing.T) {
 	scheme := newScheme(t)
 	for _, tt := range []struct {
 		name      string
@@ -104,7 +104,7 @@ func TestConversionKeepsEveryFieldBothWays(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			// A field that somebody adds and forgets here would convert, to nothing, unnoticed.
+			// A new field that is missing in the fixture is not tested.
 			requireNoZeroField(t, tt.name, reflect.ValueOf(tt.versioned).Elem())
 
 			internal, err := scheme.ConvertToVersion(tt.versioned.DeepCopyObject(), config.SchemeGroupVersion)
@@ -126,7 +126,7 @@ func TestConversionKeepsEveryFieldBothWays(t *testing.T) {
 	}
 }
 
-// requireNoZeroField fails for every field of a struct, and of the structs of this project within it, that is zero.
+// requireNoZeroField fails for every zero field of a struct and of the structs of this project within it.
 func requireNoZeroField(t *testing.T, path string, value reflect.Value) {
 	t.Helper()
 	if value.Kind() == reflect.Pointer {
@@ -138,14 +138,14 @@ func requireNoZeroField(t *testing.T, path string, value reflect.Value) {
 	for i := range value.NumField() {
 		fieldPath := path + "." + value.Type().Field(i).Name
 		if value.Field(i).IsZero() {
-			t.Errorf("the fixture leaves %s zero, so that its conversion is not tested", fieldPath)
+			t.Errorf("%s is zero in the fixture: its conversion is not tested", fieldPath)
 			continue
 		}
 		requireNoZeroField(t, fieldPath, value.Field(i))
 	}
 }
 
-func TestADeepCopySharesNothing(t *testing.T) {
+func TestDeepCopy_SharesNothing(t *testing.T) {
 	original := &config.TargetLoadPackingArgs{
 		LoadSpec:        fullInternalLoadSpec(),
 		DefaultRequests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},

@@ -1,13 +1,11 @@
 package v1
 
 import (
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kubeschedulerconfigv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/utils/ptr"
 )
 
@@ -28,13 +26,11 @@ const (
 	defaultCPUThreshold    = 80
 	defaultMemoryThreshold = 90
 	defaultStdDevFactor    = 1.0
-	// Stock scorers, by requests for the most part, have weights of 14 together.
-	defaultLoadThresholdWeight = 100
 
 	defaultMetricWeight = 1
 )
 
-// SetDefaults_MetricProviderSpec fills in what the operator left out, the timeout apart: that one depends on MaxAge.
+// SetDefaults_MetricProviderSpec fills in the fields that are not given, except the timeout: its default depends on MaxAge.
 func SetDefaults_MetricProviderSpec(obj *MetricProviderSpec) {
 	if obj.Type == "" {
 		obj.Type = KubernetesMetricsServer
@@ -45,13 +41,13 @@ func SetDefaults_MetricProviderSpec(obj *MetricProviderSpec) {
 	if obj.Dialect == "" {
 		obj.Dialect = DialectAuto
 	}
-	// A list that is given but empty is left alone: it is refused, not replaced.
+	// An empty list is kept: validation refuses it.
 	if obj.NodeLabels == nil {
 		obj.NodeLabels = []string{"node", "instance", "nodename", "kubernetes_node", "exported_instance", "hostname"}
 	}
 }
 
-// SetDefaults_LoadSpec fills in what the operator left out.
+// SetDefaults_LoadSpec fills in the fields that are not given.
 func SetDefaults_LoadSpec(obj *LoadSpec) {
 	if obj.Window == nil {
 		obj.Window = &metav1.Duration{Duration: defaultWindow}
@@ -67,8 +63,8 @@ func SetDefaults_LoadSpec(obj *LoadSpec) {
 	}
 	if obj.MetricProvider.Timeout == nil {
 		timeout := defaultTimeout
-		// Half, so that after a reading that hangs there is time for another before the load expires. A maxAge that
-		// leaves no half is refused for itself, and has no say here.
+		// Half of maxAge leaves time for another refresh, after one that hangs, before the load expires. Validation refuses
+		// a maxAge that has no positive half.
 		if half := obj.MaxAge.Duration / 2; half > 0 {
 			timeout = min(timeout, half)
 		}
@@ -76,7 +72,7 @@ func SetDefaults_LoadSpec(obj *LoadSpec) {
 	}
 }
 
-// SetDefaults_TargetLoadPackingArgs fills in what the operator left out.
+// SetDefaults_TargetLoadPackingArgs fills in the fields that are not given.
 func SetDefaults_TargetLoadPackingArgs(obj *TargetLoadPackingArgs) {
 	if obj.MissingLoad == "" {
 		obj.MissingLoad = MissingLoadRequests
@@ -84,7 +80,7 @@ func SetDefaults_TargetLoadPackingArgs(obj *TargetLoadPackingArgs) {
 	if obj.TargetUtilization == nil {
 		obj.TargetUtilization = ptr.To[int64](defaultTargetUtilization)
 	}
-	// A list that is given but empty is left alone: it says that such containers are expected to use nothing.
+	// An empty list is kept: such containers are then expected to use nothing.
 	if obj.DefaultRequests == nil {
 		obj.DefaultRequests = corev1.ResourceList{
 			corev1.ResourceCPU: *resource.NewMilliQuantity(defaultRequestMilliCPU, resource.DecimalSI),
@@ -95,7 +91,7 @@ func SetDefaults_TargetLoadPackingArgs(obj *TargetLoadPackingArgs) {
 	}
 }
 
-// SetDefaults_LoadVariationRiskBalancingArgs fills in what the operator left out.
+// SetDefaults_LoadVariationRiskBalancingArgs fills in the fields that are not given.
 func SetDefaults_LoadVariationRiskBalancingArgs(obj *LoadVariationRiskBalancingArgs) {
 	if obj.MissingLoad == "" {
 		obj.MissingLoad = MissingLoadRequests
@@ -108,7 +104,7 @@ func SetDefaults_LoadVariationRiskBalancingArgs(obj *LoadVariationRiskBalancingA
 	}
 }
 
-// SetDefaults_LoadThresholdArgs fills in what the operator left out.
+// SetDefaults_LoadThresholdArgs fills in the fields that are not given.
 func SetDefaults_LoadThresholdArgs(obj *LoadThresholdArgs) {
 	if obj.MissingLoad == "" {
 		obj.MissingLoad = MissingLoadRequests
@@ -117,7 +113,7 @@ func SetDefaults_LoadThresholdArgs(obj *LoadThresholdArgs) {
 		obj.Thresholds = Thresholds{CPU: ptr.To[int64](defaultCPUThreshold), Memory: ptr.To[int64](defaultMemoryThreshold)}
 	}
 	window := obj.Window
-	if window == nil { // the defaults of what is embedded are set after these
+	if window == nil { // the defaults of the embedded LoadSpec are set after these
 		window = &metav1.Duration{Duration: defaultWindow}
 	}
 	if obj.Windows.CPU == nil {
@@ -140,7 +136,7 @@ func SetDefaults_LoadThresholdArgs(obj *LoadThresholdArgs) {
 	}
 }
 
-// SetDefaults_NodeMetricsArgs fills in what the operator left out.
+// SetDefaults_NodeMetricsArgs fills in the fields that are not given.
 func SetDefaults_NodeMetricsArgs(obj *NodeMetricsArgs) {
 	for i := range obj.Metrics {
 		if obj.Metrics[i].Weight == nil {
@@ -150,94 +146,4 @@ func SetDefaults_NodeMetricsArgs(obj *NodeMetricsArgs) {
 	if obj.WhenNoneFits == "" {
 		obj.WhenNoneFits = WhenNoneFitsRelax
 	}
-}
-
-// SetDefaults_SoftLimits completes what profiles enable of LoadThreshold and NodeMetrics, whose soft limits work only where
-// PreFilter, Filter and PostFilter are enabled together, and PostFilter before DefaultPreemption:
-//
-//   - Where multiPoint, preFilter or filter enables one of them, the three extension points do; for LoadThreshold also
-//     PreScore and Score, by which a pod goes to the least loaded node when the thresholds are waived for it.
-//   - Those that postFilter does not name yet come first in it. If DefaultPreemption would still run before them, or before
-//     those that it names, DefaultPreemption is named in it behind the last of them; if it is named already the list stands
-//     as it is.
-//   - LoadThreshold scores with a weight that outvotes the stock plugins, unless another is given.
-//
-// What the operator disables at an extension point stays so.
-func SetDefaults_SoftLimits(obj *kubeschedulerconfigv1.KubeSchedulerConfiguration) {
-	for i := range obj.Profiles {
-		if plugins := obj.Profiles[i].Plugins; plugins != nil {
-			setDefaultsSoftLimits(plugins)
-		}
-	}
-}
-
-const (
-	loadThreshold     = "LoadThreshold"
-	nodeMetrics       = "NodeMetrics"
-	defaultPreemption = "DefaultPreemption"
-)
-
-func setDefaultsSoftLimits(plugins *kubeschedulerconfigv1.Plugins) {
-	var limits []string
-	for _, point := range []*kubeschedulerconfigv1.PluginSet{&plugins.MultiPoint, &plugins.PreFilter, &plugins.Filter} {
-		for _, plugin := range point.Enabled {
-			if (plugin.Name == loadThreshold || plugin.Name == nodeMetrics) && !slices.Contains(limits, plugin.Name) {
-				limits = append(limits, plugin.Name)
-			}
-		}
-	}
-	var first []kubeschedulerconfigv1.Plugin
-	for _, name := range limits {
-		if !names(plugins.PostFilter.Enabled, name) && !disables(&plugins.PostFilter, name) {
-			first = append(first, kubeschedulerconfigv1.Plugin{Name: name})
-		}
-		if names(plugins.MultiPoint.Enabled, name) {
-			continue
-		}
-		points := []*kubeschedulerconfigv1.PluginSet{&plugins.PreFilter, &plugins.Filter}
-		if name == loadThreshold {
-			points = append(points, &plugins.PreScore, &plugins.Score)
-		}
-		for _, point := range points {
-			if !names(point.Enabled, name) && !disables(point, name) {
-				point.Enabled = append(point.Enabled, kubeschedulerconfigv1.Plugin{Name: name})
-			}
-		}
-	}
-	plugins.PostFilter.Enabled = slices.Insert(plugins.PostFilter.Enabled, 0, first...)
-	setDefaultsPreemptionLast(plugins)
-	for _, point := range []*kubeschedulerconfigv1.PluginSet{&plugins.MultiPoint, &plugins.Score} {
-		for i := range point.Enabled {
-			if plugin := &point.Enabled[i]; plugin.Name == loadThreshold && ptr.Deref(plugin.Weight, 0) == 0 {
-				plugin.Weight = ptr.To[int32](defaultLoadThresholdWeight)
-			}
-		}
-	}
-}
-
-// setDefaultsPreemptionLast makes the order of postFilter that of its list. Of what is enabled there, the framework runs
-// first what multiPoint enables as well, which DefaultPreemption is by default.
-func setDefaultsPreemptionLast(plugins *kubeschedulerconfigv1.Plugins) {
-	point, last := &plugins.PostFilter, -1
-	for i, plugin := range point.Enabled {
-		if (plugin.Name == loadThreshold || plugin.Name == nodeMetrics) && !names(plugins.MultiPoint.Enabled, plugin.Name) {
-			last = i
-		}
-	}
-	if last < 0 || !names(plugins.MultiPoint.Enabled, defaultPreemption) || disables(point, defaultPreemption) {
-		return
-	}
-	if !names(point.Enabled, defaultPreemption) {
-		point.Enabled = slices.Insert(point.Enabled, last+1, kubeschedulerconfigv1.Plugin{Name: defaultPreemption})
-	}
-	// Disabled, it is what the list says and not what multiPoint says.
-	point.Disabled = append(point.Disabled, kubeschedulerconfigv1.Plugin{Name: defaultPreemption})
-}
-
-func names(plugins []kubeschedulerconfigv1.Plugin, name string) bool {
-	return slices.ContainsFunc(plugins, func(plugin kubeschedulerconfigv1.Plugin) bool { return plugin.Name == name })
-}
-
-func disables(point *kubeschedulerconfigv1.PluginSet, name string) bool {
-	return names(point.Disabled, name) || names(point.Disabled, "*")
 }

@@ -28,7 +28,7 @@ func newScheme(t *testing.T) *runtime.Scheme {
 
 func duration(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
 
-// defaultLoadSpec holds the defaults as the project documents them.
+// defaultLoadSpec returns the documented defaults.
 func defaultLoadSpec() v1.LoadSpec {
 	return v1.LoadSpec{
 		MetricProvider: v1.MetricProviderSpec{
@@ -82,7 +82,7 @@ func with[T any](value *T, change func(*T)) *T {
 	return value
 }
 
-func TestDefaultsFillInWhatIsLeftOutAndNothingElse(t *testing.T) {
+func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 	scheme := newScheme(t)
 	for _, tt := range []struct {
 		name string
@@ -134,7 +134,7 @@ func TestDefaultsFillInWhatIsLeftOutAndNothingElse(t *testing.T) {
 			}),
 		},
 		{
-			name: "a metric of NodeMetrics has weight 1, and any other that is given, 0 too",
+			name: "a metric of NodeMetrics has weight 1 unless one is given, 0 included",
 			in:   &v1.NodeMetricsArgs{Metrics: []v1.NodeMetric{{Name: "a"}, {Name: "b", Weight: ptr.To[int64](0)}, {Name: "c", Weight: ptr.To[int64](3)}}},
 			want: &v1.NodeMetricsArgs{
 				LoadSpec:     defaultLoadSpec(),
@@ -143,12 +143,12 @@ func TestDefaultsFillInWhatIsLeftOutAndNothingElse(t *testing.T) {
 			},
 		},
 		{
-			name: "what NodeMetrics is to do when none fits stays",
+			name: "whenNoneFits of NodeMetrics stays",
 			in:   &v1.NodeMetricsArgs{WhenNoneFits: "Reject"},
 			want: &v1.NodeMetricsArgs{LoadSpec: defaultLoadSpec(), WhenNoneFits: "Reject"},
 		},
 		{
-			name: "zeros of TargetLoadPacking stay, for validation to judge",
+			name: "zeros of TargetLoadPacking stay: validation refuses them",
 			in: &v1.TargetLoadPackingArgs{
 				LoadSpec: v1.LoadSpec{
 					MetricProvider:  v1.MetricProviderSpec{NodeLabels: []string{}, Timeout: duration(0)},
@@ -179,7 +179,7 @@ func TestDefaultsFillInWhatIsLeftOutAndNothingElse(t *testing.T) {
 			}),
 		},
 		{
-			name: "certificates are left unverified where that is asked for, and only there",
+			name: "insecureSkipVerify stays",
 			in: &v1.LoadVariationRiskBalancingArgs{LoadSpec: v1.LoadSpec{
 				MetricProvider: v1.MetricProviderSpec{Type: v1.Prometheus, InsecureSkipVerify: ptr.To(true)},
 			}},
@@ -205,7 +205,7 @@ func TestDefaultsFillInWhatIsLeftOutAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestTheDefaultTimeoutLeavesTimeForASecondReading(t *testing.T) {
+func TestDefaults_TimeoutLeavesTimeForSecondRefresh(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		given  *metav1.Duration

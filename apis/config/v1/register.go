@@ -10,7 +10,7 @@ import (
 // SchemeGroupVersion is the group and version that operators write as apiVersion.
 var SchemeGroupVersion = schema.GroupVersion{Group: config.GroupName, Version: "v1"}
 
-// localSchemeBuilder has this name because the generated conversions register themselves with it.
+// localSchemeBuilder is the name by which the generated conversions register themselves.
 var localSchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes, RegisterDefaults)
 
 // AddToScheme registers the versioned types, their defaults, and their conversions to the internal types.

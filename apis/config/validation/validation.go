@@ -1,8 +1,8 @@
-// Package validation refuses plugin arguments that cannot be meant. Every error tells the field's path, what was given,
-// what is allowed, and what to do; none shows a secret.
+// Package validation validates the plugins' arguments. Every error has the field's path, the value, what is allowed, and what to
+// write instead; none shows a secret.
 //
-// Arguments are expected to be defaulted. Token and CA files are read, so that a missing mount is found at start and not
-// at the first refresh.
+// Arguments must be defaulted. Token and CA files are read, so that a missing mount is reported at start rather than at the first
+// refresh.
 package validation
 
 import (
@@ -28,8 +28,8 @@ const (
 
 // ValidatePluginConfigs validates the arguments of the project's plugins in all profiles of a loaded configuration. The
 // paths in its errors start at the top of the configuration file, such as
-// `profiles[0].pluginConfig[1].args.targetUtilization`. All that is wrong is reported at once, on one line. What stock
-// validation covers, other plugins' arguments included, is left to it.
+// `profiles[0].pluginConfig[1].args.targetUtilization`. All errors are reported at once, on one line. Other plugins'
+// arguments are left to stock validation.
 func ValidatePluginConfigs(cfg *kubeschedulerconfig.KubeSchedulerConfiguration) error {
 	var errs []error
 	for i := range cfg.Profiles {
@@ -52,18 +52,13 @@ func validateArgs(path *field.Path, pluginConfig *kubeschedulerconfig.PluginConf
 	case *config.NodeMetricsArgs:
 		return ValidateNodeMetricsArgs(path, args)
 	}
-	if slices.Contains(pluginsWithArgs(), pluginConfig.Name) {
-		// Decoding gives each plugin its type. Without the registration in apis/config/scheme it gives none, and whatever
-		// the operator wrote would go unread.
+	if slices.Contains(config.PluginNames(), pluginConfig.Name) {
+		// Decoding gives each plugin's arguments their type, if apis/config/scheme has registered it. Otherwise they would be
+		// ignored.
 		return field.TypeInvalid(path, field.OmitValueType{}, fmt.Sprintf("must be %sArgs, but decoded to %T: "+
-			"the program was built without the scheme of the plugin's arguments", pluginConfig.Name, pluginConfig.Args))
+			"the program was built without the scheme of the plugin's arguments: import apis/config/scheme", pluginConfig.Name, pluginConfig.Args))
 	}
 	return nil
-}
-
-// pluginsWithArgs returns the names of the plugins whose arguments are validated here.
-func pluginsWithArgs() []string {
-	return []string{"TargetLoadPacking", "LoadVariationRiskBalancing", "LoadThreshold", "NodeMetrics"}
 }
 
 // ValidateTargetLoadPackingArgs validates the arguments of the TargetLoadPacking plugin, found at path.
@@ -72,7 +67,7 @@ func ValidateTargetLoadPackingArgs(path *field.Path, args *config.TargetLoadPack
 	allErrs = append(allErrs, validateMissingLoad(path.Child("missingLoad"), args.MissingLoad)...)
 	if args.TargetUtilization < minTargetUtilization || args.TargetUtilization > maxTargetUtilization {
 		allErrs = append(allErrs, field.Invalid(path.Child("targetUtilization"), args.TargetUtilization,
-			fmt.Sprintf("must be in [%d, %d]: write the CPU utilization, in percent, that nodes are to be packed up to",
+			fmt.Sprintf("must be in [%d, %d]: write the CPU utilization, in percent, up to which nodes are packed",
 				minTargetUtilization, maxTargetUtilization)))
 	}
 	allErrs = append(allErrs, validateDefaultRequests(path.Child("defaultRequests"), args.DefaultRequests)...)
@@ -91,7 +86,7 @@ func ValidateLoadVariationRiskBalancingArgs(path *field.Path, args *config.LoadV
 	}
 	if !isFiniteNotNegative(args.SafeVarianceSensitivity) {
 		allErrs = append(allErrs, field.Invalid(path.Child("safeVarianceSensitivity"), args.SafeVarianceSensitivity,
-			"must be a finite number of at least 0: write 0 to leave the deviation out, 1 to take it as it is"))
+			"must be a finite number of at least 0: write 0 to leave the deviation out, 1 to use it unchanged"))
 	}
 	return allErrs.ToAggregate()
 }
@@ -106,7 +101,7 @@ func validateDefaultRequests(path *field.Path, requests corev1.ResourceList) fie
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		if quantity := requests[name]; quantity.Sign() < 0 {
 			allErrs = append(allErrs, field.Invalid(path.Key(string(name)), quantity.String(),
-				"must be at least 0: write what a container without limit and request is expected to use, such as 500m"))
+				"must be at least 0: write the usage expected of a container without limit and request, such as 500m"))
 		}
 	}
 	return allErrs
@@ -121,7 +116,7 @@ func validateMultiplier(path *field.Path, multiplier string) field.ErrorList {
 	return nil
 }
 
-// validateOneOf accepts the values of an enumeration, which the error lists.
+// validateOneOf accepts the allowed values, which the error lists.
 func validateOneOf[T ~string](path *field.Path, value T, allowed ...T) field.ErrorList {
 	if slices.Contains(allowed, value) {
 		return nil

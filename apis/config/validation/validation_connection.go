@@ -15,15 +15,14 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 )
 
-// maxCredentialFileBytes bounds what is read of a file that the configuration names. The bundles of system roots are a
-// quarter of a MiB.
+// maxCredentialFileBytes bounds the size of token and CA files. A bundle of the system's roots has a quarter of a MiB.
 const maxCredentialFileBytes = 4 << 20
 
 // tokenRule describes the tokens that tokenIsValid accepts.
 const tokenRule = "must consist of printable ASCII characters without blanks and line breaks: " +
 	"write the token alone, without \"Bearer\" before it or a line break after it"
 
-// validateAddress accepts an absolute http(s) URL with a host, and a path prefix if need be.
+// validateAddress accepts an absolute http(s) URL with a host and, optionally, a path prefix.
 func validateAddress(path *field.Path, address, example string) field.ErrorList {
 	invalid := func(format string, args ...any) field.ErrorList {
 		return field.ErrorList{field.Invalid(path, addressValue(address), fmt.Sprintf(format, args...))}
@@ -37,7 +36,7 @@ func validateAddress(path *field.Path, address, example string) field.ErrorList 
 		return invalid("must not hold a user name or password, which would show in logs: " +
 			"give a bearer token in metricProvider.tokenFile")
 	}
-	// Looked for in the text, since a parsed URL does not tell an empty fragment from none.
+	// A parsed URL does not distinguish an empty fragment from none.
 	if strings.ContainsAny(address, "?#") {
 		return invalid("must not have a query or fragment, since paths are appended to it: end it before the \"?\" or \"#\"")
 	}
@@ -49,8 +48,8 @@ func validateAddress(path *field.Path, address, example string) field.ErrorList 
 	return nil
 }
 
-// addressValue is how an address is shown. One that may hold a password or a token is hidden from the scheme on: where a
-// malformed address has them cannot be told.
+// addressValue returns the address as errors show it. If it may hold a password or a token, only the scheme is shown: in a
+// malformed address they can be anywhere.
 func addressValue(address string) string {
 	if !strings.ContainsAny(address, "@?#") {
 		return address
@@ -61,16 +60,16 @@ func addressValue(address string) string {
 	return config.RedactedSecret
 }
 
-// validateCredentials validates what any connection uses, that to a load-watcher service included.
+// validateCredentials validates the fields that every connection uses, the one to a load-watcher service included.
 func validateCredentials(path *field.Path, provider *config.MetricProviderSpec) field.ErrorList {
 	var allErrs field.ErrorList
 	tokenPath, tokenFilePath, caFilePath := path.Child("token"), path.Child("tokenFile"), path.Child("caFile")
 
 	switch {
 	case provider.Token == config.RedactedSecret:
-		// Shown, because it is no secret, and telling it is what helps.
+		// The placeholder is no secret.
 		allErrs = append(allErrs, field.Invalid(tokenPath, config.RedactedSecret,
-			"is what a written configuration has in place of the token: put the token back, or use tokenFile"))
+			"is the placeholder that a written configuration has in place of the token: put the token back, or use tokenFile"))
 	case provider.Token != "" && !tokenIsValid(string(provider.Token)):
 		allErrs = append(allErrs, field.Invalid(tokenPath, config.RedactedSecret, tokenRule))
 	}
@@ -78,7 +77,7 @@ func validateCredentials(path *field.Path, provider *config.MetricProviderSpec) 
 	if provider.TokenFile != "" {
 		if provider.Token != "" {
 			allErrs = append(allErrs, field.Forbidden(tokenFilePath,
-				"must not be set together with token: remove one of the two, best token"))
+				"must not be set together with token: remove one of them, preferably token"))
 		}
 		allErrs = append(allErrs, validateTokenFile(tokenFilePath, provider.TokenFile)...)
 	}
@@ -94,7 +93,7 @@ func validateTokenFile(path *field.Path, name string) field.ErrorList {
 		return field.ErrorList{field.Invalid(path, name,
 			fmt.Sprintf("must be a readable file that holds a bearer token, but %v: mount the file or correct the path", err))}
 	}
-	// A line break at the end is usual in files, and dropped where the file is used.
+	// Files usually end with a line break, which is dropped before the token is sent.
 	token := strings.TrimSpace(string(content))
 	if token == "" {
 		return field.ErrorList{field.Invalid(path, name,
@@ -120,7 +119,7 @@ func validateCAFile(path *field.Path, name string) field.ErrorList {
 	return nil
 }
 
-// tokenIsValid tells whether a token can stand in a header, and is one word.
+// tokenIsValid reports whether a token is one word that a header can hold.
 func tokenIsValid(token string) bool {
 	for i := range len(token) {
 		if token[i] <= ' ' || token[i] > '~' {
@@ -130,8 +129,8 @@ func tokenIsValid(token string) bool {
 	return token != ""
 }
 
-// readCredentialFile reads a small regular file. Its errors do not repeat the name. Anything but a regular file is
-// refused, since opening a pipe would hold up the start until somebody writes to it.
+// readCredentialFile reads a small regular file. Its errors do not repeat the name. Other kinds of files are refused because
+// opening a pipe would block the start until another process writes to it.
 func readCredentialFile(name string) ([]byte, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -150,7 +149,7 @@ func readCredentialFile(name string) ([]byte, error) {
 	return content, nil
 }
 
-// withoutPath reduces a file error to its cause: the path is already told by the error that carries it.
+// withoutPath reduces a file error to its cause: the field error around it has the path.
 func withoutPath(err error) error {
 	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathErr.Err

@@ -1,7 +1,6 @@
 package validation
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -31,9 +30,9 @@ func ValidateLoadThresholdArgs(path *field.Path, args *config.LoadThresholdArgs)
 	} {
 		if threshold := resource.threshold; threshold != nil && (*threshold < 1 || *threshold > 100) {
 			allErrs = append(allErrs, field.Invalid(path.Child("thresholds", resource.name), *threshold,
-				"must be in [1, 100]: write the utilization, in percent, that no node is to pass"))
+				"must be in [1, 100]: write the utilization, in percent, that no node may exceed"))
 		}
-		if resource.window != args.Window { // which is validated already, and the default
+		if resource.window != args.Window { // Window is the default, and already validated
 			allErrs = append(allErrs, validateWindow(path.Child("windows", resource.name), resource.window.Duration)...)
 		}
 	}
@@ -41,7 +40,7 @@ func ValidateLoadThresholdArgs(path *field.Path, args *config.LoadThresholdArgs)
 		config.StatisticMean, config.StatisticMeanPlusStdDev)...)
 	if !isFiniteNotNegative(args.StdDevFactor) {
 		allErrs = append(allErrs, field.Invalid(path.Child("stdDevFactor"), args.StdDevFactor,
-			"must be a finite number of at least 0: write how many standard deviations count, such as 2"))
+			"must be a finite number of at least 0: write how many standard deviations are added to the mean, such as 2"))
 	}
 	for i, name := range args.Exempt.PriorityClassNames {
 		if name == "" {
@@ -66,10 +65,10 @@ func validateWindow(path *field.Path, window time.Duration) field.ErrorList {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(path, window.String(),
-		fmt.Sprintf("must be in [%s, %s]: write the span to take means over, such as 5m", minWindow, maxWindow))}
+		fmt.Sprintf("must be in [%s, %s]: write the time over which means are taken, such as 5m", minWindow, maxWindow))}
 }
 
-// ValidateNodeMetricsArgs validates the arguments of the NodeMetrics plugin, found at path. Queries are parsed.
+// ValidateNodeMetricsArgs validates the arguments of the NodeMetrics plugin, found at path.
 func ValidateNodeMetricsArgs(path *field.Path, args *config.NodeMetricsArgs) error {
 	allErrs := validateLoadSpec(path, &args.LoadSpec)
 	if args.WatcherAddress != "" {
@@ -77,7 +76,7 @@ func ValidateNodeMetricsArgs(path *field.Path, args *config.NodeMetricsArgs) err
 			"a load-watcher service answers no PromQL: remove it and set metricProvider to a Prometheus"))
 	} else if args.MetricProvider.Type != config.Prometheus {
 		allErrs = append(allErrs, field.Invalid(path.Child("metricProvider", "type"), args.MetricProvider.Type,
-			"must be Prometheus, for the metrics are PromQL"))
+			"must be Prometheus, because the queries are PromQL"))
 	}
 	if len(args.Metrics) == 0 {
 		allErrs = append(allErrs, field.Required(path.Child("metrics"),
@@ -99,11 +98,11 @@ func ValidateNodeMetricsArgs(path *field.Path, args *config.NodeMetricsArgs) err
 func validateNodeMetric(path *field.Path, metric *config.NodeMetric) field.ErrorList {
 	var allErrs field.ErrorList
 	if strings.Contains(metric.Name, "%") {
-		// The scheduler's own Events take a reason for a format string.
-		allErrs = append(allErrs, field.Invalid(path.Child("name"), metric.Name, "must not contain %: it stands in Events, which cannot show it"))
+		// The scheduler uses the text of an Event as a format string.
+		allErrs = append(allErrs, field.Invalid(path.Child("name"), metric.Name, "must not contain %, which Events cannot show"))
 	}
 	if strings.TrimSpace(metric.Name) == "" {
-		allErrs = append(allErrs, field.Required(path.Child("name"), "write what the metric is called in reasons, such as http-latency"))
+		allErrs = append(allErrs, field.Required(path.Child("name"), "write a name to show in reasons and Events, such as http-latency"))
 	}
 	allErrs = append(allErrs, validateQuery(path.Child("query"), metric.Query)...)
 	allErrs = append(allErrs, validateOneOf(path.Child("prefer"), metric.Prefer, config.PreferLower, config.PreferHigher)...)
@@ -121,26 +120,19 @@ func validateNodeMetric(path *field.Path, metric *config.NodeMetric) field.Error
 	return allErrs
 }
 
-// maxMetricWeight is the scheduler's own limit for the weights of plugins, within which no sum overflows.
+// maxMetricWeight is the scheduler's own limit for a plugin's weight. It keeps the sum of scores from overflowing.
 const maxMetricWeight = 1 << 20
 
-// validateQuery parses PromQL as Prometheus does. Its errors begin with line and column.
+// validateQuery refuses a query that cannot yield one value per node. A query that Prometheus' parser rejects is accepted: it may
+// be of another dialect, such as MetricsQL, and configlint reports it.
 func validateQuery(path *field.Path, query string) field.ErrorList {
 	if strings.TrimSpace(query) == "" {
 		return field.ErrorList{field.Required(path, "write PromQL that yields one series per node")}
 	}
-	expr, err := parser.ParseExpr(query)
-	if err != nil {
-		var parseErrs parser.ParseErrors
-		if errors.As(err, &parseErrs) && len(parseErrs) > 0 {
-			err = &parseErrs[0]
-		}
-		return field.ErrorList{field.Invalid(path, query, fmt.Sprintf("must be PromQL; line:column %v", err))}
-	}
-	if t := expr.Type(); t != parser.ValueTypeVector {
+	if expr, err := parser.ParseExpr(query); err == nil && expr.Type() != parser.ValueTypeVector {
 		return field.ErrorList{field.Invalid(path, query,
 			fmt.Sprintf("must yield an instant vector, one series per node, not a %s: put a function such as rate around a range",
-				parser.DocumentedType(t)))}
+				parser.DocumentedType(expr.Type())))}
 	}
 	return nil
 }

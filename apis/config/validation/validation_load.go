@@ -24,7 +24,7 @@ const (
 	prometheusAddressExample = "http://prometheus.monitoring.svc:9090"
 )
 
-// validateLoadSpec validates what all plugins' arguments share.
+// validateLoadSpec validates the arguments that all plugins share.
 func validateLoadSpec(path *field.Path, spec *config.LoadSpec) field.ErrorList {
 	var allErrs field.ErrorList
 	providerPath := path.Child("metricProvider")
@@ -38,8 +38,8 @@ func validateLoadSpec(path *field.Path, spec *config.LoadSpec) field.ErrorList {
 	return allErrs
 }
 
-// validateMetricProvider validates what decides which source is read, and what it is asked. Beside a watcherAddress none of
-// it is used, and so nothing is missing; but what is written there has to be possible.
+// validateMetricProvider validates the choice of the source and its queries. With a watcherAddress they are not used: fields may
+// be missing then, but not be invalid.
 func validateMetricProvider(path, specPath *field.Path, spec *config.LoadSpec) field.ErrorList {
 	provider, used := &spec.MetricProvider, spec.WatcherAddress == ""
 	allErrs := validateOneOf(path.Child("type"), provider.Type,
@@ -96,7 +96,7 @@ func validateNodeLabels(path *field.Path, labels []string) field.ErrorList {
 	var allErrs field.ErrorList
 	seen := sets.New[string]()
 	for i, label := range labels {
-		// Names of the classic character set alone: they stand in PromQL without quotes, which every server understands.
+		// Only names of the legacy character set can be written without quotes, which every server understands.
 		if !model.LegacyValidation.IsValidLabelName(label) {
 			allErrs = append(allErrs, field.Invalid(path.Index(i), label,
 				"must be a Prometheus label name, a letter or underscore followed by letters, digits and underscores: "+
@@ -119,21 +119,21 @@ func validateTiming(path *field.Path, spec *config.LoadSpec) field.ErrorList {
 	allErrs = append(allErrs, validateWindow(path.Child("window"), spec.Window.Duration)...)
 
 	maxAge := spec.MaxAge.Duration
-	// A maxAge that is no good itself is no bound to hold others against.
+	// Other fields are not compared with an invalid maxAge.
 	maxAgeIsValid := maxAge >= minRefreshInterval
 	if !maxAgeIsValid {
 		invalid(path.Child("maxAge"), maxAge,
-			"must be at least %s and at least refreshInterval: write how old load may be, such as 5m", minRefreshInterval)
+			"must be at least %s and at least refreshInterval: write up to which age load is used, such as 5m", minRefreshInterval)
 	}
 
 	refreshInterval := spec.RefreshInterval.Duration
 	switch {
 	case refreshInterval < minRefreshInterval:
 		invalid(path.Child("refreshInterval"), refreshInterval,
-			"must be at least %s and at most maxAge: write the time between two readings, such as 30s", minRefreshInterval)
+			"must be at least %s and at most maxAge: write the time between two refreshes, such as 30s", minRefreshInterval)
 	case maxAgeIsValid && refreshInterval > maxAge:
 		invalid(path.Child("refreshInterval"), refreshInterval,
-			"must be at most maxAge (%s), or load expires before it is read again: lower refreshInterval or raise maxAge",
+			"must be at most maxAge (%s), or load expires before the next refresh: lower refreshInterval or raise maxAge",
 			maxAge)
 	}
 
@@ -150,7 +150,7 @@ func validateTiming(path *field.Path, spec *config.LoadSpec) field.ErrorList {
 
 	if drift := spec.DriftTolerance; !(drift > 0) || math.IsInf(drift, 1) {
 		allErrs = append(allErrs, field.Invalid(path.Child("driftTolerance"), drift,
-			"must be a finite number above 0: write by how many percentage points load may drift, such as 10"))
+			"must be a finite number above 0: write how many percentage points load may drift, such as 10"))
 	}
 	return allErrs
 }

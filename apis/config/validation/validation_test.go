@@ -28,18 +28,18 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 )
 
-// secret is part of everything in these tests that must not show in an error.
+// secret is part of every value in these tests that errors must not show.
 const secret = "hunter2"
 
-// refusal is an expected error: the field's path below args, and what the message must tell beside it.
+// refusal is an expected error: the field's path below args, and parts of the message.
 type refusal struct {
 	path  string
-	tells []string
+	parts []string
 }
 
-func refused(path string, tells ...string) []refusal { return []refusal{{path: path, tells: tells}} }
+func refused(path string, parts ...string) []refusal { return []refusal{{path: path, parts: parts}} }
 
-// checkRefusals fails unless the errors are the expected ones, one by one.
+// checkRefusals fails unless err holds the expected errors in their order.
 func checkRefusals(t *testing.T, err error, want []refusal) {
 	t.Helper()
 	var got []error
@@ -67,9 +67,9 @@ func checkRefusals(t *testing.T, err error, want []refusal) {
 		if wantPath := "args." + want[i].path; fieldErr.Field != wantPath {
 			t.Errorf("path %s, want %s: %v", fieldErr.Field, wantPath, fieldErr)
 		}
-		for _, tell := range want[i].tells {
-			if !strings.Contains(fieldErr.ErrorBody(), tell) {
-				t.Errorf("the error does not tell %q: %v", tell, fieldErr)
+		for _, part := range want[i].parts {
+			if !strings.Contains(fieldErr.ErrorBody(), part) {
+				t.Errorf("the error lacks %q: %v", part, fieldErr)
 			}
 		}
 	}
@@ -151,7 +151,7 @@ func TestValidateTargetLoadPackingArgs(t *testing.T) {
 			want:   refused("missingLoad", `"Highest"`, `"Requests"`, `"Neutral"`, `"Lowest"`),
 		},
 		{
-			name: "all that is wrong is reported",
+			name: "all errors are reported",
 			change: func(args *config.TargetLoadPackingArgs) {
 				args.Window.Duration = 0
 				args.MissingLoad = "requests"
@@ -216,7 +216,7 @@ func TestValidateLoadVariationRiskBalancingArgs(t *testing.T) {
 	}
 }
 
-func TestWithoutAPathFieldsAreNamedFromTheArgsDown(t *testing.T) {
+func TestValidateTargetLoadPackingArgs_WithoutPath(t *testing.T) {
 	args := targetLoadPackingArgs(t)
 	args.MetricProvider.Timeout.Duration = -1
 	err := validation.ValidateTargetLoadPackingArgs(nil, args)
@@ -225,7 +225,7 @@ func TestWithoutAPathFieldsAreNamedFromTheArgsDown(t *testing.T) {
 	}
 }
 
-// loadSpecTest is a row that holds for every plugin's arguments.
+// loadSpecTest is a test case for the arguments that all plugins share.
 type loadSpecTest struct {
 	name   string
 	change func(*config.LoadSpec)
@@ -251,37 +251,37 @@ func runLoadSpecTests(t *testing.T, tests []loadSpecTest) {
 	}
 }
 
-func TestAddresses(t *testing.T) {
-	// What is refused as watcherAddress is refused as Prometheus' address, in the same words.
+func TestValidateLoadSpec_Addresses(t *testing.T) {
+	// watcherAddress and the address of Prometheus follow the same rules.
 	shape := []string{"http:// or https:// URL with a host", "write one such as"}
 	var tests []loadSpecTest
 	for _, tt := range []struct {
 		name    string
 		address string
-		tells   []string
+		parts   []string
 	}{
 		{name: "http is accepted", address: "http://prometheus:9090"},
 		{name: "https is accepted", address: "https://prometheus"},
 		{name: "a path prefix is accepted", address: "https://mimir.example.com:8443/prometheus/"},
 		{name: "IPv6 is accepted", address: "http://[fd00::1]:9090"},
-		{name: "a relative address is refused", address: "/prometheus", tells: append(shape, `"/prometheus"`)},
-		{name: "ftp is refused", address: "ftp://prometheus:9090", tells: append(shape, `"ftp://prometheus:9090"`)},
-		{name: "a name and port without scheme is refused", address: "prometheus:9090", tells: append(shape, `"prometheus:9090"`)},
-		{name: "an IP and port without scheme is refused", address: "10.0.0.1:9090", tells: shape},
-		{name: "a name alone is refused", address: "prometheus", tells: shape},
-		{name: "a URL without host is refused", address: "http://", tells: shape},
-		{name: "a URL with a port but without host is refused", address: "http://:9090", tells: shape},
-		{name: "a URL with a blank before it is refused", address: " http://prometheus", tells: shape},
-		{name: "a line break is refused", address: "http://prometheus\n", tells: shape},
-		{name: "a port in letters is refused", address: "http://prometheus:http", tells: shape},
-		{name: "a port beyond the range is refused", address: "http://prometheus:90900", tells: []string{"[1, 65535]", "such as"}},
-		{name: "a user and password are refused, unseen", address: "https://admin:hunter2@prometheus", tells: []string{`"https://<redacted>"`, "user name or password", "tokenFile"}},
-		{name: "a user and password without scheme are refused, unseen", address: "admin:hunter2@prometheus", tells: append(shape, "<redacted>")},
-		{name: "a password that breaks the URL is refused, unseen", address: "https://admin:hunter2#%@prometheus", tells: append(shape, "<redacted>")},
-		{name: "a query is refused, unseen", address: "https://prometheus/?token=hunter2", tells: []string{`"https://<redacted>"`, "query or fragment", "end it before"}},
-		{name: "an empty query is refused", address: "https://prometheus/?", tells: []string{"query or fragment"}},
-		{name: "a fragment is refused, unseen", address: "https://prometheus/#hunter2", tells: []string{"query or fragment"}},
-		{name: "an empty fragment is refused", address: "https://prometheus/#", tells: []string{"query or fragment"}},
+		{name: "a relative address is refused", address: "/prometheus", parts: append(shape, `"/prometheus"`)},
+		{name: "ftp is refused", address: "ftp://prometheus:9090", parts: append(shape, `"ftp://prometheus:9090"`)},
+		{name: "a name and port without scheme is refused", address: "prometheus:9090", parts: append(shape, `"prometheus:9090"`)},
+		{name: "an IP and port without scheme is refused", address: "10.0.0.1:9090", parts: shape},
+		{name: "a name alone is refused", address: "prometheus", parts: shape},
+		{name: "a URL without host is refused", address: "http://", parts: shape},
+		{name: "a URL with a port but without host is refused", address: "http://:9090", parts: shape},
+		{name: "a URL with a blank before it is refused", address: " http://prometheus", parts: shape},
+		{name: "a line break is refused", address: "http://prometheus\n", parts: shape},
+		{name: "a port in letters is refused", address: "http://prometheus:http", parts: shape},
+		{name: "a port beyond the range is refused", address: "http://prometheus:90900", parts: []string{"[1, 65535]", "such as"}},
+		{name: "a user and password are refused and hidden", address: "https://admin:hunter2@prometheus", parts: []string{`"https://<redacted>"`, "user name or password", "tokenFile"}},
+		{name: "a user and password without scheme are refused and hidden", address: "admin:hunter2@prometheus", parts: append(shape, "<redacted>")},
+		{name: "a password that breaks the URL is refused and hidden", address: "https://admin:hunter2#%@prometheus", parts: append(shape, "<redacted>")},
+		{name: "a query is refused and hidden", address: "https://prometheus/?token=hunter2", parts: []string{`"https://<redacted>"`, "query or fragment", "end it before"}},
+		{name: "an empty query is refused", address: "https://prometheus/?", parts: []string{"query or fragment"}},
+		{name: "a fragment is refused and hidden", address: "https://prometheus/#hunter2", parts: []string{"query or fragment"}},
+		{name: "an empty fragment is refused", address: "https://prometheus/#", parts: []string{"query or fragment"}},
 	} {
 		watcher := loadSpecTest{
 			name:   "watcherAddress: " + tt.name,
@@ -294,16 +294,16 @@ func TestAddresses(t *testing.T) {
 				spec.MetricProvider.Address = tt.address
 			},
 		}
-		if tt.tells != nil {
-			watcher.want = refused("watcherAddress", tt.tells...)
-			prometheus.want = refused("metricProvider.address", tt.tells...)
+		if tt.parts != nil {
+			watcher.want = refused("watcherAddress", tt.parts...)
+			prometheus.want = refused("metricProvider.address", tt.parts...)
 		}
 		tests = append(tests, watcher, prometheus)
 	}
 	runLoadSpecTests(t, tests)
 }
 
-func TestMetricProvider(t *testing.T) {
+func TestValidateLoadSpec_MetricProvider(t *testing.T) {
 	prometheus := func(change func(*config.MetricProviderSpec)) func(*config.LoadSpec) {
 		return func(spec *config.LoadSpec) {
 			spec.MetricProvider.Type = config.Prometheus
@@ -319,7 +319,7 @@ func TestMetricProvider(t *testing.T) {
 			want:   refused("metricProvider.address", "Required", "type Prometheus needs the server's URL", `"http://prometheus.monitoring.svc:9090"`),
 		},
 		{
-			name: "an address is refused also where it is not used: the type may have been forgotten",
+			name: "an invalid address is refused although it is not used: the type may have been forgotten",
 			change: func(spec *config.LoadSpec) {
 				spec.MetricProvider.Address = "prometheus:9090"
 			},
@@ -343,21 +343,21 @@ func TestMetricProvider(t *testing.T) {
 			},
 		},
 		{
-			name: "beside watcherAddress nothing of the provider is missing",
+			name: "with watcherAddress, Prometheus needs no address",
 			change: func(spec *config.LoadSpec) {
 				spec.WatcherAddress = "http://load-watcher:2020"
 				spec.MetricProvider.Type = config.Prometheus
 			},
 		},
 		{
-			name: "beside watcherAddress a provider of another type is not missed",
+			name: "with watcherAddress, SignalFx needs nothing else",
 			change: func(spec *config.LoadSpec) {
 				spec.WatcherAddress = "http://load-watcher:2020"
 				spec.MetricProvider.Type = config.SignalFx
 			},
 		},
 		{
-			name: "beside watcherAddress, what the provider would be asked has to be possible",
+			name: "with watcherAddress, invalid fields of the unused provider are refused",
 			change: func(spec *config.LoadSpec) {
 				spec.WatcherAddress = "http://load-watcher:2020"
 				spec.MetricProvider.Type = "Datadog"
@@ -371,7 +371,7 @@ func TestMetricProvider(t *testing.T) {
 			},
 		},
 		{
-			name: "beside watcherAddress, what its connection uses is looked at",
+			name: "with watcherAddress, the fields of its connection are validated",
 			change: func(spec *config.LoadSpec) {
 				spec.WatcherAddress = "http://load-watcher:2020"
 				spec.MetricProvider.Token = "a " + secret
@@ -427,9 +427,9 @@ func TestMetricProvider(t *testing.T) {
 				provider.NodeLabels = []string{"node", "kubernetes.io/hostname", "", "1st", "_ok1"}
 			}),
 			want: []refusal{
-				{path: "metricProvider.nodeLabels[1]", tells: []string{`"kubernetes.io/hostname"`, "letter or underscore", "such as kubernetes_node"}},
-				{path: "metricProvider.nodeLabels[2]", tells: []string{`""`}},
-				{path: "metricProvider.nodeLabels[3]", tells: []string{`"1st"`}},
+				{path: "metricProvider.nodeLabels[1]", parts: []string{`"kubernetes.io/hostname"`, "letter or underscore", "such as kubernetes_node"}},
+				{path: "metricProvider.nodeLabels[2]", parts: []string{`""`}},
+				{path: "metricProvider.nodeLabels[3]", parts: []string{`"1st"`}},
 			},
 		},
 		{
@@ -442,7 +442,7 @@ func TestMetricProvider(t *testing.T) {
 	})
 }
 
-func TestCredentials(t *testing.T) {
+func TestValidateLoadSpec_Credentials(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, content string) string {
 		path := filepath.Join(dir, name)
@@ -471,7 +471,7 @@ func TestCredentials(t *testing.T) {
 
 	runLoadSpecTests(t, []loadSpecTest{
 		{name: "a token is accepted", change: token("eyJhbGciOi.hunter2-_~+/==")},
-		{name: "a token with a line break is refused, unseen", change: token(secret + "\n"), want: refused("metricProvider.token", append(tokenRule, "<redacted>")...)},
+		{name: "a token with a line break is refused and hidden", change: token(secret + "\n"), want: refused("metricProvider.token", append(tokenRule, "<redacted>")...)},
 		{name: "a token with a carriage return is refused", change: token("a\r\nX-Evil: " + secret), want: refused("metricProvider.token", tokenRule...)},
 		{name: "a token with a blank is refused", change: token("Bearer " + secret), want: refused("metricProvider.token", append(tokenRule, `without "Bearer"`)...)},
 		{name: "a token with a NUL is refused", change: token(secret + "\x00"), want: refused("metricProvider.token", tokenRule...)},
@@ -479,13 +479,13 @@ func TestCredentials(t *testing.T) {
 		{name: "a token of blanks is refused", change: token("  "), want: refused("metricProvider.token", tokenRule...)},
 		{name: "the placeholder of a written configuration is refused", change: token("<redacted>"), want: refused("metricProvider.token", "in place of the token", "put the token back")},
 
-		{name: "a token file is accepted, a line break at its end included", change: tokenFile(file("token", secret+"\n"))},
+		{name: "a token file that ends with a line break is accepted", change: tokenFile(file("token", secret+"\n"))},
 		{name: "a missing token file is refused", change: tokenFile(missing), want: refused("metricProvider.tokenFile", missing, "no such file", "mount the file or correct the path")},
 		{name: "a directory as token file is refused", change: tokenFile(dir), want: refused("metricProvider.tokenFile", dir, "not a regular file")},
-		{name: "a pipe as token file is refused, and not waited for", change: tokenFile(pipe), want: refused("metricProvider.tokenFile", "not a regular file")},
+		{name: "a pipe as token file is refused, and does not block", change: tokenFile(pipe), want: refused("metricProvider.tokenFile", "not a regular file")},
 		{name: "an empty token file is refused", change: tokenFile(file("empty", "")), want: refused("metricProvider.tokenFile", "is empty", "write the token")},
 		{name: "a token file of line breaks is refused", change: tokenFile(file("blank", "\n\n")), want: refused("metricProvider.tokenFile", "is empty")},
-		{name: "a token file of two lines is refused, unseen", change: tokenFile(file("lines", secret+"\n"+secret)), want: refused("metricProvider.tokenFile", append(tokenRule, "the token in it")...)},
+		{name: "a token file of two lines is refused and hidden", change: tokenFile(file("lines", secret+"\n"+secret)), want: refused("metricProvider.tokenFile", append(tokenRule, "the token in it")...)},
 		{name: "a token file that is too large is refused", change: tokenFile(file("large", strings.Repeat("a", 4<<20+1))), want: refused("metricProvider.tokenFile", "larger than")},
 		{
 			name: "a token and a token file together are refused",
@@ -502,14 +502,14 @@ func TestCredentials(t *testing.T) {
 		{name: "an empty bundle is refused", change: caFile(file("empty.crt", "")), want: refused("metricProvider.caFile", "at least one PEM certificate", "name the bundle")},
 		{name: "a bundle without certificates is refused", change: caFile(file("text.crt", "no certificate")), want: refused("metricProvider.caFile", "at least one PEM certificate")},
 		{
-			name: "a key is no bundle, and is not shown",
+			name: "a key instead of a bundle is refused and hidden",
 			change: caFile(file("key.pem", string(pem.EncodeToMemory(&pem.Block{
 				Type: "PRIVATE KEY", Bytes: []byte(secret),
 			})))),
 			want: refused("metricProvider.caFile", "at least one PEM certificate"),
 		},
 		{
-			name: "a block that only claims to be a certificate is refused",
+			name: "a certificate block without a certificate is refused",
 			change: caFile(file("junk.crt", string(pem.EncodeToMemory(&pem.Block{
 				Type: "CERTIFICATE", Bytes: []byte("junk"),
 			})))),
@@ -532,7 +532,7 @@ func newCertificate(t *testing.T) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
-func TestTiming(t *testing.T) {
+func TestValidateLoadSpec_Timing(t *testing.T) {
 	timing := func(window, refreshInterval, maxAge, timeout time.Duration) func(*config.LoadSpec) {
 		return func(spec *config.LoadSpec) {
 			spec.Window.Duration = window
@@ -554,7 +554,7 @@ func TestTiming(t *testing.T) {
 		{name: "a refreshInterval of 0 is refused", change: timing(5*m, 0, 5*m, 10*s), want: refused("refreshInterval", `"0s"`, "at least 1s", "at most maxAge", "such as 30s")},
 		{name: "a refreshInterval under 1s is refused", change: timing(5*m, s/2, 5*m, 10*s), want: refused("refreshInterval", `"500ms"`, "at least 1s")},
 		{name: "a refreshInterval over maxAge is refused", change: timing(5*m, 10*m, 5*m, 10*s), want: refused("refreshInterval", `"10m0s"`, "at most maxAge (5m0s)", "lower refreshInterval or raise maxAge")},
-		{name: "a maxAge of 0 is refused once, and not for what it bounds", change: timing(5*m, 30*s, 0, 10*s), want: refused("maxAge", `"0s"`, "at least 1s", "such as 5m")},
+		{name: "a maxAge of 0 is refused once: other fields are not compared with it", change: timing(5*m, 30*s, 0, 10*s), want: refused("maxAge", `"0s"`, "at least 1s", "such as 5m")},
 		{name: "a negative maxAge is refused once", change: timing(5*m, 30*s, -m, 10*s), want: refused("maxAge", `"-1m0s"`)},
 		{name: "a timeout of 0 is refused", change: timing(5*m, 30*s, 5*m, 0), want: refused("metricProvider.timeout", `"0s"`, "more than 0", "such as 10s")},
 		{name: "a negative timeout is refused", change: timing(5*m, 30*s, 5*m, -s), want: refused("metricProvider.timeout", `"-1s"`, "more than 0")},
@@ -605,7 +605,7 @@ func TestValidatePluginConfigs(t *testing.T) {
 			},
 		},
 		{
-			name: "arguments that were not decoded are refused, unseen",
+			name: "arguments that were not decoded are refused and hidden",
 			profiles: []kubeschedulerconfig.KubeSchedulerProfile{profile(kubeschedulerconfig.PluginConfig{
 				Name: "TargetLoadPacking", Args: &runtime.Unknown{Raw: []byte(secret)},
 			})},
@@ -635,7 +635,7 @@ func TestValidatePluginConfigs(t *testing.T) {
 			}
 			for _, want := range tt.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("the error does not tell %q: %v", want, err)
+					t.Errorf("the error lacks %q: %v", want, err)
 				}
 			}
 			if strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), secret) {

@@ -27,7 +27,7 @@ import (
 )
 
 // Name is the name of the plugin in configurations.
-const Name = "LoadThreshold"
+const Name = config.LoadThreshold
 
 // LoadThreshold is a plugin that rules out nodes above their load line. It is safe for concurrent use; its only state
 // beside the gate's is the present decision.

@@ -18,7 +18,7 @@ import (
 )
 
 // Name is the name of the plugin in configurations.
-const Name = "LoadVariationRiskBalancing"
+const Name = config.LoadVariationRiskBalancing
 
 // LoadVariationRiskBalancing is a score plugin that prefers nodes whose load is low and steady. It is safe for concurrent
 // use.

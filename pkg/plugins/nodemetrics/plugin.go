@@ -20,7 +20,7 @@ import (
 )
 
 // Name is the name of the plugin in configurations.
-const Name = "NodeMetrics"
+const Name = config.NodeMetrics
 
 // NodeMetrics is a plugin that scores nodes and rules nodes out by metrics. It is safe for concurrent use; its only state
 // beside the gate's is the present decision and which metrics were last without any value.

@@ -19,7 +19,7 @@ import (
 )
 
 // Name is the name of the plugin in configurations.
-const Name = "TargetLoadPacking"
+const Name = config.TargetLoadPacking
 
 // TargetLoadPacking is a score plugin that packs nodes up to a target of measured CPU utilization. It is safe for
 // concurrent use.

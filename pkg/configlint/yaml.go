@@ -1,4 +1,4 @@
-package main
+package configlint
 
 import (
 	"iter"
@@ -8,7 +8,17 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// resolve returns what an alias stands for, and any other node itself.
+// parse returns the root of a document; nil if there is none, or if the content is no YAML: decoding reports that better.
+// All functions below accept a nil node.
+func parse(content []byte) *yaml.Node {
+	var document yaml.Node
+	if err := yaml.Unmarshal(content, &document); err != nil || len(document.Content) == 0 {
+		return nil
+	}
+	return document.Content[0]
+}
+
+// resolve returns the node that an alias refers to, and any other node itself.
 func resolve(node *yaml.Node) *yaml.Node {
 	if node != nil && node.Kind == yaml.AliasNode {
 		return node.Alias
@@ -16,7 +26,7 @@ func resolve(node *yaml.Node) *yaml.Node {
 	return node
 }
 
-// text returns the value of a scalar; empty if there is none.
+// text returns the value of a scalar; "" for nil.
 func text(node *yaml.Node) string {
 	if node = resolve(node); node == nil {
 		return ""
@@ -24,7 +34,7 @@ func text(node *yaml.Node) string {
 	return node.Value
 }
 
-// pairs yields the keys and values of a mapping; none if the node is no mapping.
+// pairs yields the keys and values of a mapping, and nothing for any other node.
 func pairs(node *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 	return func(yield func(*yaml.Node, *yaml.Node) bool) {
 		node = resolve(node)
@@ -39,13 +49,13 @@ func pairs(node *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 	}
 }
 
-// entry returns the value of a key in a mapping; nil if there is none.
+// entry returns the value of a key in a mapping; nil if the key is not there.
 func entry(node *yaml.Node, key string) *yaml.Node {
 	_, value := pair(node, key)
 	return value
 }
 
-// pair returns a key of a mapping with its value; nil if there is none.
+// pair returns a key of a mapping with its value; nil if the key is not there.
 func pair(node *yaml.Node, name string) (key, value *yaml.Node) {
 	for key, value := range pairs(node) {
 		if key.Value == name {
@@ -55,7 +65,7 @@ func pair(node *yaml.Node, name string) (key, value *yaml.Node) {
 	return nil, nil
 }
 
-// items returns the elements of a sequence; none if the node is no sequence.
+// items returns the elements of a sequence, and none for any other node.
 func items(node *yaml.Node) []*yaml.Node {
 	node = resolve(node)
 	if node == nil || node.Kind != yaml.SequenceNode {
@@ -64,7 +74,7 @@ func items(node *yaml.Node) []*yaml.Node {
 	return node.Content
 }
 
-// remove takes a key out of a mapping and returns its line; 0 if there is none.
+// remove deletes a key from a mapping and returns its line; 0 if the key is not there.
 func remove(node *yaml.Node, key string) int {
 	node = resolve(node)
 	if node == nil || node.Kind != yaml.MappingNode {
@@ -79,10 +89,10 @@ func remove(node *yaml.Node, key string) int {
 	return 0
 }
 
-// step is a part of a path such as profiles[0].plugins: a key, or an index.
+// step matches a part of a path such as profiles[0].plugins: a key or an index.
 var step = regexp.MustCompile(`[^.\[\]]+`)
 
-// lineOf returns the line of a field, or of the innermost part of its path that is there.
+// lineOf returns the line of a field, or of the innermost part of its path that the file has; 0 if it has none.
 func lineOf(node *yaml.Node, path string) int {
 	line := 0
 	for _, part := range step.FindAllString(path, -1) {

@@ -1,31 +1,27 @@
-package main
+package configlint_test
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
 	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	kubeschedulerscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	kubeschedulervalidation "k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 )
 
-// present are the plugins that these tests take to be there.
-func present() []string {
-	return []string{"NodeResourcesBalancedAllocation", "NodeResourcesFit", "PodTopologySpread", "TargetLoadPacking"}
-}
-
-// said are the changes that the error names, one line each.
-func said(t *testing.T, config string) []string {
+// changes returns the changes that the error lists, one line each; nil if the configuration is of no old version.
+func changes(t *testing.T, config string) []string {
 	t.Helper()
-	err := checkVersion([]byte(config), present())
+	_, err := configlint.Check([]byte(config), configlint.Options{Plugins: plugins()})
 	if err == nil {
 		return nil
 	}
 	first, rest, _ := strings.Cut(err.Error(), "\n")
 	if !strings.HasSuffix(first, " is no longer read; to reach kubescheduler.config.k8s.io/v1, change these lines:") {
-		t.Errorf("it begins with %q", first)
+		t.Errorf("the error begins with %q", first)
 	}
 	var lines []string
 	for line := range strings.SplitSeq(rest, "\n") {
@@ -36,19 +32,19 @@ func said(t *testing.T, config string) []string {
 	return lines
 }
 
-func TestAnOldConfigurationIsToldWhichLinesToChange(t *testing.T) {
+func TestCheck_OldVersion(t *testing.T) {
 	const toV1 = "line 1: apiVersion: write kubescheduler.config.k8s.io/v1"
 	for _, tt := range []struct {
 		name, config string
 		want         []string
 	}{
-		{"v1beta3 and nothing else", `apiVersion: kubescheduler.config.k8s.io/v1beta3
+		{"the version alone", `apiVersion: kubescheduler.config.k8s.io/v1beta3
 kind: KubeSchedulerConfiguration
 profiles:
 - schedulerName: secondary-scheduler
 `, []string{toV1}},
 		{"JSON", `{"apiVersion": "kubescheduler.config.k8s.io/v1beta2", "kind": "KubeSchedulerConfiguration"}`, []string{toV1}},
-		{"addresses and a lock, in another order", `kind: KubeSchedulerConfiguration
+		{"addresses and a lock, listed in the order of the file", `kind: KubeSchedulerConfiguration
 metricsBindAddress: ""
 leaderElection:
   leaderElect: true
@@ -57,11 +53,11 @@ healthzBindAddress: 0.0.0.0:10251
 apiVersion: kubescheduler.config.k8s.io/v1beta2
 `, []string{
 			"line 2: metricsBindAddress: remove this line; /healthz and /metrics are served over HTTPS, at --bind-address (0.0.0.0) and --secure-port (10259)",
-			"line 5: leaderElection.resourceLock: write leases; endpointsleases is gone",
+			"line 5: leaderElection.resourceLock: write leases; endpointsleases no longer exists",
 			"line 6: healthzBindAddress: remove this line; /healthz and /metrics are served over HTTPS, at --bind-address (0.0.0.0) and --secure-port (10259)",
 			"line 7: apiVersion: write kubescheduler.config.k8s.io/v1",
 		}},
-		{"the arguments' own versions, in a file of v1 and through an alias", `apiVersion: kubescheduler.config.k8s.io/v1
+		{"the version of arguments in a file of v1, listed once for two uses of an alias", `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:
 - schedulerName: one
@@ -76,7 +72,7 @@ profiles:
   - name: TargetLoadPacking
     args: *args
 `, []string{"line 8: profiles[0].pluginConfig[0].args.apiVersion: write kubescheduler.config.k8s.io/v1"}},
-		{"plugins that are gone", `apiVersion: kubescheduler.config.k8s.io/v1beta1
+		{"removed plugins", `apiVersion: kubescheduler.config.k8s.io/v1beta1
 kind: KubeSchedulerConfiguration
 profiles:
 - schedulerName: default-scheduler
@@ -99,17 +95,17 @@ profiles:
   - name: ServiceAffinity
 `, []string{
 			toV1,
-			"line 9: profiles[1].plugins.score.disabled[0]: NodeResourcesLeastAllocated is gone: write NodeResourcesFit, which scores by requests in its place and, disabled under score alone, still filters",
-			"line 10: profiles[1].plugins.score.disabled[1]: NodePreferAvoidPods is gone: remove this entry",
-			"line 12: profiles[1].plugins.score.enabled[0]: NodeResourcesMostAllocated is gone: write NodeResourcesFit, and for it below pluginConfig, args: {scoringStrategy: {type: MostAllocated}}",
-			"line 14: profiles[1].plugins.score.enabled[1]: SelectorSpread is gone: remove this entry; PodTopologySpread, enabled by default, spreads the pods of a service",
-			"line 15: profiles[1].plugins.filter.disabled[0]: EBSLimits is gone: remove this entry",
-			"line 15: profiles[1].plugins.filter.enabled[0]: GCEPDLimits is gone: remove this entry; NodeVolumeLimits, enabled by default, counts all volumes",
-			"line 17: profiles[1].pluginConfig[0]: RequestedToCapacityRatio is gone: write name: NodeResourcesFit, and args: {scoringStrategy: {type: RequestedToCapacityRatio, resources: […], requestedToCapacityRatio: {shape: […]}}} with what stands here",
-			"line 21: profiles[1].pluginConfig[1]: ServiceAffinity is gone: remove this entry",
+			"line 9: profiles[1].plugins.score.disabled[0]: NodeResourcesLeastAllocated no longer exists: write NodeResourcesFit, which now scores by requests and, disabled under score alone, still filters",
+			"line 10: profiles[1].plugins.score.disabled[1]: NodePreferAvoidPods no longer exists: remove this entry",
+			"line 12: profiles[1].plugins.score.enabled[0]: NodeResourcesMostAllocated no longer exists: write NodeResourcesFit, and for it below pluginConfig, args: {scoringStrategy: {type: MostAllocated}}",
+			"line 14: profiles[1].plugins.score.enabled[1]: SelectorSpread no longer exists: remove this entry; PodTopologySpread, enabled by default, spreads the pods of a service",
+			"line 15: profiles[1].plugins.filter.disabled[0]: EBSLimits no longer exists: remove this entry",
+			"line 15: profiles[1].plugins.filter.enabled[0]: GCEPDLimits no longer exists: remove this entry; NodeVolumeLimits, enabled by default, counts all volumes",
+			"line 17: profiles[1].pluginConfig[0]: RequestedToCapacityRatio no longer exists: write name: NodeResourcesFit, and args: {scoringStrategy: {type: RequestedToCapacityRatio, resources: […], requestedToCapacityRatio: {shape: […]}}} with the values of these args",
+			"line 21: profiles[1].pluginConfig[1]: ServiceAffinity no longer exists: remove this entry",
 		}},
-		// Two are mistyped: of one a letter is missing, of the other all but the beginning. The rest is like none that is there.
-		{"plugins that never were", `apiVersion: kubescheduler.config.k8s.io/v1beta3
+		// Two are mistyped: one lacks a letter, the other all but its beginning. The rest is similar to no plugin.
+		{"unknown plugins", `apiVersion: kubescheduler.config.k8s.io/v1beta3
 kind: KubeSchedulerConfiguration
 profiles:
 - schedulerName: packing
@@ -134,7 +130,7 @@ profiles:
 			"line 14: profiles[0].plugins.preFilter.enabled[0]: Coscheduling does not exist: remove this entry",
 			"line 16: profiles[0].pluginConfig[0]: LowRiskOverCommitment does not exist: remove this entry",
 		}},
-		{"what v1 refuses beside the version", `apiVersion: kubescheduler.config.k8s.io/v1beta3
+		{"the version and invalid values", `apiVersion: kubescheduler.config.k8s.io/v1beta3
 kind: KubeSchedulerConfiguration
 parallelism: 0
 profiles:
@@ -150,24 +146,24 @@ profiles:
 `, []string{
 			toV1,
 			"line 3: parallelism: Invalid value: 0: should be an integer value greater than zero",
-			"line 9: profiles[0].pluginConfig[0].args.targetUtilization: Invalid value: 140: must be in [1, 99]: write the CPU utilization, in percent, that nodes are to be packed up to",
-			// The field is not there: the line is that of the arguments that lack it.
+			"line 9: profiles[0].pluginConfig[0].args.targetUtilization: Invalid value: 140: must be in [1, 99]: write the CPU utilization, in percent, up to which nodes are packed",
+			// The field is missing: the line is that of the arguments.
 			`line 11: profiles[0].pluginConfig[1].args.defaultingType: Invalid value: "System": when .defaultConstraints are not empty`,
 		}},
-		{"what v1 cannot decode beside the version", `apiVersion: kubescheduler.config.k8s.io/v1beta1
+		{"the version and an unknown field", `apiVersion: kubescheduler.config.k8s.io/v1beta1
 kind: KubeSchedulerConfiguration
 algorithmSource: {provider: DefaultProvider}
-`, []string{toV1, `and then there is still: strict decoding error: unknown field "algorithmSource"`}},
+`, []string{toV1, `after these changes there is still: strict decoding error: unknown field "algorithmSource"`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, said(t, tt.config)); diff != "" {
+			if diff := cmp.Diff(tt.want, changes(t, tt.config)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestOnlyTheOldVersionsAreToldOf(t *testing.T) {
+func TestCheck_OtherVersionsAreLeftToTheDecoder(t *testing.T) {
 	for name, config := range map[string]string{
 		"v1":                "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nhealthzBindAddress: x\n",
 		"an unknown one":    "apiVersion: kubescheduler.config.k8s.io/v1alpha2\nkind: KubeSchedulerConfiguration\n",
@@ -178,29 +174,30 @@ func TestOnlyTheOldVersionsAreToldOf(t *testing.T) {
 		"a scalar":          "kubescheduler.config.k8s.io/v1beta1",
 		"lists of scalars":  "apiVersion: kubescheduler.config.k8s.io/v1\nprofiles: [1, [2], {plugins: 3, pluginConfig: [4]}]\n",
 		"lists as mappings": "apiVersion: kubescheduler.config.k8s.io/v1\nprofiles: {plugins: {score: {enabled: {name: SelectorSpread}}}}\n",
+		"another kind":      "apiVersion: kubescheduler.config.k8s.io/v1\nkind: NodeAffinityArgs\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := checkVersion([]byte(config), present()); err != nil {
-				t.Error(err)
+			_, err := configlint.Check([]byte(config), configlint.Options{Plugins: plugins()})
+			if err == nil || strings.Contains(err.Error(), "no longer read") {
+				t.Errorf("got %v, want the decoder's error", err)
 			}
 		})
 	}
 }
 
-func TestTheNewDefaultWeightsAreToldOfWhereTheyAreNew(t *testing.T) {
+func TestCheck_OldVersionNamesNewDefaultWeights(t *testing.T) {
 	for version, want := range map[string]bool{"v1beta1": true, "v1beta2": true, "v1beta3": false, "v1": false} {
-		err := checkVersion([]byte("apiVersion: kubescheduler.config.k8s.io/"+version+`
+		_, err := configlint.Check([]byte("apiVersion: kubescheduler.config.k8s.io/"+version+`
 kind: KubeSchedulerConfiguration
 profiles: [{pluginConfig: [{name: TargetLoadPacking, args: {apiVersion: kubescheduler.config.k8s.io/v1beta2}}]}]
-`), present())
-		if err == nil || strings.Contains(err.Error(), "TaintToleration by 3 (1)") != want {
+`), configlint.Options{Plugins: plugins()})
+		if err == nil || strings.Contains(err.Error(), "TaintToleration 3 (1)") != want {
 			t.Errorf("%s: %v", version, err)
 		}
 	}
 }
 
-// What the errors say to write, written.
-func TestWhatIsToBeWrittenIsAccepted(t *testing.T) {
+func TestCheck_AdviceForRemovedPluginsIsValid(t *testing.T) {
 	for name, profile := range map[string]string{
 		"NodeResourcesLeastAllocated disabled": `plugins: {score: {disabled: [{name: NodeResourcesFit}]}}`,
 		"NodeResourcesLeastAllocated's arguments": `pluginConfig:
@@ -231,13 +228,5 @@ func TestWhatIsToBeWrittenIsAccepted(t *testing.T) {
 				t.Error(err)
 			}
 		})
-	}
-}
-
-func TestAnOldConfigurationStopsTheCommandBeforeItListens(t *testing.T) {
-	config := strings.Replace(configuration("TargetLoadPacking", "targetUtilization: 60"), "k8s.io/v1", "k8s.io/v1beta3", 1)
-	err := start(t, config)
-	if err == nil || !strings.Contains(err.Error(), "config.yaml: kubescheduler.config.k8s.io/v1beta3 is no longer read") || !strings.Contains(err.Error(), "line 1: apiVersion") {
-		t.Error(err)
 	}
 }

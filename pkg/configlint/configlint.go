@@ -1,0 +1,76 @@
+// Package configlint reports what is wrong or surprising in a KubeSchedulerConfiguration, old versions included.
+package configlint
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/spf13/pflag"
+	kubeschedulerconfigv1 "k8s.io/kube-scheduler/config/v1"
+	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	kubeschedulerscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+
+	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // decodes the plugins' arguments
+	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+)
+
+// Options describe the scheduler that a configuration is for.
+type Options struct {
+	// Plugins are the names of all plugins that the scheduler is built with, in the order in which similar names are reported.
+	Plugins []string
+	// Flags are the scheduler's parsed flags, which may override fields. nil stands for no flags.
+	Flags *pflag.FlagSet
+}
+
+// Finding is something in a valid configuration that the operator probably did not mean.
+type Finding struct {
+	// Message is the same for all findings of one kind.
+	Message string
+	// Field is the path from the top of the file, such as profiles[0].pluginConfig[1].args.metrics[0].query.
+	Field string
+	// Line is the line in the file, counted from 1; 0 if it is not known.
+	Line int
+	// Details are further keys and values of a structured log line.
+	Details []any
+}
+
+// KeysAndValues returns Field, Line and Details as the keys and values of a structured log line.
+func (f Finding) KeysAndValues() []any {
+	return append([]any{"field", f.Field, "line", f.Line}, f.Details...)
+}
+
+// Check returns an error if the content of a configuration file is of an old version, cannot be decoded, or has invalid
+// arguments for a plugin of this project; the error names the fields. Otherwise it returns the findings. What the stock
+// scheduler validates itself is reported for old versions only.
+func Check(content []byte, options Options) ([]Finding, error) {
+	if err := checkVersion(content, options.Plugins); err != nil {
+		return nil, err
+	}
+	cfg, err := decode(content)
+	if err != nil {
+		return nil, err
+	}
+	if err := validation.ValidatePluginConfigs(cfg); err != nil {
+		return nil, err
+	}
+	root := parse(content)
+	return slices.Concat(
+		unknownPlugins(root, options.Plugins),
+		overriddenFields(root, cfg, options.Flags),
+		unparsableQueries(root, cfg),
+	), nil
+}
+
+// decode defaults the configuration as well.
+func decode(content []byte) (*kubeschedulerconfig.KubeSchedulerConfiguration, error) {
+	object, kind, err := kubeschedulerscheme.Codecs.UniversalDecoder().Decode(content, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	cfg, ok := object.(*kubeschedulerconfig.KubeSchedulerConfiguration)
+	if !ok {
+		return nil, fmt.Errorf("kind: %q is not a configuration: write KubeSchedulerConfiguration", kind.Kind)
+	}
+	cfg.APIVersion = kubeschedulerconfigv1.SchemeGroupVersion.String() // conversion clears it; stock validation requires it
+	return cfg, nil
+}

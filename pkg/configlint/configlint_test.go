@@ -1,0 +1,263 @@
+package configlint_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+)
+
+// plugins are the names of the plugins that exist in these tests.
+func plugins() []string {
+	return []string{"LoadVariationRiskBalancing", "NodeMetrics", "NodeResourcesBalancedAllocation", "NodeResourcesFit", "PodTopologySpread", "TargetLoadPacking"}
+}
+
+// check returns the findings about a configuration, whose first two lines it adds, beside flags of leader election.
+func check(t *testing.T, config string, args ...string) []configlint.Finding {
+	t.Helper()
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.Bool("leader-elect", true, "")
+	for _, name := range []string{"lease-duration", "renew-deadline", "retry-period"} {
+		flags.Duration("leader-elect-"+name, time.Second, "")
+	}
+	for _, name := range []string{"resource-lock", "resource-name", "resource-namespace"} {
+		flags.String("leader-elect-"+name, "default", "")
+	}
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	content := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" + config
+	findings, err := configlint.Check([]byte(content), configlint.Options{Plugins: plugins(), Flags: flags})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return findings
+}
+
+func TestCheck_UnknownPlugins(t *testing.T) {
+	disabled := func(field string, line int, details ...any) configlint.Finding {
+		return configlint.Finding{
+			Message: "The configuration disables a plugin that does not exist; the entry has no effect",
+			Field:   field, Line: line, Details: details,
+		}
+	}
+	configured := func(field string, line int, details ...any) configlint.Finding {
+		return configlint.Finding{
+			Message: "The configuration has arguments for a plugin that does not exist; they are not used",
+			Field:   field, Line: line, Details: details,
+		}
+	}
+	for _, tt := range []struct {
+		name, config string
+		want         []configlint.Finding
+	}{
+		{"known names", `profiles:
+- plugins:
+    multiPoint: {disabled: [{name: NodeResourcesFit}]}
+    score: {disabled: [{name: "*"}], enabled: [{name: TargetLoadPacking}]}
+  pluginConfig: [{name: TargetLoadPacking}]
+`, nil},
+		// A letter is missing; one has moved; the end is missing; nothing is similar; a letter is missing.
+		{"mistyped names", `profiles:
+- schedulerName: one
+- schedulerName: two
+  plugins:
+    score:
+      disabled:
+      - name: NodeResourceFit
+      - name: nodeResourceFits
+      - name: NodeResourcesBalanced
+      - name: Coscheduling
+  pluginConfig:
+  - name: TargetLoadPaking
+`, []configlint.Finding{
+			disabled("profiles[1].plugins.score.disabled[0]", 9, "name", "NodeResourceFit", "similar", []string{"NodeResourcesFit"}),
+			disabled("profiles[1].plugins.score.disabled[1]", 10, "name", "nodeResourceFits", "similar", []string{"NodeResourcesFit"}),
+			disabled("profiles[1].plugins.score.disabled[2]", 11, "name", "NodeResourcesBalanced", "similar", []string{"NodeResourcesBalancedAllocation"}),
+			disabled("profiles[1].plugins.score.disabled[3]", 12, "name", "Coscheduling"),
+			configured("profiles[1].pluginConfig[0]", 14, "name", "TargetLoadPaking", "similar", []string{"TargetLoadPacking"}),
+		}},
+		{"one list for two profiles", `profiles:
+- schedulerName: one
+  plugins: &both {score: {disabled: [{name: Coscheduling}]}}
+- schedulerName: two
+  plugins: *both
+`, []configlint.Finding{
+			disabled("profiles[0].plugins.score.disabled[0]", 5, "name", "Coscheduling"),
+			disabled("profiles[1].plugins.score.disabled[0]", 5, "name", "Coscheduling"),
+		}},
+		{"names of removed plugins", `profiles:
+- plugins:
+    score: {disabled: [{name: NodeResourcesLeastAllocated}, {name: SelectorSpread}]}
+  pluginConfig: [{name: NodeResourcesMostAllocated}]
+`, []configlint.Finding{
+			disabled("profiles[0].plugins.score.disabled[0]", 5, "name", "NodeResourcesLeastAllocated", "advice", "write NodeResourcesFit, which now scores by requests and, disabled under score alone, still filters"),
+			disabled("profiles[0].plugins.score.disabled[1]", 5, "name", "SelectorSpread", "advice", "remove this entry"),
+			configured("profiles[0].pluginConfig[0]", 6, "name", "NodeResourcesMostAllocated", "advice", "write name: NodeResourcesFit, and args: {scoringStrategy: {type: MostAllocated, resources: […]}} with the values of these args"),
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, check(t, tt.config)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCheck_OverriddenFields(t *testing.T) {
+	overridden := func(field string, line int, configured, flag string) configlint.Finding {
+		return configlint.Finding{
+			Message: "A flag overrides the configuration",
+			Field:   "leaderElection." + field, Line: line, Details: []any{"configured", configured, "flag", flag},
+		}
+	}
+	for _, tt := range []struct {
+		name, config string
+		args         []string
+		want         []configlint.Finding
+	}{
+		{"flags with other values", `leaderElection:
+  leaderElect: false
+  leaseDuration: 20s
+  renewDeadline: 15s
+  retryPeriod: 3s
+  resourceLock: leases
+  resourceName: ours
+  resourceNamespace: kube-system
+`, []string{
+			"--leader-elect=true", "--leader-elect-lease-duration=137s", "--leader-elect-renew-deadline=107s", "--leader-elect-retry-period=26s",
+			"--leader-elect-resource-lock=leases", "--leader-elect-resource-name=secondary-scheduler", "--leader-elect-resource-namespace=operator",
+		}, []configlint.Finding{
+			overridden("leaderElect", 4, "false", "--leader-elect=true"),
+			overridden("leaseDuration", 5, "20s", "--leader-elect-lease-duration=2m17s"),
+			overridden("renewDeadline", 6, "15s", "--leader-elect-renew-deadline=1m47s"),
+			overridden("retryPeriod", 7, "3s", "--leader-elect-retry-period=26s"),
+			overridden("resourceName", 9, "ours", "--leader-elect-resource-name=secondary-scheduler"),
+			overridden("resourceNamespace", 10, "kube-system", "--leader-elect-resource-namespace=operator"),
+		}},
+		{"flags with the same values, written differently", "leaderElection: {leaderElect: true, leaseDuration: 137s}\n",
+			[]string{"--leader-elect", "--leader-elect-lease-duration=2m17s"}, nil},
+		{"flags alone", "leaderElection: {resourceName: ours}\n", []string{"--leader-elect=false"}, nil},
+		{"the file alone", "leaderElection: {leaderElect: false}\n", nil, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, check(t, tt.config, tt.args...)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCheck_Queries(t *testing.T) {
+	rejected := func(field string, line int, details ...any) configlint.Finding {
+		return configlint.Finding{
+			Message: "Prometheus cannot parse the query; a server with another dialect of PromQL may accept it",
+			Field:   field, Line: line, Details: details,
+		}
+	}
+	for _, tt := range []struct {
+		name, config string
+		want         []configlint.Finding
+	}{
+		{"PromQL", `profiles:
+- pluginConfig:
+  - name: TargetLoadPacking
+    args: {metricProvider: {type: Prometheus, address: "http://a", queries: {cpu: "avg by (node) (rate(used[$window])) # $window"}}}
+  - name: NodeMetrics
+    args: {metricProvider: {type: Prometheus, address: "http://a"}, metrics: [{name: m, query: "rate(a[5m])", prefer: Lower}]}
+`, nil},
+		// rate without a range is MetricsQL. The call begins in column 1, its argument in column 6.
+		{"MetricsQL", `profiles:
+- pluginConfig:
+  - name: NodeMetrics
+    args:
+      metricProvider: {type: Prometheus, address: "http://a"}
+      metrics:
+      - name: m
+        prefer: Lower
+        query: rate(a)
+`, []configlint.Finding{
+			rejected("profiles[0].pluginConfig[0].args.metrics[0].query", 11, "query", "rate(a)", "queryLine", "1", "queryColumn", "6",
+				"problem", `expected type range vector in call to function "rate", got instant vector`),
+		}},
+		// In the second line of the query, "by" is followed by "node" in column 12 instead of a parenthesis.
+		{"a typo in the second line of a query", `profiles:
+- schedulerName: one
+- schedulerName: two
+  pluginConfig:
+  - name: NodeMetrics
+    args:
+      metricProvider: {type: Prometheus, address: "http://a"}
+      metrics:
+      - {name: good, query: a, prefer: Lower}
+      - name: bad
+        query: |-
+          sum(a)
+            / sum by node (a)
+        prefer: Lower
+`, []configlint.Finding{
+			rejected("profiles[1].pluginConfig[0].args.metrics[1].query", 13, "query", "sum(a)\n  / sum by node (a)", "queryLine", "2", "queryColumn", "12",
+				"problem", `unexpected identifier "node" in grouping opts, expected "("`),
+		}},
+		// rate(a[$window]) has 16 characters and is followed by a blank.
+		{"a typo behind $window", `profiles:
+- pluginConfig:
+  - name: LoadVariationRiskBalancing
+    args:
+      metricProvider:
+        type: Prometheus
+        address: http://a
+        queries:
+          memory: rate(a[$window]) b
+`, []configlint.Finding{
+			rejected("profiles[0].pluginConfig[0].args.metricProvider.queries.memory", 11, "query", "rate(a[$window]) b", "queryLine", "1", "queryColumn", "18",
+				"problem", `unexpected identifier "b"`),
+		}},
+		// Only metricProvider.queries have the variable.
+		{"$window in a query of NodeMetrics", `profiles:
+- pluginConfig:
+  - name: NodeMetrics
+    args: {metricProvider: {type: Prometheus, address: "http://a"}, metrics: [{name: m, query: "rate(a[$window])", prefer: Lower}]}
+`, []configlint.Finding{
+			rejected("profiles[0].pluginConfig[0].args.metrics[0].query", 6, "query", "rate(a[$window])", "queryLine", "1", "queryColumn", "8",
+				"problem", `unexpected character in duration expression: '$'`),
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, check(t, tt.config)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCheck_InvalidArguments(t *testing.T) {
+	_, err := configlint.Check([]byte(`apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles: [{pluginConfig: [{name: TargetLoadPacking, args: {targetUtilization: 150}}]}]
+`), configlint.Options{Plugins: plugins()})
+	if err == nil || !strings.Contains(err.Error(), "profiles[0].pluginConfig[0].args.targetUtilization: Invalid value: 150") {
+		t.Errorf("got %v, want the field and its value", err)
+	}
+}
+
+func TestCheck_WithoutFlags(t *testing.T) {
+	findings, err := configlint.Check([]byte(`apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {leaderElect: false}
+`), configlint.Options{Plugins: plugins()})
+	if err != nil || len(findings) > 0 {
+		t.Errorf("got %v, %v, want neither findings nor an error", findings, err)
+	}
+}
+
+func TestFinding_KeysAndValues(t *testing.T) {
+	finding := configlint.Finding{Message: "m", Field: "f", Line: 3, Details: []any{"name", "n"}}
+	if diff := cmp.Diff([]any{"field", "f", "line", 3, "name", "n"}, finding.KeysAndValues()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
