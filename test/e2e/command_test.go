@@ -44,12 +44,6 @@ func TestCommand_InvalidConfiguration(t *testing.T) {
 		{"a negative margin", "LoadVariationRiskBalancing", "safeVarianceMargin: -1", []string{"safeVarianceMargin", "-1"}},
 		{"an unknown provider", "TargetLoadPacking", "metricProvider: {type: Graphite}", []string{"metricProvider.type", "Graphite"}},
 		{"an address that is not a URL", "TargetLoadPacking", "watcherAddress: load-watcher:2020", []string{"watcherAddress", "load-watcher:2020"}},
-		{
-			"a query that does not parse", "NodeMetrics",
-			`metricProvider: {type: Prometheus, address: "http://127.0.0.1:1"}` + "\n      " + `metrics: [{name: broken, query: "sum(", prefer: Lower}]`,
-			// The expression ends too early, after four characters.
-			[]string{"metrics[0].query", "sum(", "line:column 1:5: "},
-		},
 		{"a refresh interval above maxAge", "TargetLoadPacking", "maxAge: 2s\n      refreshInterval: 3s", []string{"refreshInterval", "maxAge"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -99,31 +93,60 @@ profiles:
 
 // TestCommand_WarningInLogFormat expects warnings about the configuration in the configured format of the log.
 func TestCommand_WarningInLogFormat(t *testing.T) {
-	dir := t.TempDir()
-	config, kubeconfig, written := filepath.Join(dir, "scheduler.yaml"), filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "written.yaml")
-	write(t, kubeconfig, `{"clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+	for _, tt := range []struct {
+		name, profile string
+		// message is a part of the warning's message, and details are fields of its entry.
+		message string
+		details map[string]string
+	}{
+		{
+			"a disabled plugin that does not exist", "plugins: {score: {disabled: [{name: NodeResourceFit}]}}",
+			"does not exist", map[string]string{"field": "profiles[0].plugins.score.disabled[0]", "name": "NodeResourceFit"},
+		},
+		{
+			"a query that Prometheus cannot parse", `plugins: {score: {enabled: [{name: NodeMetrics}]}}
+  pluginConfig:
+  - name: NodeMetrics
+    args:
+      metricProvider: {type: Prometheus, address: "http://127.0.0.1:1"}
+      metrics: [{name: broken, query: "sum(", prefer: Lower}]`,
+			// The expression ends too early, after four characters.
+			"cannot parse the query", map[string]string{
+				"field": "profiles[0].pluginConfig[0].args.metrics[0].query", "query": "sum(", "queryLine": "1", "queryColumn": "5",
+			},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			config, kubeconfig, written := filepath.Join(dir, "scheduler.yaml"), filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "written.yaml")
+			write(t, kubeconfig, `{"clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
 "contexts": [{"name": "c", "context": {"cluster": "c"}}], "current-context": "c"}`)
-	write(t, config, `apiVersion: kubescheduler.config.k8s.io/v1
+			write(t, config, `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 clientConnection: {kubeconfig: `+kubeconfig+`}
 profiles:
-- plugins: {score: {disabled: [{name: NodeResourceFit}]}}
+- `+tt.profile+`
 `)
-	// With --write-config-to the scheduler is built, writes its configuration and exits.
-	code, _, stderr := runScheduler(t, "--config="+config, "--write-config-to="+written, "--secure-port=0", "--logging-format=json")
-	if code != 0 {
-		t.Fatalf("the exit code is %d: %s", code, stderr)
-	}
-	for line := range strings.Lines(stderr) {
-		var entry struct{ Msg, Field, Name string }
-		if json.Unmarshal([]byte(line), &entry) == nil && strings.Contains(entry.Msg, "does not exist") {
-			if entry.Field != "profiles[0].plugins.score.disabled[0]" || entry.Name != "NodeResourceFit" {
-				t.Errorf("the warning is %s", line)
+			// With --write-config-to the scheduler is built, writes its configuration and exits.
+			code, _, stderr := runScheduler(t, "--config="+config, "--write-config-to="+written, "--secure-port=0", "--logging-format=json")
+			if code != 0 {
+				t.Fatalf("the exit code is %d: %s", code, stderr)
 			}
-			return
-		}
+			for line := range strings.Lines(stderr) {
+				var entry map[string]any
+				if json.Unmarshal([]byte(line), &entry) != nil || !strings.Contains(fmt.Sprint(entry["msg"]), tt.message) {
+					continue
+				}
+				for key, want := range tt.details {
+					if got := fmt.Sprint(entry[key]); got != want {
+						t.Errorf("%s is %q, want %q: %s", key, got, want, line)
+					}
+				}
+				return
+			}
+			t.Errorf("no warning in JSON that %q:\n%s", tt.message, stderr)
+		})
 	}
-	t.Errorf("there is no warning in stderr: %s", stderr)
 }
 
 // TestCommand_Version expects the version of this repository and that of Kubernetes.
