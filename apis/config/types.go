@@ -144,6 +144,9 @@ type TargetLoadPackingArgs struct {
 	// DefaultRequestsMultiplier times its request is the usage expected of a container without a limit. A finite decimal number
 	// ≥ 0.
 	DefaultRequestsMultiplier string
+	// MaxLimitRequestRatio bounds what a pod's limit charges other pods while the measurement does not cover the pod: a limit
+	// counts up to so many times the request beside it. Finite and ≥ 1.
+	MaxLimitRequestRatio float64
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

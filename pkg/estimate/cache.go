@@ -97,16 +97,16 @@ func (c *tableCache) compute(row int, node fwk.NodeInfo, previous *nodeEstimate)
 		generation: node.GetGeneration(),
 		table:      c.table,
 		node:       node.Node(),
-		uncovered:  previous.uncovered.update(node.GetPods(), horizonOf(measured), c.config.Estimator),
+		uncovered:  previous.uncovered.update(node.GetPods(), horizonOf(measured), c.config),
 	}
 	capacity := podusage.Amounts{load.CPU: previous.fresh[load.CPU].Base, load.Memory: previous.fresh[load.Memory].Base}
 	if previous.node != node.Node() {
-		capacity = quantitiesOf(node.Node().Status.Capacity)
+		capacity = podusage.AmountsOf(node.Node().Status.Capacity)
 	}
 	for r := range load.ResourceCount {
 		n.freshUntil[r] = freshUntil(&measured[r], c.config.Trust)
 		n.fresh[r] = fresh(&measured[r], capacity[r], amountOf(node.GetAllocatable(), r))
-		n.fresh[r].Pending = n.uncovered.pending(&measured[r], r)
+		n.fresh[r].Pending = n.uncovered.pending(&measured[r], r, n.fresh[r].Allocatable)
 	}
 	return n
 }

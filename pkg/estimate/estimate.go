@@ -50,10 +50,11 @@ func byRequests(node fwk.NodeInfo, r load.Resource, state load.State) ResourceEs
 	return ResourceEstimate{Mean: amountOf(node.GetNonZeroRequested(), r), Base: allocatable, Allocatable: allocatable, State: state}
 }
 
-// amountOf returns an amount of the scheduler's, in milliCPU or bytes.
+// amountOf returns an amount of the scheduler's, in milliCPU or bytes. The scheduler's own sums wrap around where a quantity is
+// absurd: what is negative counts zero.
 func amountOf(amounts fwk.Resource, r load.Resource) float64 {
 	if r == load.CPU {
-		return float64(amounts.GetMilliCPU())
+		return max(float64(amounts.GetMilliCPU()), 0)
 	}
-	return float64(amounts.GetMemory())
+	return max(float64(amounts.GetMemory()), 0)
 }

@@ -58,7 +58,7 @@ func (m *Model) View(state fwk.CycleState) *View {
 // are all amounts where State is not Fresh.
 func (m *Model) Measured(node *corev1.Node) (e Estimate) {
 	measured, now := m.snapshots.publisher.Latest().Over(m.config.Window).Node(node.Name), m.config.Clock.Now()
-	capacity, allocatable := quantitiesOf(node.Status.Capacity), quantitiesOf(node.Status.Allocatable)
+	capacity, allocatable := podusage.AmountsOf(node.Status.Capacity), podusage.AmountsOf(node.Status.Allocatable)
 	for r := range load.ResourceCount {
 		if state := measured[r].State(now, m.config.Trust); state != load.Fresh {
 			e[r].State = state
@@ -138,9 +138,4 @@ func freshUntil(m *load.Measurement, trust load.Trust) int64 {
 // fresh returns the estimate by a fresh measurement, with nothing pending.
 func fresh(m *load.Measurement, capacity, allocatable float64) ResourceEstimate {
 	return ResourceEstimate{Mean: m.Mean * capacity, StdDev: m.StdDev * capacity, Base: capacity, Allocatable: allocatable, State: load.Fresh}
-}
-
-// quantitiesOf returns the list's amounts, in milliCPU and bytes.
-func quantitiesOf(list corev1.ResourceList) podusage.Amounts {
-	return podusage.Amounts{load.CPU: float64(list.Cpu().MilliValue()), load.Memory: float64(list.Memory().Value())}
 }

@@ -32,6 +32,8 @@ func (f flat) Estimate(*corev1.Pod) podusage.Amounts {
 	return podusage.Amounts{load.CPU: float64(f), load.Memory: 10 * float64(f)}
 }
 
+func (f flat) Charge(pod *corev1.Pod) podusage.Amounts { return f.Estimate(pod) }
+
 // newNode has 8 cores and 16 GiB, of which 6 cores and 12 GiB are allocatable, and two pods that request 1 core and 1 GiB
 // each.
 func newNode(t *testing.T, name string) fwk.NodeInfo {

@@ -32,23 +32,42 @@ const (
 )
 
 // runningSince returns the moment since when the pod has been using its node, in nanoseconds since 1970: the latest start of
-// its running containers, or the pod's start time if it runs but states nothing of its containers. A pod that was assumed or
-// bound a moment ago, or still pulls its images, does not run yet.
+// its running containers, or the pod's start time if it runs but states nothing of its containers. A container that was
+// restarted counts from the pod's start time, so that a crash loop does not renew what the pod is charged. A pod that was
+// assumed or bound a moment ago, or still pulls its images, does not run yet.
 func runningSince(pod *corev1.Pod) int64 {
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return ended
 	}
 	latest := ended
 	for i := range pod.Status.ContainerStatuses {
-		if running := pod.Status.ContainerStatuses[i].State.Running; running != nil && !running.StartedAt.IsZero() {
-			latest = max(latest, running.StartedAt.UnixNano())
+		status := &pod.Status.ContainerStatuses[i]
+		running := status.State.Running
+		if running == nil || running.StartedAt.IsZero() {
+			continue
 		}
+		started := running.StartedAt.Time
+		if status.RestartCount > 0 && pod.Status.StartTime != nil {
+			started = pod.Status.StartTime.Time
+		}
+		latest = max(latest, started.UnixNano())
 	}
 	switch {
 	case latest != ended:
 		return latest
 	case pod.Status.Phase == corev1.PodRunning && pod.Status.StartTime != nil:
 		return pod.Status.StartTime.UnixNano()
+	}
+	return notYet
+}
+
+// boundSince returns the moment at which the pod was bound to its node, in nanoseconds since 1970; notYet for a pod that was
+// only assumed.
+func boundSince(pod *corev1.Pod) int64 {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue && !c.LastTransitionTime.IsZero() {
+			return c.LastTransitionTime.UnixNano()
+		}
 	}
 	return notYet
 }
@@ -81,11 +100,40 @@ type uncoveredPod struct {
 	position int
 	// since is the moment since when the pod runs, in nanoseconds since 1970.
 	since int64
-	usage podusage.Amounts
+	// charge is what the pod is charged until the moment chargedUntil, in nanoseconds since 1970; from then on it is at most
+	// what the pod requests.
+	charge, request podusage.Amounts
+	chargedUntil    int64
+}
+
+// at returns what of the resource the pod is charged at the given moment, in milliCPU or bytes.
+func (p *uncoveredPod) at(moment int64, r load.Resource) float64 {
+	if moment >= p.chargedUntil {
+		return min(p.charge[r], p.request[r])
+	}
+	return p.charge[r]
+}
+
+// windowsCharged is for how many windows from its binding a pod is charged beyond its request. A pod that starts within the
+// first is then fully covered at the end of the second; a pod that never starts must not close its node.
+const windowsCharged = 2
+
+func newUncoveredPod(position int, since int64, pod *corev1.Pod, config *Config) uncoveredPod {
+	p := uncoveredPod{
+		position:     position,
+		since:        since,
+		charge:       config.Estimator.Charge(pod),
+		request:      podusage.ByRequests{}.Charge(pod),
+		chargedUntil: notYet,
+	}
+	if bound := boundSince(pod); bound != notYet {
+		p.chargedUntil = bound + windowsCharged*int64(config.Window)
+	}
+	return p
 }
 
 // update returns the uncovered pods of the node as it is now. u is not changed.
-func (u *uncoveredPods) update(pods []fwk.PodInfo, horizon int64, estimator podusage.Estimator) uncoveredPods {
+func (u *uncoveredPods) update(pods []fwk.PodInfo, horizon int64, config *Config) uncoveredPods {
 	if horizon < u.horizon {
 		u = &uncoveredPods{} // pods that were left out may count again
 	}
@@ -106,7 +154,7 @@ func (u *uncoveredPods) update(pods []fwk.PodInfo, horizon int64, estimator podu
 			continue
 		}
 		if since := runningSince(pod.GetPod()); since > horizon {
-			uncovered = append(uncovered, uncoveredPod{position: i, since: since, usage: estimator.Estimate(pod.GetPod())})
+			uncovered = append(uncovered, newUncoveredPod(i, since, pod.GetPod(), config))
 		}
 	}
 	updated := uncoveredPods{all: u.all, pods: slices.Clone(uncovered), horizon: horizon}
@@ -117,14 +165,15 @@ func (u *uncoveredPods) update(pods []fwk.PodInfo, horizon int64, estimator podu
 }
 
 // pending is the usage of one resource that the measurement does not show yet: the sum over the pods of
-// usage · (1 − coverage).
-func (u *uncoveredPods) pending(m *load.Measurement, r load.Resource) float64 {
+// charge · (1 − coverage). No pod is charged more than allocatable, for it cannot use more there.
+func (u *uncoveredPods) pending(m *load.Measurement, r load.Resource, allocatable float64) float64 {
 	if !m.Known {
 		return 0
 	}
 	pending, end := 0.0, m.End.UnixNano()
 	for i := range u.pods {
-		pending += u.pods[i].usage[r] * (1 - coverage(u.pods[i].since, end, m.Window))
+		p := &u.pods[i]
+		pending += min(p.at(end, r), allocatable) * (1 - coverage(p.since, end, m.Window))
 	}
 	return pending
 }

@@ -197,10 +197,12 @@ func TestEachPodIsEstimatedOnce(t *testing.T) {
 	}
 }
 
-// counting counts its estimates.
+// counting counts its charges.
 type counting struct{ calls *int }
 
-func (c counting) Estimate(*corev1.Pod) podusage.Amounts {
+func (c counting) Estimate(*corev1.Pod) podusage.Amounts { return podusage.Amounts{} }
+
+func (c counting) Charge(*corev1.Pod) podusage.Amounts {
 	*c.calls++
 	return podusage.Amounts{1, 1}
 }
@@ -420,4 +422,72 @@ func TestPending_IsZeroOnceTheWindowCoversAllPods(t *testing.T) {
 			t.Fatalf("pending %v, want 0", got)
 		}
 	})
+}
+
+// charging estimates so many milliCPU for each pod, whatever it requests.
+type charging float64
+
+func (c charging) Estimate(*corev1.Pod) podusage.Amounts {
+	return podusage.Amounts{load.CPU: float64(c)}
+}
+func (c charging) Charge(pod *corev1.Pod) podusage.Amounts { return c.Estimate(pod) }
+
+// boundAgo is a pod that requests so much cpu and was bound that long before now. It does not run yet.
+func boundAgo(d time.Duration, request string) *corev1.Pod {
+	pod := podOf(corev1.PodPending, nil)
+	pod.Spec = st.MakePod().Req(map[corev1.ResourceName]string{corev1.ResourceCPU: request}).Obj().Spec
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: *ago(d)}}
+	return pod
+}
+
+func TestPending_IsBounded(t *testing.T) {
+	assumed := boundAgo(0, "200m")
+	assumed.Status.Conditions = nil
+	runs := func(pod *corev1.Pod, restarts int32, started *metav1.Time) *corev1.Pod {
+		status := podOf(corev1.PodRunning, started, ago(time.Minute)).Status
+		status.Conditions, status.ContainerStatuses[0].RestartCount = pod.Status.Conditions, restarts
+		pod.Status = status
+		return pod
+	}
+	// The window has five minutes and ends now. The node offers 6,000 milliCPU.
+	for _, tc := range []struct {
+		name   string
+		charge charging
+		pod    *corev1.Pod
+		want   float64
+	}{
+		{"a pod that was only assumed is charged in full", 500, assumed, 500},
+		{"a pod that does not run is charged in full for two windows from its binding", 500, boundAgo(2*window-time.Second, "200m"), 500},
+		{"and its request from then on", 500, boundAgo(2*window, "200m"), 200},
+		{"a charge below the request stays", 100, boundAgo(time.Hour, "200m"), 100},
+		{"no pod is charged more than the node offers", 1e6, boundAgo(0, "200m"), 6000},
+		// 1 − 60/300 = 0.8
+		{"a pod that has run for 60 s is charged four fifths", 500, runs(boundAgo(2*time.Minute, "200m"), 0, ago(2*time.Minute)), 400},
+		{"and of its request if it was bound long ago", 500, runs(boundAgo(time.Hour, "200m"), 0, ago(2*time.Minute)), 160},
+		{"a restart does not renew the charge", 500, runs(boundAgo(2*window-time.Second, "200m"), 3, ago(window)), 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			model, _ := newModel(tc.charge, map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0)}})
+			info := framework.NewNodeInfo(tc.pod)
+			info.SetNode(newNode(t, "n").Node())
+			if got := model.View(framework.NewCycleState()).Estimate(info)[load.CPU].Pending; math.Abs(got-tc.want) > 1e-9 {
+				t.Errorf("pending %v milliCPU, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestPending_FallsToTheRequestWithTheWindow(t *testing.T) {
+	model, publisher := newModel(charging(500), map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0)}})
+	info := framework.NewNodeInfo(boundAgo(2*window-time.Minute, "200m"))
+	info.SetNode(newNode(t, "n").Node())
+	for _, step := range []struct {
+		end  time.Duration
+		want float64
+	}{{0, 500}, {59 * time.Second, 500}, {time.Minute, 200}} {
+		republish(publisher, load.NodeLoad{load.CPU: measurement(0.25, 0, -step.end)})
+		if got := model.View(framework.NewCycleState()).Estimate(info)[load.CPU].Pending; got != step.want {
+			t.Errorf("pending once the window ends %v later: %v, want %v", step.end, got, step.want)
+		}
+	}
 }

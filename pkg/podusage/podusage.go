@@ -2,8 +2,11 @@
 package podusage
 
 import (
+	"math"
+
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/component-helpers/resource"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
@@ -13,9 +16,12 @@ type Amounts [load.ResourceCount]float64
 
 // Estimator estimates what a pod will use. The pod to place and the pods on a node go through the same Estimator.
 type Estimator interface {
-	// Estimate returns what the pod will use once it runs. It is called once for the pod to place and once for each pod of a
-	// node whose usage the window does not cover yet, from many goroutines at once.
+	// Estimate returns what the pod to place will use once it runs. It may be called from many goroutines at once.
 	Estimate(pod *corev1.Pod) Amounts
+	// Charge returns what other pods have to reckon with of a pod that is on a node, as long as the measurement does not cover
+	// it: Estimate, but with the containers that wait in a back-off left out, and bounded, for whoever writes a pod decides
+	// what it is estimated to use. It is called once for each change of such a pod, from many goroutines at once.
+	Charge(pod *corev1.Pod) Amounts
 }
 
 var (
@@ -29,11 +35,24 @@ type BySpec struct {
 	// Multiplier is the usage of a container without a limit over its request. ≥ 0.
 	Multiplier float64
 	// DefaultCPUMillis is the usage of a container that states neither a limit nor a request, in milliCPU. ≥ 0.
-	DefaultCPUMillis int64
+	DefaultCPUMillis float64
+	// MaxRequestRatio bounds the Charge of what states a limit: to so many times its request. ≥ 1.
+	MaxRequestRatio float64
 }
 
 // Estimate implements Estimator.
-func (e BySpec) Estimate(pod *corev1.Pod) Amounts { return Amounts{load.CPU: e.cpuMillis(pod)} }
+func (e BySpec) Estimate(pod *corev1.Pod) Amounts {
+	return Amounts{load.CPU: e.cpuMillis(pod, math.Inf(1))}
+}
+
+// Charge implements Estimator.
+func (e BySpec) Charge(pod *corev1.Pod) Amounts {
+	pod, ok := startingPod(pod)
+	if !ok {
+		return Amounts{}
+	}
+	return Amounts{load.CPU: e.cpuMillis(pod, e.MaxRequestRatio)}
+}
 
 // cpuMillis returns the CPU that the pod will use, in milliCPU: the sum over its containers of the limit, else the request
 // times the multiplier, else the default; plus the pod's overhead.
@@ -43,40 +62,45 @@ func (e BySpec) Estimate(pod *corev1.Pod) Amounts { return Amounts{load.CPU: e.c
 // zero is a statement like any other: a limit of zero allows no request but zero, so the container says that it needs
 // nothing.
 //
-// The spec counts, not the status: a resize in progress is expected to succeed. cpuMillis does not allocate.
-func (e BySpec) cpuMillis(pod *corev1.Pod) float64 {
+// The spec counts, not the status: a resize in progress is expected to succeed. A limit counts up to maxRatio times the
+// request beside it. cpuMillis does not allocate.
+func (e BySpec) cpuMillis(pod *corev1.Pod, maxRatio float64) float64 {
 	spec := &pod.Spec
-	usage := float64(spec.Overhead.Cpu().MilliValue())
+	usage := Millis(*spec.Overhead.Cpu())
 	if spec.Resources != nil && !isDefaulted(spec) {
-		if stated, ok := e.stated(spec.Resources); ok {
+		if stated, ok := e.stated(spec.Resources, maxRatio); ok {
 			return usage + stated
 		}
 	}
 	for i := range spec.Containers {
-		usage += e.container(&spec.Containers[i])
+		usage += e.container(&spec.Containers[i], maxRatio)
 	}
 	for i := range spec.InitContainers {
 		if c := &spec.InitContainers[i]; isSidecar(c) {
-			usage += e.container(c)
+			usage += e.container(c, maxRatio)
 		}
 	}
 	return usage
 }
 
-func (e BySpec) container(c *corev1.Container) float64 {
-	if stated, ok := e.stated(&c.Resources); ok {
+func (e BySpec) container(c *corev1.Container, maxRatio float64) float64 {
+	if stated, ok := e.stated(&c.Resources, maxRatio); ok {
 		return stated
 	}
-	return float64(e.DefaultCPUMillis)
+	return e.DefaultCPUMillis
 }
 
 // stated returns the usage by limit or request, and whether there is either.
-func (e BySpec) stated(r *corev1.ResourceRequirements) (cpuMillis float64, ok bool) {
+func (e BySpec) stated(r *corev1.ResourceRequirements, maxRatio float64) (cpuMillis float64, ok bool) {
+	request, requested := r.Requests[corev1.ResourceCPU]
 	if limit, ok := r.Limits[corev1.ResourceCPU]; ok {
-		return float64(limit.MilliValue()), true
+		if !requested || math.IsInf(maxRatio, 1) {
+			return Millis(limit), true // the API server requests the limit where only that is stated
+		}
+		return min(Millis(limit), maxRatio*Millis(request)), true
 	}
-	if request, ok := r.Requests[corev1.ResourceCPU]; ok {
-		return e.Multiplier * float64(request.MilliValue()), true
+	if requested {
+		return e.Multiplier * Millis(request), true
 	}
 	return 0, false
 }
@@ -87,12 +111,12 @@ func (e BySpec) stated(r *corev1.ResourceRequirements) (cpuMillis float64, ok bo
 func isDefaulted(spec *corev1.PodSpec) bool {
 	request, requested := spec.Resources.Requests[corev1.ResourceCPU]
 	_, limited := spec.Resources.Limits[corev1.ResourceCPU]
-	return requested && !limited && len(spec.Resources.Limits) > 0 && request.MilliValue() == containersRequestMillis(spec)
+	return requested && !limited && len(spec.Resources.Limits) > 0 && Millis(request) == containersRequestMillis(spec)
 }
 
-// containersRequestMillis is resource.AggregateContainerRequests for CPU alone, without its allocations.
-func containersRequestMillis(spec *corev1.PodSpec) int64 {
-	var sum, sidecars, initial int64
+// containersRequestMillis is AggregateContainerRequests of component-helpers for CPU alone, without its allocations.
+func containersRequestMillis(spec *corev1.PodSpec) float64 {
+	var sum, sidecars, initial float64
 	for i := range spec.Containers {
 		sum += requestMillis(&spec.Containers[i])
 	}
@@ -107,9 +131,8 @@ func containersRequestMillis(spec *corev1.PodSpec) int64 {
 	return max(sum+sidecars, initial)
 }
 
-func requestMillis(c *corev1.Container) int64 {
-	request := c.Resources.Requests[corev1.ResourceCPU]
-	return request.MilliValue()
+func requestMillis(c *corev1.Container) float64 {
+	return Millis(c.Resources.Requests[corev1.ResourceCPU])
 }
 
 func isSidecar(c *corev1.Container) bool {
@@ -124,9 +147,40 @@ type ByRequests struct{}
 
 // Estimate implements Estimator. It allocates a few small maps.
 func (ByRequests) Estimate(pod *corev1.Pod) Amounts {
-	requests := resource.PodRequests(pod, resource.PodResourcesOptions{
+	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
 		UseStatusResources: true,
 		InPlacePodLevelResourcesVerticalScalingEnabled: true,
 	})
-	return Amounts{load.CPU: float64(requests.Cpu().MilliValue()), load.Memory: float64(requests.Memory().Value())}
+	return AmountsOf(requests)
+}
+
+// Charge implements Estimator.
+func (e ByRequests) Charge(pod *corev1.Pod) Amounts {
+	pod, ok := startingPod(pod)
+	if !ok {
+		return Amounts{}
+	}
+	return e.Estimate(pod)
+}
+
+// AmountsOf returns the amounts of all resources in the list. A resource that is not listed counts zero.
+func AmountsOf(list corev1.ResourceList) Amounts {
+	return Amounts{load.CPU: Millis(*list.Cpu()), load.Memory: Units(*list.Memory())}
+}
+
+// Millis returns the quantity in thousandths. What is negative counts zero, and what is beyond int64 counts the largest
+// int64: Quantity.MilliValue would wrap around.
+func Millis(q resource.Quantity) float64 {
+	if q.CmpInt64(math.MaxInt64/1000) > 0 {
+		return math.MaxInt64
+	}
+	return max(float64(q.MilliValue()), 0)
+}
+
+// Units returns the quantity in units, such as bytes, bounded as Millis is.
+func Units(q resource.Quantity) float64 {
+	if q.CmpInt64(math.MaxInt64) > 0 {
+		return math.MaxInt64
+	}
+	return max(float64(q.Value()), 0)
 }

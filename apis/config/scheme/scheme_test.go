@@ -96,6 +96,7 @@ profiles:
       targetUtilization: 60
       defaultRequests: {cpu: 500m}
       defaultRequestsMultiplier: "2"
+      maxLimitRequestRatio: 4
 `
 
 func load(t *testing.T, yaml string) (*kubeschedulerconfig.KubeSchedulerConfiguration, error) {
@@ -168,6 +169,7 @@ func TestScheme_DecodesFile(t *testing.T) {
 				TargetUtilization:         70,
 				DefaultRequests:           corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2000m")},
 				DefaultRequestsMultiplier: "1",
+				MaxLimitRequestRatio:      10,
 			},
 		},
 		{
@@ -215,6 +217,7 @@ func TestScheme_DecodesFile(t *testing.T) {
 				TargetUtilization:         60,
 				DefaultRequests:           corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")},
 				DefaultRequestsMultiplier: "2",
+				MaxLimitRequestRatio:      4,
 			},
 		},
 		{
@@ -238,6 +241,7 @@ func TestScheme_DecodesFile(t *testing.T) {
 				TargetUtilization:         40,
 				DefaultRequests:           corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000m")},
 				DefaultRequestsMultiplier: "1.5",
+				MaxLimitRequestRatio:      10,
 			},
 		},
 		{

@@ -77,6 +77,7 @@ func TestConversion_KeepsEveryFieldBothWays(t *testing.T) {
 				TargetUtilization:         ptr.To[int64](70),
 				DefaultRequests:           corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")},
 				DefaultRequestsMultiplier: ptr.To("2"),
+				MaxLimitRequestRatio:      ptr.To(4.0),
 			},
 			internal: &config.TargetLoadPackingArgs{
 				LoadSpec:                  fullInternalLoadSpec(),
@@ -84,6 +85,7 @@ func TestConversion_KeepsEveryFieldBothWays(t *testing.T) {
 				TargetUtilization:         70,
 				DefaultRequests:           corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")},
 				DefaultRequestsMultiplier: "2",
+				MaxLimitRequestRatio:      4,
 			},
 		},
 		{

@@ -19,6 +19,7 @@ const (
 	defaultTargetUtilization         = 40
 	defaultRequestMilliCPU           = 1000
 	defaultDefaultRequestsMultiplier = "1.5"
+	defaultMaxLimitRequestRatio      = 10.0
 
 	defaultSafeVarianceMargin      = 1.0
 	defaultSafeVarianceSensitivity = 1.0
@@ -88,6 +89,9 @@ func SetDefaults_TargetLoadPackingArgs(obj *TargetLoadPackingArgs) {
 	}
 	if obj.DefaultRequestsMultiplier == nil {
 		obj.DefaultRequestsMultiplier = ptr.To(defaultDefaultRequestsMultiplier)
+	}
+	if obj.MaxLimitRequestRatio == nil {
+		obj.MaxLimitRequestRatio = ptr.To(defaultMaxLimitRequestRatio)
 	}
 }
 

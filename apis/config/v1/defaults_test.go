@@ -52,6 +52,7 @@ func defaultTargetLoadPackingArgs() *v1.TargetLoadPackingArgs {
 		TargetUtilization:         ptr.To[int64](40),
 		DefaultRequests:           corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000m")},
 		DefaultRequestsMultiplier: ptr.To("1.5"),
+		MaxLimitRequestRatio:      ptr.To(10.0),
 	}
 }
 
@@ -160,6 +161,7 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 				TargetUtilization:         ptr.To[int64](0),
 				DefaultRequests:           corev1.ResourceList{},
 				DefaultRequestsMultiplier: ptr.To(""),
+				MaxLimitRequestRatio:      ptr.To(0.0),
 			},
 			want: with(defaultTargetLoadPackingArgs(), func(args *v1.TargetLoadPackingArgs) {
 				args.MetricProvider.NodeLabels = []string{}
@@ -169,6 +171,7 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 				args.TargetUtilization = ptr.To[int64](0)
 				args.DefaultRequests = corev1.ResourceList{}
 				args.DefaultRequestsMultiplier = ptr.To("")
+				args.MaxLimitRequestRatio = ptr.To(0.0)
 			}),
 		},
 		{

@@ -160,6 +160,9 @@ type TargetLoadPackingArgs struct {
 	// DefaultRequestsMultiplier times its request is the usage expected of a container without a limit. A finite decimal number
 	// that is not negative, in quotes; an empty string is refused. Defaults to "1.5".
 	DefaultRequestsMultiplier *string `json:"defaultRequestsMultiplier,omitempty"`
+	// MaxLimitRequestRatio bounds what a pod's limit charges other pods while the measurement does not cover the pod yet: a
+	// limit counts up to so many times the request beside it. At least 1. Defaults to 10.
+	MaxLimitRequestRatio *float64 `json:"maxLimitRequestRatio,omitempty"`
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

@@ -502,6 +502,9 @@ func autoConvert_v1_TargetLoadPackingArgs_To_config_TargetLoadPackingArgs(in *Ta
 	if err := metav1.Convert_Pointer_string_To_string(&in.DefaultRequestsMultiplier, &out.DefaultRequestsMultiplier, s); err != nil {
 		return err
 	}
+	if err := metav1.Convert_Pointer_float64_To_float64(&in.MaxLimitRequestRatio, &out.MaxLimitRequestRatio, s); err != nil {
+		return err
+	}
 	return nil
 }
 
@@ -520,6 +523,9 @@ func autoConvert_config_TargetLoadPackingArgs_To_v1_TargetLoadPackingArgs(in *co
 	}
 	out.DefaultRequests = *(*corev1.ResourceList)(unsafe.Pointer(&in.DefaultRequests))
 	if err := metav1.Convert_string_To_Pointer_string(&in.DefaultRequestsMultiplier, &out.DefaultRequestsMultiplier, s); err != nil {
+		return err
+	}
+	if err := metav1.Convert_float64_To_Pointer_float64(&in.MaxLimitRequestRatio, &out.MaxLimitRequestRatio, s); err != nil {
 		return err
 	}
 	return nil

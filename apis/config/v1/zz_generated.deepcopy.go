@@ -301,6 +301,11 @@ func (in *TargetLoadPackingArgs) DeepCopyInto(out *TargetLoadPackingArgs) {
 		*out = new(string)
 		**out = **in
 	}
+	if in.MaxLimitRequestRatio != nil {
+		in, out := &in.MaxLimitRequestRatio, &out.MaxLimitRequestRatio
+		*out = new(float64)
+		**out = **in
+	}
 	return
 }
 

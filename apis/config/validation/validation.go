@@ -73,6 +73,10 @@ func ValidateTargetLoadPackingArgs(path *field.Path, args *config.TargetLoadPack
 	allErrs = append(allErrs, validateDefaultRequests(path.Child("defaultRequests"), args.DefaultRequests)...)
 	allErrs = append(allErrs,
 		validateMultiplier(path.Child("defaultRequestsMultiplier"), args.DefaultRequestsMultiplier)...)
+	if ratio := args.MaxLimitRequestRatio; !(ratio >= 1) || math.IsInf(ratio, 1) {
+		allErrs = append(allErrs, field.Invalid(path.Child("maxLimitRequestRatio"), ratio,
+			"must be a finite number of at least 1: write how many times its request a pod's limit may charge other pods, such as 10"))
+	}
 	return allErrs.ToAggregate()
 }
 

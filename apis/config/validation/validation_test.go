@@ -111,6 +111,9 @@ func TestValidateTargetLoadPackingArgs(t *testing.T) {
 	target := func(value int64) func(*config.TargetLoadPackingArgs) {
 		return func(args *config.TargetLoadPackingArgs) { args.TargetUtilization = value }
 	}
+	ratio := func(value float64) func(*config.TargetLoadPackingArgs) {
+		return func(args *config.TargetLoadPackingArgs) { args.MaxLimitRequestRatio = value }
+	}
 	for _, tt := range []struct {
 		name   string
 		change func(*config.TargetLoadPackingArgs)
@@ -132,6 +135,10 @@ func TestValidateTargetLoadPackingArgs(t *testing.T) {
 		{name: "a negative multiplier is refused", change: multiplier("-1"), want: refused("defaultRequestsMultiplier", append(multiplierRule, `"-1"`)...)},
 		{name: "an empty multiplier is refused", change: multiplier(""), want: refused("defaultRequestsMultiplier", append(multiplierRule, `""`)...)},
 		{name: "a multiplier with a blank is refused", change: multiplier(" 1.5"), want: refused("defaultRequestsMultiplier", multiplierRule...)},
+		{name: "a ratio of 1 is accepted", change: ratio(1)},
+		{name: "a ratio below 1 is refused", change: ratio(0.5), want: refused("maxLimitRequestRatio", "0.5", "at least 1", "such as 10")},
+		{name: "a ratio of NaN is refused", change: ratio(math.NaN()), want: refused("maxLimitRequestRatio", "at least 1")},
+		{name: "an infinite ratio is refused", change: ratio(math.Inf(1)), want: refused("maxLimitRequestRatio", "finite")},
 		{
 			name: "a negative default request is refused",
 			change: func(args *config.TargetLoadPackingArgs) {

@@ -49,7 +49,7 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle, given de
 	if err != nil {
 		return nil, fmt.Errorf("defaultRequestsMultiplier: %w", err)
 	}
-	expected := podusage.BySpec{Multiplier: multiplier, DefaultCPUMillis: args.DefaultRequests.Cpu().MilliValue()}
+	expected := podusage.BySpec{Multiplier: multiplier, DefaultCPUMillis: podusage.Millis(*args.DefaultRequests.Cpu()), MaxRequestRatio: args.MaxLimitRequestRatio}
 	model, err := given.Load.Model(ctx, handle, args.LoadSpec, expected)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,174 @@
+package podusage
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"pgregory.net/rapid"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+)
+
+// named returns a container with a name, a request and a limit of cpu.
+func named(name, request, limit string) corev1.Container {
+	c := container(both(request, limit))
+	c.Name = name
+	return c
+}
+
+// in returns the status of a named container.
+func in(name string, state corev1.ContainerState) corev1.ContainerStatus {
+	return corev1.ContainerStatus{Name: name, State: state}
+}
+
+func waiting(reason string) corev1.ContainerState {
+	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
+}
+
+var (
+	running    = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	terminated = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
+)
+
+func TestBySpec_Charge(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	one := []corev1.Container{named("a", "1", "2")}
+	two := []corev1.Container{named("a", "1", "2"), named("b", "100m", "500m")}
+	withInit := corev1.PodSpec{
+		Containers:     two,
+		InitContainers: []corev1.Container{named("init", "3", "3"), {Name: "sidecar", RestartPolicy: &always, Resources: both("200m", "300m")}},
+	}
+	for _, tc := range []struct {
+		name string
+		pod  corev1.Pod
+		want float64
+	}{
+		{"a limit counts up to ten times its request", corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{named("a", "1m", "1k")}}}, 10},
+		{"a limit below that counts in full", corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{named("a", "500m", "4")}}}, 4000},
+		{"a limit beside a request of 0 counts nothing", corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{named("a", "0", "4")}}}, 0},
+		{"each container has a bound of its own", corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{named("a", "1", "1"), named("b", "1m", "1k")}}}, 1010},
+		{
+			"the pod as a whole is bounded alike",
+			corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}}, Resources: podLevel(both("1m", "1k"))}}, 10,
+		},
+		{"a pod without requests counts the default", corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}}}}, 1000},
+
+		{"a pod without statuses is about to start", corev1.Pod{Spec: corev1.PodSpec{Containers: two}}, 2500},
+		{"a container that is created counts", statuses(one, in("a", waiting("ContainerCreating"))), 2000},
+		{"a container behind init containers counts", statuses(one, in("a", waiting("PodInitializing"))), 2000},
+		{"a container that waits for its image counts nothing", statuses(one, in("a", waiting("ImagePullBackOff"))), 0},
+		{"a container in a crash loop counts nothing", statuses(one, in("a", waiting("CrashLoopBackOff"))), 0},
+		{"a container with a wrong configuration counts nothing", statuses(one, in("a", waiting("CreateContainerConfigError"))), 0},
+		{"a container that has ended counts nothing", statuses(one, in("a", terminated)), 0},
+		{"the others of the pod count", statuses(two, in("a", waiting("ErrImagePull")), in("b", running)), 500},
+		{
+			"while an init container fails, nothing behind it counts", corev1.Pod{Spec: withInit, Status: corev1.PodStatus{
+				InitContainerStatuses: []corev1.ContainerStatus{in("init", waiting("CrashLoopBackOff")), in("sidecar", waiting("PodInitializing"))},
+				ContainerStatuses:     []corev1.ContainerStatus{in("a", waiting("PodInitializing")), in("b", waiting("PodInitializing"))},
+			}}, 0,
+		},
+		{
+			"a sidecar that runs counts while another init container fails", corev1.Pod{Spec: withInit, Status: corev1.PodStatus{
+				InitContainerStatuses: []corev1.ContainerStatus{in("sidecar", running), in("init", waiting("CrashLoopBackOff"))},
+				ContainerStatuses:     []corev1.ContainerStatus{in("a", waiting("PodInitializing")), in("b", waiting("PodInitializing"))},
+			}}, 300,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			e := BySpec{Multiplier: 1.5, DefaultCPUMillis: 1000, MaxRequestRatio: 10}
+			before := tc.pod.DeepCopy()
+			if got := e.Charge(&tc.pod)[load.CPU]; got != tc.want {
+				t.Errorf("Charge() = %v milliCPU, want %v", got, tc.want)
+			}
+			if n, m := len(before.Spec.Containers), len(tc.pod.Spec.Containers); n != m || before.Spec.Containers[0].Name != tc.pod.Spec.Containers[0].Name {
+				t.Error("Charge changes the pod")
+			}
+		})
+	}
+}
+
+func statuses(containers []corev1.Container, statuses ...corev1.ContainerStatus) corev1.Pod {
+	return corev1.Pod{Spec: corev1.PodSpec{Containers: containers}, Status: corev1.PodStatus{ContainerStatuses: statuses}}
+}
+
+func TestByRequests_Charge(t *testing.T) {
+	two := []corev1.Container{named("a", "1", "2"), named("b", "100m", "500m")}
+	pod := statuses(two, in("a", waiting("ImagePullBackOff")), in("b", running))
+	if got := (ByRequests{}).Charge(&pod)[load.CPU]; got != 100 {
+		t.Errorf("Charge() = %v milliCPU, want 100, the request of the container that runs", got)
+	}
+}
+
+func TestQuantitiesSaturate(t *testing.T) {
+	const most = float64(math.MaxInt64)
+	for _, tc := range []struct {
+		quantity      string
+		millis, units float64
+	}{
+		{"0", 0, 0},
+		{"1", 1000, 1},
+		{"100m", 100, 1}, // Value rounds up
+		{"0.1m", 1, 1},   // and so does MilliValue
+		{"-1", 0, 0},
+		{"9223372036854775", 9223372036854775000, 9223372036854775}, // the last before milli wraps
+		{"9223372036854776", most, 9223372036854776},
+		{"9223372036854775807", most, most},
+		{"1E", most, 1e18},
+		{"16E", most, most},
+		{"1e30", most, most},
+		{"-1e30", 0, 0},
+		{"8Ei", most, most},
+	} {
+		q := resource.MustParse(tc.quantity)
+		if got := Millis(q); got != tc.millis {
+			t.Errorf("Millis(%s) = %v, want %v", tc.quantity, got, tc.millis)
+		}
+		if got := Units(q); got != tc.units {
+			t.Errorf("Units(%s) = %v, want %v", tc.quantity, got, tc.units)
+		}
+	}
+}
+
+// drawQuantity draws a quantity that the API server accepts for a resource: any number ≥ 0 with any suffix.
+func drawQuantity(t *rapid.T, label string) resource.Quantity {
+	suffixes := []string{"n", "u", "m", "", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "e-9", "e12", "e30"}
+	text := fmt.Sprintf("%d.%d%s", rapid.Uint64().Draw(t, label), rapid.Uint32().Draw(t, label+" fraction"), rapid.SampledFrom(suffixes).Draw(t, label+" suffix"))
+	return resource.MustParse(text)
+}
+
+func TestEstimates_AnyQuantity(t *testing.T) {
+	e := BySpec{Multiplier: 1.5, DefaultCPUMillis: 1000, MaxRequestRatio: 10}
+	rapid.Check(t, func(t *rapid.T) {
+		request, limit, larger := drawQuantity(t, "request"), drawQuantity(t, "limit"), drawQuantity(t, "larger")
+		if larger.Cmp(limit) < 0 {
+			limit, larger = larger, limit
+		}
+		if request.Cmp(limit) > 0 {
+			request = limit // the API server accepts no other
+		}
+		podOf := func(limit resource.Quantity) *corev1.Pod {
+			list := func(q resource.Quantity) corev1.ResourceList {
+				return corev1.ResourceList{corev1.ResourceCPU: q, corev1.ResourceMemory: q}
+			}
+			return &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{
+				{Resources: corev1.ResourceRequirements{Requests: list(request), Limits: list(limit)}}, container(requests("cpu", "1")),
+			}}}
+		}
+		for name, estimate := range map[string]func(*corev1.Pod) Amounts{
+			"BySpec.Estimate": e.Estimate, "BySpec.Charge": e.Charge, "ByRequests.Estimate": ByRequests{}.Estimate, "ByRequests.Charge": ByRequests{}.Charge,
+		} {
+			small, large := estimate(podOf(limit)), estimate(podOf(larger))
+			for r := range load.ResourceCount {
+				if !(small[r] >= 0) || math.IsInf(small[r], 0) {
+					t.Fatalf("%s: %s of a pod with request %s and limit %s is %v", name, r, &request, &limit, small[r])
+				}
+				if large[r] < small[r] {
+					t.Fatalf("%s: %s is %v with limit %s, and only %v with the larger limit %s", name, r, small[r], &limit, large[r], &larger)
+				}
+			}
+		}
+	})
+}
