@@ -64,11 +64,14 @@ const (
 	// ClampedAboveCapacity is a mean above 1. It is read as 1: whether such a node is hot or its source is miscalibrated, it
 	// is no place for a pod.
 	ClampedAboveCapacity Rejection = "AboveCapacity"
+	// ClampedFromTheFuture is a sample whose window ends later than the moment it was read, by more than clocks may differ. It
+	// is read as of that moment.
+	ClampedFromTheFuture Rejection = "FromTheFuture"
 )
 
 // Rejections returns all reasons, without Accepted.
 func Rejections() []Rejection {
-	return []Rejection{RejectedNotANumber, RejectedNegative, ClampedAboveCapacity}
+	return []Rejection{RejectedNotANumber, RejectedNegative, ClampedAboveCapacity, ClampedFromTheFuture}
 }
 
 // Checked returns the statistic as it may be used, and the reason where it differs from what was given. An impossible mean

@@ -30,8 +30,8 @@ type resourceHistory struct {
 	trail       load.Trail
 	// deviationEnd is the end of the window that the measurement's deviation is of, in nanoseconds since 1970.
 	deviationEnd int64
-	// statedEnd is the end that the source stated, which may be ahead of our clock, in nanoseconds since 1970.
-	statedEnd int64
+	// end is that of the measurement.
+	end windowEnd
 }
 
 // find returns what is kept over the window, or nil.
@@ -77,20 +77,41 @@ func (h *nodeHistory) newest() time.Time {
 	return newest
 }
 
-// windowEnd is when a window ends: as the source states it, and bounded by our own clock. A source whose clock is ahead must
-// not make load that never expires.
-type windowEnd struct{ stated, bounded time.Time }
+// windowEnd is when a window ends, in nanoseconds since 1970: as the source states it, and bounded by our own clock. A source
+// whose clock is ahead must not make load that never expires.
+type windowEnd struct {
+	stated, bounded int64
+	// future is set where stated is ahead of our clock by more than clocks may differ.
+	future bool
+}
+
+// endOf returns the end of a window that a source stated at the moment now. Clocks may differ by tolerance.
+func endOf(stated, now time.Time, tolerance time.Duration) windowEnd {
+	end := windowEnd{stated: stated.UnixNano(), bounded: stated.UnixNano()}
+	if stated.After(now) {
+		end.bounded, end.future = now.UnixNano(), stated.Sub(now) > tolerance
+	}
+	return end
+}
+
+// supersedes tells whether what ends at e is newer than what ended at previous. An end from the future says nothing of the
+// order, so that any other end is newer.
+func (e windowEnd) supersedes(previous windowEnd) bool {
+	return e.stated > previous.stated || previous.future && e.stated != previous.stated
+}
+
+func (e windowEnd) time() time.Time { return time.Unix(0, e.bounded) }
 
 // store stores what was measured over span, unless it is the same measurement again, or an older one. A deviation that was
 // not measured this time is the last one, up to the age of maxAge.
 func (h *resourceHistory) store(stat load.Stat, span time.Duration, end windowEnd, maxAge time.Duration) {
-	if !stat.Known || end.stated.UnixNano() <= h.statedEnd {
+	if !stat.Known || !end.supersedes(h.end) {
 		return
 	}
 	switch {
 	case !math.IsNaN(stat.StdDev):
-		h.deviationEnd = end.bounded.UnixNano()
-	case end.bounded.UnixNano()-h.deviationEnd <= int64(maxAge):
+		h.deviationEnd = end.bounded
+	case end.bounded-h.deviationEnd <= int64(maxAge):
 		stat.StdDev = h.measurement.StdDev
 	default:
 		stat.StdDev = 0
@@ -98,9 +119,9 @@ func (h *resourceHistory) store(stat load.Stat, span time.Duration, end windowEn
 	if stat.Span > 0 {
 		span, stat.Span = stat.Span, 0
 	}
-	h.statedEnd = end.stated.UnixNano()
-	h.trail.Add(end.bounded, stat.Mean)
-	h.measurement = load.Measurement{Stat: stat, Window: span, End: end.bounded, Drift: h.trail.Drift()}
+	h.end = end
+	h.trail.Add(end.time(), stat.Mean)
+	h.measurement = load.Measurement{Stat: stat, Window: span, End: end.time(), Drift: h.trail.Drift()}
 }
 
 // moments are samples of the moment, oldest first, from which means and deviations over windows are computed.

@@ -48,8 +48,8 @@ func NewMetrics(registry Registry) *Metrics {
 		}, []string{"source"}),
 		rejected: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "plimsoll_rejected_samples_total",
-			Help: "Measured values that were rejected: not a number (NotANumber), Negative, or above the node's capacity and read " +
-				"as full (AboveCapacity).",
+			Help: "Measured values that were rejected: not a number (NotANumber), Negative, above the node's capacity and read " +
+				"as full (AboveCapacity), or dated more than a refresh interval ahead and read as of now (FromTheFuture).",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"source", "reason"}),
 		unmatched: metrics.NewGaugeVec(&metrics.GaugeOpts{

@@ -58,6 +58,8 @@ type Watcher struct {
 	// The fields below are used by Run's goroutine alone: histories by node, node metrics by expression.
 	histories   map[string]*nodeHistory
 	nodeMetrics map[string]load.MetricTable
+	// metricEnds are the moments that the latest values of node metrics are of.
+	metricEnds map[string]windowEnd
 	// index is that of the last snapshot.
 	index   *load.Index
 	failing bool
@@ -76,6 +78,7 @@ func NewWatcher(src source.Source, label string, nodes Nodes, c clock.Clock, m *
 		publisher:   load.NewPublisher(),
 		histories:   map[string]*nodeHistory{},
 		nodeMetrics: map[string]load.MetricTable{},
+		metricEnds:  map[string]windowEnd{},
 		index:       load.NewIndex(nil),
 	}
 }
@@ -209,6 +212,7 @@ func (w *Watcher) forgetIfClockWentBack(logger klog.Logger, now time.Time) {
 		logger.Info("The clock went back: all load is forgotten and read again", "from", w.lastRefresh, "to", wall)
 		clear(w.histories)
 		clear(w.nodeMetrics)
+		clear(w.metricEnds)
 		w.publish(nil)
 	}
 	w.lastRefresh = wall
@@ -221,17 +225,14 @@ func (w *Watcher) store(s *load.Sample, windows []time.Duration, maxAge time.Dur
 	if len(windows) == 0 || !stats.Known() {
 		return
 	}
-	end := windowEnd{stated: s.End, bounded: s.End}
-	if end.bounded.After(now) {
-		end.bounded = now
-	}
+	end := w.checkedEnd(s.End, now)
 	h, ok := w.histories[s.Node]
 	if !ok {
 		h = &nodeHistory{}
 		w.histories[s.Node] = h
 	}
 	if s.Window == 0 {
-		h.moments.add(end.bounded, stats, windows[0], windows[len(windows)-1])
+		h.moments.add(end.time(), stats, windows[0], windows[len(windows)-1])
 	} else if slices.Contains(windows, s.Window) {
 		windows = []time.Duration{s.Window}
 	}
@@ -257,11 +258,23 @@ func (w *Watcher) checked(stats load.Stats) load.Stats {
 	return stats
 }
 
+// checkedEnd returns the end that a source stated. Clocks may differ by a refresh interval: a window cannot end later than
+// the refresh that reads it.
+func (w *Watcher) checkedEnd(stated, now time.Time) windowEnd {
+	requirements, _ := w.registered()
+	end := endOf(stated, now, requirements.RefreshInterval)
+	if end.future {
+		w.metrics.rejected.WithLabelValues(w.label, string(load.ClampedFromTheFuture)).Inc()
+	}
+	return end
+}
+
 // storeMetric stores the possible values of a node metric, and drops those that nobody trusts any more.
 func (w *Watcher) storeMetric(m *source.MetricValues, now, oldest time.Time) {
-	end := m.End
-	if end.After(now) {
-		end = now
+	end := w.checkedEnd(m.End, now)
+	superseded := end.supersedes(w.metricEnds[m.Metric])
+	if superseded {
+		w.metricEnds[m.Metric] = end
 	}
 	// The stored table may have been published: it must not be changed.
 	table := load.MetricTable{}
@@ -274,8 +287,8 @@ func (w *Watcher) storeMetric(m *source.MetricValues, now, oldest time.Time) {
 		switch {
 		case math.IsNaN(value) || math.IsInf(value, 0):
 			w.metrics.rejected.WithLabelValues(w.label, string(load.RejectedNotANumber)).Inc()
-		case !end.Before(table[node].End):
-			table[node] = load.MetricValue{Value: value, End: end}
+		case superseded:
+			table[node] = load.MetricValue{Value: value, End: end.time()}
 		}
 	}
 	w.nodeMetrics[m.Metric] = table

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -258,6 +259,63 @@ func TestRefresh_BatchThatNeverChangesGrowsOld(t *testing.T) {
 	}
 	if end := w.Publisher().Latest().Over(window).Node("a")[load.CPU].End; !end.Equal(start) {
 		t.Errorf("the measurement is of %v, want %v, when it was first read", end, start)
+	}
+}
+
+func TestRefresh_SamplesFromTheFuture(t *testing.T) {
+	year2200 := time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+	ahead := func(d time.Duration) func(now time.Time) time.Time {
+		return func(now time.Time) time.Time { return now.Add(d) }
+	}
+	at := func(end time.Time) func(time.Time) time.Time { return func(time.Time) time.Time { return end } }
+	type step struct {
+		end  func(now time.Time) time.Time
+		mean float64
+		// want is the mean that is known after the step, and age its age in refreshes.
+		want  float64
+		age   int
+		count float64
+	}
+	for _, tc := range []struct {
+		name  string
+		steps []step
+	}{
+		{"a clock that is ahead by a refresh interval is no matter", []step{{ahead(trust.RefreshInterval), 0.1, 0.1, 0, 0}, {ahead(trust.RefreshInterval), 0.2, 0.2, 0, 0}}},
+		{"a sample from further ahead is read as of now, and counted", []step{{ahead(trust.RefreshInterval + 1), 0.1, 0.1, 0, 1}}},
+		{"a later sample with an earlier date wins again", []step{{at(year2200), 0.1, 0.1, 0, 1}, {ahead(0), 0.2, 0.2, 0, 1}, {ahead(0), 0.3, 0.3, 0, 1}}},
+		{"the same sample again grows old", []step{{at(year2200), 0.1, 0.1, 0, 1}, {at(year2200), 0.1, 0.1, 1, 2}, {at(year2200), 0.1, 0.1, 2, 3}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, ctx := ktesting.NewTestContext(t)
+			w, src, clock := newTestWatcher()
+			for i, step := range tc.steps {
+				clock.Step(trust.RefreshInterval)
+				end := step.end(clock.Now())
+				src.fetch = func(context.Context, source.Request) (source.Batch, error) {
+					return source.Batch{
+						Samples: []load.Sample{{Node: "a", Window: window, End: end, Stats: load.Stats{load.CPU: known(step.mean)}}},
+						Metrics: []source.MetricValues{{Metric: "x", End: end, Values: map[string]float64{"a": step.mean}}},
+					}, nil
+				}
+				if err := w.Refresh(ctx); err != nil {
+					t.Fatal(err)
+				}
+				wantEnd := clock.Now().Add(-time.Duration(step.age) * trust.RefreshInterval)
+				got := w.Publisher().Latest().Over(window).Node("a")[load.CPU]
+				if got.Mean != step.want || !got.End.Equal(wantEnd) {
+					t.Errorf("refresh %d: load %v of %v, want %v of %v", i+1, got.Mean, got.End, step.want, wantEnd)
+				}
+				metric := metricOf(w.Publisher().Latest(), "x", "a")["a"]
+				if metric.Value != step.want || !metric.End.Equal(wantEnd) {
+					t.Errorf("refresh %d: metric %v of %v, want %v of %v", i+1, metric.Value, metric.End, step.want, wantEnd)
+				}
+				// The sample and the metric count one each.
+				count, err := testutil.GetCounterMetricValue(w.metrics.rejected.WithLabelValues("fake", "FromTheFuture"))
+				if err != nil || count != 2*step.count {
+					t.Errorf("refresh %d: counted %v times (%v), want %v", i+1, count, err, 2*step.count)
+				}
+			}
+		})
 	}
 }
 
