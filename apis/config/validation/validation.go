@@ -32,6 +32,15 @@ const (
 // arguments are left to stock validation.
 func ValidatePluginConfigs(cfg *kubeschedulerconfig.KubeSchedulerConfiguration) error {
 	var errs []error
+	profiles := 0
+	for i := range cfg.Profiles {
+		if slices.ContainsFunc(cfg.Profiles[i].PluginConfig, isOurs) {
+			profiles++
+		}
+	}
+	if profiles > maxProfiles {
+		return field.ErrorList{tooMany(field.NewPath("profiles"), profiles, maxProfiles, "profiles with load plugins")}.ToAggregate()
+	}
 	for i := range cfg.Profiles {
 		for j := range cfg.Profiles[i].PluginConfig {
 			path := field.NewPath("profiles").Index(i).Child("pluginConfig").Index(j).Child("args")
@@ -39,6 +48,11 @@ func ValidatePluginConfigs(cfg *kubeschedulerconfig.KubeSchedulerConfiguration) 
 		}
 	}
 	return utilerrors.Flatten(utilerrors.NewAggregate(errs))
+}
+
+// isOurs tells whether the arguments are those of one of the project's plugins.
+func isOurs(pluginConfig kubeschedulerconfig.PluginConfig) bool {
+	return slices.Contains(config.PluginNames(), pluginConfig.Name)
 }
 
 func validateArgs(path *field.Path, pluginConfig *kubeschedulerconfig.PluginConfig) error {
@@ -52,7 +66,7 @@ func validateArgs(path *field.Path, pluginConfig *kubeschedulerconfig.PluginConf
 	case *config.NodeMetricsArgs:
 		return ValidateNodeMetricsArgs(path, args)
 	}
-	if slices.Contains(config.PluginNames(), pluginConfig.Name) {
+	if isOurs(*pluginConfig) {
 		// Decoding gives each plugin's arguments their type, if apis/config/scheme has registered it. Otherwise they would be
 		// ignored.
 		return field.TypeInvalid(path, field.OmitValueType{}, fmt.Sprintf("must be %sArgs, but decoded to %T: "+

@@ -82,6 +82,10 @@ func ValidateNodeMetricsArgs(path *field.Path, args *config.NodeMetricsArgs) err
 		allErrs = append(allErrs, field.Required(path.Child("metrics"),
 			"at least one metric must be given: write its name, its query and which values to prefer"))
 	}
+	if n := len(args.Metrics); n > maxMetrics {
+		allErrs = append(allErrs, tooMany(path.Child("metrics"), n, maxMetrics, "metrics"))
+		return allErrs.ToAggregate()
+	}
 	names := sets.New[string]()
 	for i := range args.Metrics {
 		metric, metricPath := &args.Metrics[i], path.Child("metrics").Index(i)
@@ -128,6 +132,9 @@ const maxMetricWeight = 1 << 20
 func validateQuery(path *field.Path, query string) field.ErrorList {
 	if strings.TrimSpace(query) == "" {
 		return field.ErrorList{field.Required(path, "write PromQL that yields one series per node")}
+	}
+	if err := validateQueryLength(path, query); err != nil {
+		return field.ErrorList{err}
 	}
 	if expr, err := parser.ParseExpr(query); err == nil && expr.Type() != parser.ValueTypeVector {
 		return field.ErrorList{field.Invalid(path, query,

@@ -2,6 +2,8 @@ package validation_test
 
 import (
 	"math"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,6 +90,16 @@ func TestValidateNodeMetricsArgs(t *testing.T) {
 		{name: "a metric is accepted", change: func(*args) {}},
 		{name: "no metric is refused", change: func(a *args) { a.Metrics = nil }, want: refused("metrics", "at least one metric")},
 		{name: "a load-watcher service is refused", change: func(a *args) { a.WatcherAddress = "http://watcher:2020" }, want: refused("watcherAddress", "answers no PromQL", "remove it")},
+		{
+			name:   "a query of more than 16 KiB is refused before it is parsed",
+			change: func(a *args) { a.Metrics[0].Query = strings.Repeat("(", 1<<20) },
+			want:   refused("metrics[0].query", `"1048576 bytes"`, "at most 16384 bytes", "recording rule"),
+		},
+		{
+			name:   "more than 100 metrics are refused",
+			change: func(a *args) { a.Metrics = slices.Repeat(a.Metrics[:1], 101) },
+			want:   refused("metrics", "101 metrics", "at most 100"),
+		},
 		{
 			name: "metrics-server is refused",
 			change: func(a *args) {

@@ -19,6 +19,15 @@ const (
 	minRefreshInterval = time.Second
 )
 
+// Bounds of what is read from the file, far above what anybody needs. Without them a mistake, such as a file generated in a
+// loop, takes the scheduler's memory or minutes of its time before it listens.
+const (
+	maxQueryBytes = 16 << 10
+	maxNodeLabels = 32
+	maxMetrics    = 100
+	maxProfiles   = 100
+)
+
 const (
 	watcherAddressExample    = "http://load-watcher.kube-system.svc:2020"
 	prometheusAddressExample = "http://prometheus.monitoring.svc:9090"
@@ -80,6 +89,9 @@ func validateQueries(path *field.Path, provider *config.MetricProviderSpec) fiel
 		{name: "cpu", expression: provider.Queries.CPU},
 		{name: "memory", expression: provider.Queries.Memory},
 	} {
+		if err := validateQueryLength(path.Child(query.name), query.expression); err != nil {
+			allErrs = append(allErrs, err)
+		}
 		if query.expression != "" && strings.TrimSpace(query.expression) == "" {
 			allErrs = append(allErrs, field.Invalid(path.Child(query.name), query.expression,
 				"must be a PromQL expression: write one, or leave the field out to use the dialect"))
@@ -92,6 +104,9 @@ func validateNodeLabels(path *field.Path, labels []string) field.ErrorList {
 	if len(labels) == 0 {
 		return field.ErrorList{field.Required(path,
 			"at least one label must name a series' node: write it, or leave the field out for the default labels")}
+	}
+	if n := len(labels); n > maxNodeLabels {
+		return field.ErrorList{tooMany(path, n, maxNodeLabels, "labels")}
 	}
 	var allErrs field.ErrorList
 	seen := sets.New[string]()
@@ -153,4 +168,18 @@ func validateTiming(path *field.Path, spec *config.LoadSpec) field.ErrorList {
 			"must be a finite number above 0: write how many percentage points load may drift, such as 10"))
 	}
 	return allErrs
+}
+
+// validateQueryLength refuses a query that is too long to be parsed or sent. The error does not show the query.
+func validateQueryLength(path *field.Path, query string) *field.Error {
+	if len(query) <= maxQueryBytes {
+		return nil
+	}
+	return field.Invalid(path, fmt.Sprintf("%d bytes", len(query)),
+		fmt.Sprintf("must be at most %d bytes: let Prometheus compute it by a recording rule, and write the rule's name", maxQueryBytes))
+}
+
+// tooMany is the error for a list that is too long. It does not show the list.
+func tooMany(path *field.Path, n, most int, what string) *field.Error {
+	return field.Invalid(path, fmt.Sprintf("%d %s", n, what), fmt.Sprintf("must be at most %d %s: remove the others", most, what))
 }

@@ -10,6 +10,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -424,6 +425,24 @@ func TestValidateLoadSpec_MetricProvider(t *testing.T) {
 			want: refused("metricProvider.queries", "Forbidden", "type Prometheus alone", `"KubernetesMetricsServer"`, "remove them or set the type"),
 		},
 		{
+			name:   "more than 32 node labels are refused",
+			change: prometheus(func(provider *config.MetricProviderSpec) { provider.NodeLabels = slices.Repeat([]string{"node"}, 33) }),
+			want:   refused("metricProvider.nodeLabels", "33 labels", "at most 32"),
+		},
+		{
+			name: "a query of 16 KiB is accepted",
+			change: prometheus(func(provider *config.MetricProviderSpec) {
+				provider.Queries = &config.PrometheusQueries{CPU: strings.Repeat("u", 16<<10)}
+			}),
+		},
+		{
+			name: "a longer query is refused, and not shown",
+			change: prometheus(func(provider *config.MetricProviderSpec) {
+				provider.Queries = &config.PrometheusQueries{Memory: strings.Repeat("u", 16<<10+1)}
+			}),
+			want: refused("metricProvider.queries.memory", `"16385 bytes"`, "at most 16384 bytes", "recording rule"),
+		},
+		{
 			name:   "an empty list of node labels is refused",
 			change: prometheus(func(provider *config.MetricProviderSpec) { provider.NodeLabels = []string{} }),
 			want:   refused("metricProvider.nodeLabels", "Required", "at least one label", "leave the field out"),
@@ -587,12 +606,19 @@ func TestValidatePluginConfigs(t *testing.T) {
 	}
 	stock := kubeschedulerconfig.PluginConfig{Name: "NodeAffinity", Args: &kubeschedulerconfig.NodeAffinityArgs{}}
 	foreign := kubeschedulerconfig.PluginConfig{Name: "Foreign", Args: &runtime.Unknown{}}
+	ours := profile(kubeschedulerconfig.PluginConfig{Name: "TargetLoadPacking", Args: targetLoadPackingArgs(t)})
 	for _, tt := range []struct {
 		name     string
 		profiles []kubeschedulerconfig.KubeSchedulerProfile
 		want     []string
 	}{
 		{name: "no profile is accepted"},
+		{name: "100 profiles with load plugins are accepted", profiles: slices.Concat(slices.Repeat([]kubeschedulerconfig.KubeSchedulerProfile{ours}, 100), []kubeschedulerconfig.KubeSchedulerProfile{profile(stock)})},
+		{
+			name:     "more profiles with load plugins are refused",
+			profiles: slices.Repeat([]kubeschedulerconfig.KubeSchedulerProfile{ours}, 101),
+			want:     []string{`profiles: Invalid value: "101 profiles with load plugins": must be at most 100`},
+		},
 		{
 			name: "good arguments are accepted, other plugins' are left alone",
 			profiles: []kubeschedulerconfig.KubeSchedulerProfile{profile(stock, foreign,
