@@ -43,6 +43,9 @@ func (f Finding) KeysAndValues() []any {
 // arguments for a plugin of this project; the error names the fields. Otherwise it returns the findings. What the stock
 // scheduler validates itself is reported for old versions only.
 func Check(content []byte, options Options) ([]Finding, error) {
+	if err := checkKind(content); err != nil {
+		return nil, err
+	}
 	if err := checkVersion(content, options.Plugins); err != nil {
 		return nil, err
 	}
@@ -59,6 +62,19 @@ func Check(content []byte, options Options) ([]Finding, error) {
 		overriddenFields(root, cfg, options.Flags),
 		unparsableQueries(root, cfg),
 	), nil
+}
+
+// checkKind refuses a document without apiVersion or kind: the decoder's error would show all of it, a token included.
+func checkKind(content []byte) error {
+	root := parse(content)
+	for _, field := range []struct{ name, value string }{
+		{"apiVersion", kubeschedulerconfigv1.SchemeGroupVersion.String()}, {"kind", "KubeSchedulerConfiguration"},
+	} {
+		if root != nil && text(entry(root, field.name)) == "" {
+			return fmt.Errorf("%s: Required value: write %s: %s", field.name, field.name, field.value)
+		}
+	}
+	return nil
 }
 
 // decode defaults the configuration as well.

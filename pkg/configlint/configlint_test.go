@@ -245,6 +245,25 @@ profiles: [{pluginConfig: [{name: TargetLoadPacking, args: {targetUtilization: 1
 	}
 }
 
+func TestCheck_DoesNotShowTheFile(t *testing.T) {
+	const rest = "profiles: [{pluginConfig: [{name: TargetLoadPacking, args: {metricProvider: {token: hush}}}]}]\n"
+	for _, tt := range []struct{ name, content, want string }{
+		{"no apiVersion", "kind: KubeSchedulerConfiguration\n" + rest, "apiVersion: Required value: write apiVersion: kubescheduler.config.k8s.io/v1"},
+		{"an empty apiVersion", "apiVersion: \nkind: KubeSchedulerConfiguration\n" + rest, "apiVersion: Required value"},
+		{"no kind", "apiVersion: kubescheduler.config.k8s.io/v1\n" + rest, "kind: Required value: write kind: KubeSchedulerConfiguration"},
+		{"another kind", "apiVersion: kubescheduler.config.k8s.io/v1\nkind: Scheduler\n" + rest, "Scheduler"},
+		{"an unknown field", "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofile: []\n" + rest, "profile"},
+		{"a list", "- " + rest, "Required value"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := configlint.Check([]byte(tt.content), configlint.Options{Plugins: plugins()})
+			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hush") {
+				t.Errorf("got error %v, want one with %q and without the token", err, tt.want)
+			}
+		})
+	}
+}
+
 func TestCheck_WithoutFlags(t *testing.T) {
 	findings, err := configlint.Check([]byte(`apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
