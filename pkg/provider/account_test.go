@@ -90,6 +90,7 @@ func oneNode(t *testing.T) corelisters.NodeLister {
 
 // specs are the two ways to read an address.
 func specs(address string, provider config.MetricProviderSpec) map[string]config.LoadSpec {
+	provider.Timeout.Duration, provider.NodeLabels = 10*time.Second, []string{"node"}
 	watcher := config.LoadSpec{WatcherAddress: address, MetricProvider: provider}
 	provider.Type, provider.Address, provider.Dialect = config.Prometheus, address, config.DialectNodeExporter
 	return map[string]config.LoadSpec{"load-watcher": watcher, "Prometheus": {MetricProvider: provider}}
@@ -112,7 +113,7 @@ func TestWithoutATokenTheAccountReads(t *testing.T) {
 				s, dir := newServer(t, true), t.TempDir()
 				write(t, dir, "token", "first\n")
 				write(t, dir, bundle, certificateOf(s))
-				opened, err := Cluster{Nodes: oneNode(t), Account: Account{Dir: dir}}.Open(t.Context(), specs(s.URL, config.MetricProviderSpec{})[kind])
+				opened, err := Open(t.Context(), Cluster{Nodes: oneNode(t)}, specs(s.URL, config.MetricProviderSpec{})[kind], Account{Dir: dir})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -154,7 +155,7 @@ func TestTheAccountStandsBack(t *testing.T) {
 	} {
 		for kind, spec := range specs(tt.server.URL, tt.provider) {
 			t.Run(tt.name+", "+kind, func(t *testing.T) {
-				opened, err := Cluster{Nodes: oneNode(t), Account: Account{Dir: tt.dir}}.Open(t.Context(), spec)
+				opened, err := Open(t.Context(), Cluster{Nodes: oneNode(t)}, spec, Account{Dir: tt.dir})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -177,7 +178,7 @@ func TestACAFileReplacesTheAccountsAuthorities(t *testing.T) {
 	}
 	provider := config.MetricProviderSpec{CAFile: write(t, t.TempDir(), "ca.crt", string(unrelated))}
 	for kind, spec := range specs(s.URL, provider) {
-		opened, err := Cluster{Nodes: oneNode(t), Account: Account{Dir: dir}}.Open(t.Context(), spec)
+		opened, err := Open(t.Context(), Cluster{Nodes: oneNode(t)}, spec, Account{Dir: dir})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,7 +207,7 @@ func TestAnUnsafeServerIsReadWithoutTheAccountAndTheLogSaysSo(t *testing.T) {
 			t.Run(tt.name+", "+kind, func(t *testing.T) {
 				logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 				ctx := klog.NewContext(t.Context(), logger)
-				if _, err := (Cluster{Nodes: oneNode(t), Account: Account{Dir: dir}}).Open(ctx, spec); err != nil {
+				if _, err := Open(ctx, Cluster{Nodes: oneNode(t)}, spec, Account{Dir: dir}); err != nil {
 					t.Fatal(err)
 				}
 				said := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
@@ -226,7 +227,7 @@ func TestAnAccountWithoutATokenIsRefused(t *testing.T) {
 	for name, dir := range map[string]string{"no file": t.TempDir(), "an empty file": empty} {
 		for kind, spec := range specs("https://prometheus:9090", config.MetricProviderSpec{}) {
 			t.Run(name+", "+kind, func(t *testing.T) {
-				_, err := Cluster{Nodes: oneNode(t), Account: Account{Dir: dir}}.Open(t.Context(), spec)
+				_, err := Open(t.Context(), Cluster{Nodes: oneNode(t)}, spec, Account{Dir: dir})
 				if err == nil {
 					t.Fatal("no error")
 				}
@@ -244,7 +245,7 @@ func TestAnAccountWithoutATokenIsRefused(t *testing.T) {
 
 func TestMetricsServerNeedsNoAccount(t *testing.T) {
 	spec := config.LoadSpec{MetricProvider: config.MetricProviderSpec{Type: config.KubernetesMetricsServer}}
-	if _, err := (Cluster{Nodes: oneNode(t), KubeConfig: &rest.Config{}, Account: Account{Dir: t.TempDir()}}).Open(t.Context(), spec); err != nil {
+	if _, err := Open(t.Context(), Cluster{Nodes: oneNode(t), KubeConfig: &rest.Config{}}, spec, Account{Dir: t.TempDir()}); err != nil {
 		t.Error(err)
 	}
 }

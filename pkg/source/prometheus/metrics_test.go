@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
 // byMetric is the answers' values, and fails the test where one ends at another time than that of the server.
@@ -96,7 +97,7 @@ func TestLoadThatHangsTakesNoTimeFromMetrics(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	srv := newServer(t, rule{"latency", vector(element{`"node":"w1"`, "1"})}, rule{"", hang})
 	for _, dialect := range []Dialect{NodeExporter, Auto} {
-		s := newTestSource(t, Config{Address: srv.URL, Dialect: dialect, Timeout: 200 * time.Millisecond}, twoNodes()...)
+		s := newTestSource(t, Config{Address: srv.URL, Dialect: dialect, Config: httpclient.Config{Timeout: 200 * time.Millisecond}}, twoNodes()...)
 		batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}, Metrics: []string{"latency"}})
 		if err != nil {
 			t.Fatalf("%s: %v", dialect, err)

@@ -100,7 +100,6 @@ func TestNewRefusesExtraCAFiles(t *testing.T) {
 		cfg  Config
 		want string
 	}{
-		"beside caFile":             {Config{CAFile: "/ca.crt", ExtraCAFiles: []string{"/other.crt"}}, "caFile and further CA files are both set"},
 		"one that is absent":        {Config{ExtraCAFiles: []string{"/absent/ca.crt"}}, "/absent/ca.crt"},
 		"one without a certificate": {Config{ExtraCAFiles: []string{noCertificate}}, noCertificate + " holds no PEM certificate"},
 	} {
