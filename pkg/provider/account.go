@@ -24,8 +24,8 @@ const podAccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 // Account is the service account that reads load where neither a token nor a tokenFile is configured. The zero value is
 // none.
 type Account struct {
-	// Dir is a folder with the account's token, read anew as it rotates, and in ca.crt and service-ca.crt, each of which may
-	// be absent, the authorities that are trusted beside the system's roots.
+	// Dir is a folder with the account's token, which is read for each request, and in ca.crt and service-ca.crt, each of which
+	// may be absent, the authorities that are trusted beside the system's roots.
 	Dir string
 }
 
@@ -80,7 +80,7 @@ func (a Account) authenticate(ctx context.Context, address string, cfg httpclien
 	return cfg, nil
 }
 
-// authorities returns the bundles that are there.
+// authorities returns the files of authorities that exist.
 func (a Account) authorities() []string {
 	var files []string
 	for _, name := range []string{"ca.crt", "service-ca.crt"} {

@@ -27,7 +27,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
-// server remembers what the requests were authorized by.
+// server records the Authorization headers of requests.
 type server struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -41,7 +41,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusTeapot)
 }
 
-// last returns what the requests since the last call were authorized by, each once.
+// last returns the Authorization headers since the last call, without repetitions.
 func (s *server) last() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +74,7 @@ func write(t *testing.T, dir, name, content string) string {
 	return file
 }
 
-// certificateOf returns what signed the certificate of the server: itself.
+// certificateOf returns the certificate of the server, which is self-signed, in PEM.
 func certificateOf(s *server) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 }
@@ -88,7 +88,7 @@ func oneNode(t *testing.T) corelisters.NodeLister {
 	return corelisters.NewNodeLister(indexer)
 }
 
-// specs are the two ways to read an address.
+// specs returns the two kinds of specs that read an address.
 func specs(address string, provider config.MetricProviderSpec) map[string]config.LoadSpec {
 	provider.Timeout.Duration, provider.NodeLabels = 10*time.Second, []string{"node"}
 	watcher := config.LoadSpec{WatcherAddress: address, MetricProvider: provider}
@@ -96,7 +96,7 @@ func specs(address string, provider config.MetricProviderSpec) map[string]config
 	return map[string]config.LoadSpec{"load-watcher": watcher, "Prometheus": {MetricProvider: provider}}
 }
 
-// read opens the source, reads it once, and returns the server's answer as the error that it is.
+// read reads the source once and returns the error, which the server's refusal makes certain.
 func read(t *testing.T, s source.Source) error {
 	t.Helper()
 	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{time.Minute}})
@@ -106,7 +106,7 @@ func read(t *testing.T, s source.Source) error {
 	return err
 }
 
-func TestWithoutATokenTheAccountReads(t *testing.T) {
+func TestOpen_AccountToken(t *testing.T) {
 	for kind := range specs("", config.MetricProviderSpec{}) {
 		for _, bundle := range []string{"ca.crt", "service-ca.crt"} {
 			t.Run(kind+" trusted by "+bundle, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestWithoutATokenTheAccountReads(t *testing.T) {
 	}
 }
 
-func TestTheAccountStandsBack(t *testing.T) {
+func TestOpen_AccountNotUsed(t *testing.T) {
 	account := t.TempDir()
 	write(t, account, "token", "of-account")
 	secure, plain := newServer(t, true), newServer(t, false)
@@ -142,14 +142,14 @@ func TestTheAccountStandsBack(t *testing.T) {
 		provider config.MetricProviderSpec
 		want     string
 	}{
-		{"for a token", account, secure, config.MetricProviderSpec{Token: "of-config", CAFile: other}, "Bearer of-config"},
-		{"for a tokenFile", account, secure, config.MetricProviderSpec{TokenFile: tokenFile, CAFile: other}, "Bearer of-file"},
-		{"on plain http", account, plain, config.MetricProviderSpec{}, ""},
-		{"where none is wanted", "", secure, config.MetricProviderSpec{CAFile: other}, ""},
-		{"but not for a caFile", account, secure, config.MetricProviderSpec{CAFile: other}, "Bearer of-account"},
-		{"where certificates are not verified", account, secure, config.MetricProviderSpec{InsecureSkipVerify: true}, ""},
+		{"a token is configured", account, secure, config.MetricProviderSpec{Token: "of-config", CAFile: other}, "Bearer of-config"},
+		{"a tokenFile is configured", account, secure, config.MetricProviderSpec{TokenFile: tokenFile, CAFile: other}, "Bearer of-file"},
+		{"plain http", account, plain, config.MetricProviderSpec{}, ""},
+		{"no account", "", secure, config.MetricProviderSpec{CAFile: other}, ""},
+		{"a caFile alone leaves the account in use", account, secure, config.MetricProviderSpec{CAFile: other}, "Bearer of-account"},
+		{"certificates are not verified", account, secure, config.MetricProviderSpec{InsecureSkipVerify: true}, ""},
 		{
-			"for a tokenFile that is sent unverified", account, secure,
+			"a tokenFile is sent although certificates are not verified", account, secure,
 			config.MetricProviderSpec{TokenFile: tokenFile, InsecureSkipVerify: true}, "Bearer of-file",
 		},
 	} {
@@ -168,7 +168,7 @@ func TestTheAccountStandsBack(t *testing.T) {
 	}
 }
 
-func TestACAFileReplacesTheAccountsAuthorities(t *testing.T) {
+func TestOpen_CAFileReplacesAccountCAs(t *testing.T) {
 	s, dir := newServer(t, true), t.TempDir()
 	write(t, dir, "token", "of-account")
 	write(t, dir, "ca.crt", certificateOf(s))
@@ -189,7 +189,7 @@ func TestACAFileReplacesTheAccountsAuthorities(t *testing.T) {
 	}
 }
 
-func TestAnUnsafeServerIsReadWithoutTheAccountAndTheLogSaysSo(t *testing.T) {
+func TestOpen_UnsafeServerGetsNoToken(t *testing.T) {
 	dir := t.TempDir() // without a token, which is not needed
 	for _, tt := range []struct {
 		name     string
@@ -221,7 +221,7 @@ func TestAnUnsafeServerIsReadWithoutTheAccountAndTheLogSaysSo(t *testing.T) {
 	}
 }
 
-func TestAnAccountWithoutATokenIsRefused(t *testing.T) {
+func TestOpen_AccountWithoutToken(t *testing.T) {
 	empty := t.TempDir()
 	write(t, empty, "token", "\n")
 	for name, dir := range map[string]string{"no file": t.TempDir(), "an empty file": empty} {
@@ -243,14 +243,14 @@ func TestAnAccountWithoutATokenIsRefused(t *testing.T) {
 	}
 }
 
-func TestMetricsServerNeedsNoAccount(t *testing.T) {
+func TestOpen_MetricsServerNeedsNoAccount(t *testing.T) {
 	spec := config.LoadSpec{MetricProvider: config.MetricProviderSpec{Type: config.KubernetesMetricsServer}}
 	if _, err := Open(t.Context(), Cluster{Nodes: oneNode(t), KubeConfig: &rest.Config{}}, spec, Account{Dir: t.TempDir()}); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestTheAccountOfTheEnvironment(t *testing.T) {
+func TestAccountOfEnvironment(t *testing.T) {
 	const inPod = "/var/run/secrets/kubernetes.io/serviceaccount"
 	for value, want := range map[string]string{"": "", "false": "", "0": "", "true": inPod, "True": inPod, "1": inPod} {
 		t.Setenv("ENABLE_OPENSHIFT_AUTH", value)

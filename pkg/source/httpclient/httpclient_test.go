@@ -63,7 +63,7 @@ func authorityOf(t *testing.T, server *httptest.Server) string {
 	return path
 }
 
-// get returns the body, or the error of either the request or the reading, explained.
+// get returns the body, or the explained error of the request or of reading the body.
 func get(t *testing.T, client *Client, url string) (string, error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
@@ -94,7 +94,7 @@ func wantError(t *testing.T, err error, parts ...string) {
 	}
 }
 
-func TestNewRefuses(t *testing.T) {
+func TestNew_UnreadableCAFile(t *testing.T) {
 	noCertificate := filepath.Join(t.TempDir(), "ca.crt")
 	if err := os.WriteFile(noCertificate, []byte("not PEM"), 0o600); err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-func TestTokenFileIsReadForEachRequest(t *testing.T) {
+func TestTokenFile(t *testing.T) {
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprint(w, r.Header.Get("Authorization")) })
 	path := filepath.Join(t.TempDir(), "token")
 	client := newClient(t, Config{BearerTokenFile: path})
@@ -272,7 +272,7 @@ func TestRedirects(t *testing.T) {
 	})
 }
 
-func TestExplainHidesTheAddressesUser(t *testing.T) {
+func TestExplain_HidesUser(t *testing.T) {
 	server := serve(t, func(http.ResponseWriter, *http.Request) {})
 	server.Close()
 	host := strings.TrimPrefix(server.URL, "http://")
@@ -282,14 +282,14 @@ func TestExplainHidesTheAddressesUser(t *testing.T) {
 	}
 }
 
-func TestExplainHidesTheQuery(t *testing.T) {
+func TestExplain_HidesQuery(t *testing.T) {
 	server := serve(t, func(http.ResponseWriter, *http.Request) {})
 	server.Close()
 	_, err := get(t, newClient(t, Config{}), server.URL+"/a%2Fb?key="+token)
 	wantError(t, err, "GET "+server.URL+"/a%2Fb: dial tcp")
 }
 
-func TestExplainOfNoErrorIsNone(t *testing.T) {
+func TestExplain_Nil(t *testing.T) {
 	if err := newClient(t, Config{}).Explain(nil); err != nil {
 		t.Errorf("Explain(nil) = %v", err)
 	}

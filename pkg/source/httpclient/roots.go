@@ -52,7 +52,7 @@ func (f caFiles) withSystemRoots() (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// Fetch implements config.SecretReader: all that the files hold.
+// Fetch implements config.SecretReader: the content of all files.
 func (f caFiles) Fetch(context.Context) (string, error) {
 	var all strings.Builder
 	for _, name := range f {

@@ -131,7 +131,7 @@ func refusal(resp *http.Response) error {
 	case resp.StatusCode == http.StatusInternalServerError && len(body) == 0:
 		return fmt.Errorf("%w (the service has nothing cached yet: it has just started, or cannot read its own metrics provider)", err)
 	case resp.StatusCode == http.StatusNotFound:
-		return fmt.Errorf("%w (no load-watcher answers there: check the address and its path prefix)", err)
+		return fmt.Errorf("%w (no load-watcher is served there: check the address and its path prefix)", err)
 	}
 	return err
 }

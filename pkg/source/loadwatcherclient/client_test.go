@@ -55,8 +55,8 @@ func lister(t *testing.T, nodes ...*corev1.Node) corelisters.NodeLister {
 	return corelisters.NewNodeLister(indexer)
 }
 
-// answer is a document of hosts with the given mean CPU in percent.
-func answer(percentByHost map[string]float64) string {
+// document returns a document of hosts with the given mean CPU in percent.
+func document(percentByHost map[string]float64) string {
 	d := &wire.Document{
 		Timestamp: 1700000010,
 		Window:    wire.Window{Duration: "15m", Start: 1699999100, End: 1700000000},
@@ -126,7 +126,7 @@ func TestFetch(t *testing.T) {
 		log string
 	}{
 		{
-			name:  "percent become fractions, over the window that was measured and not the one asked for",
+			name:  "percent become fractions, over the window that was measured and not the requested one",
 			nodes: []*corev1.Node{node("n1"), node("n2"), node("not measured")},
 			hosts: map[string]float64{"n1": 25, "n2": 50},
 			want:  source.Batch{Samples: []load.Sample{sample("n1", 0.25), sample("n2", 0.5)}},
@@ -148,7 +148,7 @@ func TestFetch(t *testing.T) {
 			log: `"count"=6 "examples"="x1, x2, x3, x4, x5, …"`,
 		},
 		{
-			name:  "of two hosts that mean one node the one of its name counts",
+			name:  "of two hosts of one node the one that is its name is taken",
 			nodes: []*corev1.Node{node("n1", "10.0.0.1")},
 			hosts: map[string]float64{"10.0.0.1": 99, "n1": 25},
 			want: source.Batch{
@@ -158,7 +158,7 @@ func TestFetch(t *testing.T) {
 			log: `"examples"="10.0.0.1 (node n1, as is n1)"`,
 		},
 		{
-			name:  "of two addresses of one node the first counts",
+			name:  "of two addresses of one node the first is taken",
 			nodes: []*corev1.Node{node("n1", "10.0.0.1", "10.0.0.2")},
 			hosts: map[string]float64{"10.0.0.2": 99, "10.0.0.1": 25},
 			want: source.Batch{
@@ -170,7 +170,7 @@ func TestFetch(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			server := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, answer(tt.hosts)) })
+			server := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, document(tt.hosts)) })
 			var lines []string
 			logger := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 2})
 			ctx := klog.NewContext(t.Context(), logger)
@@ -188,7 +188,7 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-func TestFetchMakesOneRequestBelowTheAddress(t *testing.T) {
+func TestFetch_OneRequest(t *testing.T) {
 	tests := map[string]string{
 		"":            "/watcher",
 		"/":           "/watcher",
@@ -201,7 +201,7 @@ func TestFetchMakesOneRequestBelowTheAddress(t *testing.T) {
 			var got []string
 			server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 				got = append(got, r.Method+" "+r.URL.String())
-				_, _ = fmt.Fprint(w, answer(map[string]float64{"n1": 25}))
+				_, _ = fmt.Fprint(w, document(map[string]float64{"n1": 25}))
 			})
 			several := []time.Duration{5 * time.Minute, 10 * time.Minute, 15 * time.Minute}
 			if _, err := newSource(t, Config{Address: server.URL + suffix}, node("n1")).Fetch(t.Context(), source.Request{Windows: several}); err != nil {
@@ -214,7 +214,7 @@ func TestFetchMakesOneRequestBelowTheAddress(t *testing.T) {
 	}
 }
 
-func TestFetchSendsTheToken(t *testing.T) {
+func TestFetch_Token(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -225,7 +225,7 @@ func TestFetchSendsTheToken(t *testing.T) {
 				if got := r.Header.Get("Authorization"); got != "Bearer "+token {
 					t.Errorf("the server saw %q", got)
 				}
-				_, _ = fmt.Fprint(w, answer(map[string]float64{"n1": 25}))
+				_, _ = fmt.Fprint(w, document(map[string]float64{"n1": 25}))
 			})
 			if _, err := newSource(t, Config{Address: server.URL, Config: cfg}, node("n1")).Fetch(t.Context(), source.Request{Windows: windows}); err != nil {
 				t.Fatal(err)
@@ -234,7 +234,7 @@ func TestFetchSendsTheToken(t *testing.T) {
 	}
 }
 
-func TestFetchFailsClearly(t *testing.T) {
+func TestFetch_Errors(t *testing.T) {
 	tests := []struct {
 		name   string
 		status int
@@ -252,8 +252,8 @@ func TestFetchFailsClearly(t *testing.T) {
 		{"an empty body", 200, "", []string{"empty"}},
 		{"half a response", 200, `{"timestamp":1,"data":{"NodeMetricsMap":{`, []string{"unexpected end of JSON input"}},
 		{"JSON of something else", 200, `{"status":"success","data":{"resultType":"vector"}}`, []string{"neither window.end nor timestamp is set"}},
-		{"no host", 200, answer(nil), []string{"the CPU or memory of no host"}},
-		{"no known host", 200, answer(map[string]float64{"x1": 1, "x2": 2}), []string{"none of its 2 hosts is one of the 1 nodes of this cluster: x1, x2"}},
+		{"no host", 200, document(nil), []string{"the CPU or memory of no host"}},
+		{"no known host", 200, document(map[string]float64{"x1": 1, "x2": 2}), []string{"none of its 2 hosts is one of the 1 nodes of this cluster: x1, x2"}},
 		{"a huge response", 200, strings.Repeat(" ", wire.MaxBytes+1), []string{"larger than 33554432 bytes"}},
 	}
 	for _, tt := range tests {
@@ -271,7 +271,7 @@ func TestFetchFailsClearly(t *testing.T) {
 	}
 }
 
-func TestFetchEndsInTime(t *testing.T) {
+func TestFetch_Timeout(t *testing.T) {
 	release := make(chan struct{})
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/stall") {
@@ -299,9 +299,9 @@ func TestFetchEndsInTime(t *testing.T) {
 	}
 }
 
-func TestFetchOverTLS(t *testing.T) {
+func TestFetch_TLS(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = fmt.Fprint(w, answer(map[string]float64{"n1": 25}))
+		_, _ = fmt.Fprint(w, document(map[string]float64{"n1": 25}))
 	}))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // handshakes fail on purpose
 	server.StartTLS()
@@ -319,17 +319,17 @@ func TestFetchOverTLS(t *testing.T) {
 	}
 }
 
-func TestFetchFromAServiceThatIsDown(t *testing.T) {
+func TestFetch_ServiceDown(t *testing.T) {
 	server := serve(t, func(http.ResponseWriter, *http.Request) {})
 	server.Close()
 	_, err := newSource(t, Config{Address: server.URL, Config: httpclient.Config{BearerToken: token}}, node("n1")).Fetch(t.Context(), source.Request{Windows: windows})
 	wantError(t, err, "GET "+server.URL+"/watcher: ", "connection refused")
 }
 
-func TestConnectionsAreKeptUntilClose(t *testing.T) {
+func TestClose(t *testing.T) {
 	opened, closed := make(chan struct{}, 2), make(chan struct{}, 2)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = fmt.Fprint(w, answer(map[string]float64{"n1": 25}))
+		_, _ = fmt.Fprint(w, document(map[string]float64{"n1": 25}))
 	}))
 	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		switch state {

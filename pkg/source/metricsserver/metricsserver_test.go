@@ -46,7 +46,7 @@ func list(pairs ...string) corev1.ResourceList {
 }
 
 func node(name string, capacity corev1.ResourceList) *corev1.Node {
-	// The allocatable is less: nothing may be divided by it.
+	// The allocatable is less, so that a division by it shows.
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Capacity: capacity, Allocatable: list("cpu", "1", "memory", "1Gi")}}
 }
 
@@ -93,7 +93,8 @@ func writeJSON(t *testing.T, w http.ResponseWriter, status int, object any) {
 	}
 }
 
-func answering(t *testing.T, items []metricsv1beta1.NodeMetrics) metricsclient.Interface {
+// clientWith returns a client of a server that has the metrics.
+func clientWith(t *testing.T, items []metricsv1beta1.NodeMetrics) metricsclient.Interface {
 	t.Helper()
 	return clientOf(t, func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(t, w, http.StatusOK, metricsv1beta1.NodeMetricsList{
@@ -175,7 +176,7 @@ func TestFetch(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := New(answering(t, tt.items), lister(t, tt.nodes), timeout)
+			s := New(clientWith(t, tt.items), lister(t, tt.nodes), timeout)
 			var lines []string
 			logger := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 2})
 			got, err := s.Fetch(klog.NewContext(t.Context(), logger), source.Request{Windows: windows})
@@ -192,7 +193,7 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-func TestFetchListsOnce(t *testing.T) {
+func TestFetch_OneRequest(t *testing.T) {
 	var got []string
 	client := clientOf(t, func(w http.ResponseWriter, r *http.Request) {
 		got = append(got, r.Method+" "+r.URL.String())
@@ -207,7 +208,7 @@ func TestFetchListsOnce(t *testing.T) {
 	}
 }
 
-func TestFetchFailsClearly(t *testing.T) {
+func TestFetch_Errors(t *testing.T) {
 	status := func(code int, reason metav1.StatusReason) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			writeJSON(t, w, code, metav1.Status{
@@ -256,10 +257,10 @@ func TestFetchFailsClearly(t *testing.T) {
 	}
 }
 
-func TestFetchEndsInTime(t *testing.T) {
+func TestFetch_Timeout(t *testing.T) {
 	release := make(chan struct{})
 	hang := clientOf(t, func(http.ResponseWriter, *http.Request) { <-release })
-	// A server that asks to be asked again later is asked again by the client library, but not for longer than the timeout.
+	// The client library obeys Retry-After, but not for longer than the timeout.
 	busy := clientOf(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "1")
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -274,7 +275,7 @@ func TestFetchEndsInTime(t *testing.T) {
 				t.Errorf("error %v does not name the timeout", err)
 			}
 			if took := time.Since(began); took > 900*time.Millisecond {
-				t.Errorf("took %v", took)
+				t.Errorf("Fetch took %v", took)
 			}
 		})
 	}

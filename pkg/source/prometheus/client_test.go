@@ -22,7 +22,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
-func TestBadAnswersAreErrorsThatSayWhatWasAsked(t *testing.T) {
+func TestFetch_BadResponses(t *testing.T) {
 	const vectorOf = `{"status":"success","data":{"resultType":"vector","result":%s}}`
 	for _, tt := range []struct {
 		name    string
@@ -38,7 +38,7 @@ func TestBadAnswersAreErrorsThatSayWhatWasAsked(t *testing.T) {
 		{"a wrong path", status(404, "404 page not found"), []string{"404", "path prefix"}},
 		{"a login page", body("<html>Log in</html>"), []string{"not a response of the Prometheus API", "<html>Log in</html>"}},
 		{"nothing", body(""), []string{"not a response of the Prometheus API"}},
-		{"a cut answer", body(`{"status":"success","data":{"resultType":"vector","result":[{"metric":`), []string{"not a response"}},
+		{"a cut response", body(`{"status":"success","data":{"resultType":"vector","result":[{"metric":`), []string{"not a response"}},
 		{"no data", body(`{"status":"success"}`), []string{"no result"}},
 		{"another object", body(`{"apiVersion":"v1","kind":"Status"}`), []string{"status is"}},
 		{"a scalar", body(`{"status":"success","data":{"resultType":"scalar","result":[1700000000,"1"]}}`), []string{`"scalar"`, "instant vector"}},
@@ -62,7 +62,7 @@ func TestBadAnswersAreErrorsThatSayWhatWasAsked(t *testing.T) {
 	}
 }
 
-func TestAServerThatIsDownIsNamed(t *testing.T) {
+func TestFetch_ServerDown(t *testing.T) {
 	srv := newServer(t)
 	s := newTestSource(t, Config{Address: srv.URL, Config: httpclient.Config{BearerToken: "s3cret"}}, twoNodes()...)
 	srv.Close()
@@ -73,7 +73,7 @@ func TestAServerThatIsDownIsNamed(t *testing.T) {
 	}
 }
 
-func TestATokenThatIsRepeatedInAnAnswerIsNotTold(t *testing.T) {
+func TestFetch_ErrorsHideToken(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		status int
@@ -122,13 +122,13 @@ func packed(t *testing.T, text string) func(http.ResponseWriter, *http.Request) 
 	}
 }
 
-func TestGzipIsUnpacked(t *testing.T) {
+func TestFetch_Gzip(t *testing.T) {
 	srv := newServer(t, rule{"", packed(t, vectorText(at("w1", "0.5")))})
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, twoNodes()...)
 	if got := fetch(t, s); len(got) != 1 || got[0].Stats[load.CPU].Mean != 0.5 {
 		t.Errorf("got %v", got)
 	}
-	srv.answer(rule{"", func(w http.ResponseWriter, _ *http.Request) {
+	srv.setRules(rule{"", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")
 		_, _ = fmt.Fprint(w, "not packed")
 	}})
@@ -137,7 +137,7 @@ func TestGzipIsUnpacked(t *testing.T) {
 	}
 }
 
-func TestAnAnswerBeyondTheLimitIsAnError(t *testing.T) {
+func TestFetch_ResponseTooLarge(t *testing.T) {
 	text := vectorText(at("w1", "0.5"))
 	for name, respond := range map[string]func(http.ResponseWriter, *http.Request){
 		"plain":  body(text),
@@ -166,7 +166,7 @@ func TestAnAnswerBeyondTheLimitIsAnError(t *testing.T) {
 	}
 }
 
-// newTLSServer answers every query, and keeps the handshake failures out of the test's output.
+// newTLSServer returns a server with a load of w1, which does not log failed handshakes.
 func newTLSServer(t *testing.T) *httptest.Server {
 	t.Helper()
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(vector(at("w1", "0.5"))))
@@ -218,7 +218,7 @@ func TestTLS(t *testing.T) {
 	})
 }
 
-func TestCloseEndsIdleConnections(t *testing.T) {
+func TestClose(t *testing.T) {
 	for _, withTLS := range []bool{false, true} {
 		t.Run(fmt.Sprintf("TLS %t", withTLS), func(t *testing.T) {
 			closed := make(chan struct{}, 100)
@@ -323,7 +323,7 @@ func TestRedirects(t *testing.T) {
 	wantError(t, err, "10 redirects")
 }
 
-func TestThePathOfTheAddressIsKept(t *testing.T) {
+func TestFetch_AddressPath(t *testing.T) {
 	for address, path := range map[string]string{
 		"":                      "/api/v1/query",
 		"/":                     "/api/v1/query",
@@ -340,7 +340,7 @@ func TestThePathOfTheAddressIsKept(t *testing.T) {
 	}
 }
 
-func TestALongQueryIsPosted(t *testing.T) {
+func TestFetch_LongQueryIsPosted(t *testing.T) {
 	srv := newServer(t, rule{"", vector(at("w1", "0.5"))})
 	long := "up # " + strings.Repeat("x", 8<<10)
 	fetch(t, newTestSource(t, Config{Address: srv.URL, CPUQuery: long, MemoryQuery: long}, twoNodes()...))

@@ -22,13 +22,13 @@ type TriedDialect struct {
 //
 // The longest window is asked first: it needs the fewest scrapes a minute. Where it has no value, because Prometheus has not run
 // for long enough for example, the shortest may have one.
-func detect(ctx context.Context, a *asker, p *planner, windows []time.Duration) (taken *queryResult, tried []TriedDialect, err error) {
+func detect(ctx context.Context, qr *querier, p *planner, windows []time.Duration) (taken *queryResult, tried []TriedDialect, err error) {
 	shortest, longest := windows[0], windows[len(windows)-1]
 	for _, window := range slices.Compact([]time.Duration{longest, shortest}) {
 		tried = nil
 		for _, dialect := range autoOrder() {
 			q := p.probe(dialect, window)
-			result := a.ask(ctx, &q)
+			result := qr.query(ctx, &q)
 			reason := result.err
 			if refused, ok := errors.AsType[*queryError](result.err); ok {
 				reason = refused
@@ -60,8 +60,8 @@ func (p *planner) dialectEmpty(results []*queryResult) bool {
 
 // detectDialect takes the dialect that detect finds, or none if it finds none. If the server cannot be asked, the dialect in use
 // stays.
-func (s *Source) detectDialect(ctx context.Context, a *asker, windows []time.Duration) error {
-	taken, tried, err := detect(ctx, a, &s.planner, windows)
+func (s *Source) detectDialect(ctx context.Context, qr *querier, windows []time.Duration) error {
+	taken, tried, err := detect(ctx, qr, &s.planner, windows)
 	if err != nil {
 		return err
 	}
@@ -76,8 +76,8 @@ func (s *Source) detectDialect(ctx context.Context, a *asker, windows []time.Dur
 			s.client.endpoint, strings.Join(reasons, "; "))
 	}
 	if dialect := taken.query.dialect; dialect != s.dialect {
-		a.logger.Info("Reading the load of nodes from Prometheus", "address", s.client.endpoint, "dialect", dialect,
-			"nodesMeasured", taken.nodes, "nodeCount", len(a.matcher.nodes))
+		qr.logger.Info("Reading the load of nodes from Prometheus", "address", s.client.endpoint, "dialect", dialect,
+			"nodesMeasured", taken.nodes, "nodeCount", len(qr.matcher.nodes))
 		s.dialect = dialect
 	}
 	return nil

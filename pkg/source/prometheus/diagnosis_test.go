@@ -72,7 +72,7 @@ func TestDiagnosis(t *testing.T) {
 	}
 
 	// A Fetch that fails is diagnosed too. The clock of the server is a minute ahead.
-	srv.answer(rule{"", vector()})
+	srv.setRules(rule{"", vector()})
 	s.clock = testingclock.NewFakePassiveClock(evaluationTime().Add(-time.Minute))
 	if _, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}}); err == nil {
 		t.Fatal("no error though there is no series")

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/prometheus/promql/parser"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -127,7 +126,7 @@ func TestFetch_FailedNewestSampleIsLoggedOnce(t *testing.T) {
 		t.Errorf("want one line in two refreshes that names the query, got %q", lines)
 	}
 	// It is not what a failed refresh is explained by.
-	srv.answer(rule{"", status(http.StatusInternalServerError, "out of memory")})
+	srv.setRules(rule{"", status(http.StatusInternalServerError, "out of memory")})
 	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 	wantError(t, err, "mean of cpu over 5m", "and 3 more")
 }
@@ -166,34 +165,5 @@ func TestFetch_NewestSampleOfOwnQueries(t *testing.T) {
 				t.Errorf("the window ends at %v, want %v", end, wantEnd)
 			}
 		})
-	}
-}
-
-// TestDialectQueries_Parse checks that all queries are PromQL, and that timestamp() is only called for selectors: for any other
-// expression Prometheus returns the time of the evaluation.
-func TestDialectQueries_Parse(t *testing.T) {
-	for _, dialect := range autoOrder() {
-		for r := range load.ResourceCount {
-			queries := []string{dialect.newestSample(r, "node, instance")}
-			for _, window := range []time.Duration{10 * time.Second, window, time.Hour} {
-				e := dialect.expression(r, "node, instance", samplingOf(window))
-				queries = append(queries, e.mean, e.stdDev)
-			}
-			for _, promql := range queries {
-				parsed, err := parser.ParseExpr(promql)
-				if err != nil {
-					t.Errorf("%s, %s: %v", dialect, r, err)
-					continue
-				}
-				parser.Inspect(parsed, func(node parser.Node, _ []parser.Node) error {
-					if call, ok := node.(*parser.Call); ok && call.Func.Name == "timestamp" {
-						if _, ok := call.Args[0].(*parser.VectorSelector); !ok {
-							t.Errorf("%s, %s: timestamp() of an expression in %s", dialect, r, promql)
-						}
-					}
-					return nil
-				})
-			}
-		}
 	}
 }

@@ -135,14 +135,14 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 	}
 
 	m := newMatcher(nodes, s.nodeLabels)
-	a := &asker{client: s.client, clock: s.clock, matcher: m, logger: logger}
+	qr := &querier{client: s.client, clock: s.clock, matcher: m, logger: logger}
 	var loads, metrics []*queryResult
 	var undetected error
 	// Concurrently, so that a query for the one that hangs takes no time from the other.
 	var wait sync.WaitGroup
-	wait.Go(func() { metrics = a.askAll(ctx, nodeMetricQueries(request.Metrics)) })
+	wait.Go(func() { metrics = qr.queryAll(ctx, nodeMetricQueries(request.Metrics)) })
 	if len(windows) > 0 {
-		loads, undetected = s.measure(ctx, a, windows)
+		loads, undetected = s.measure(ctx, qr, windows)
 	}
 	wait.Wait()
 
@@ -162,15 +162,15 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 
 // measure asks for the load over all windows. Auto looks for a dialect first if there is none, and once more if the one in use
 // has no value for any node. undetected is why it found none.
-func (s *Source) measure(ctx context.Context, a *asker, windows []time.Duration) (results []*queryResult, undetected error) {
+func (s *Source) measure(ctx context.Context, qr *querier, windows []time.Duration) (results []*queryResult, undetected error) {
 	detect := s.dialect == "" && s.planner.needsDialect()
 	if detect {
-		undetected = s.detectDialect(ctx, a, windows)
+		undetected = s.detectDialect(ctx, qr, windows)
 	}
-	results = a.askAll(ctx, s.planner.load(s.dialect, windows))
+	results = qr.queryAll(ctx, s.planner.load(s.dialect, windows))
 	if s.auto && !detect && s.planner.dialectEmpty(results) {
-		if undetected = s.detectDialect(ctx, a, windows); undetected == nil {
-			results = a.askAll(ctx, s.planner.load(s.dialect, windows))
+		if undetected = s.detectDialect(ctx, qr, windows); undetected == nil {
+			results = qr.queryAll(ctx, s.planner.load(s.dialect, windows))
 		}
 	}
 	return results, undetected

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -13,14 +12,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/prometheus/common/model"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
@@ -44,7 +41,7 @@ const evaluated = 1700000000
 
 func evaluationTime() time.Time { return time.Unix(evaluated, 0) }
 
-// server answers instant queries by the first rule whose text is part of the query. The query for the times of the newest
+// server responds to an instant query by the first rule whose text is part of the query. The query for the times of the newest
 // samples, which repeats the series of others, has a response of its own: unless a test replaces it, the sample of w1 is of the
 // time of evaluation.
 type server struct {
@@ -56,7 +53,7 @@ type server struct {
 	requests []*http.Request
 }
 
-// rule answers queries that contain a text.
+// rule is the response to queries that contain a text.
 type rule struct {
 	contains string
 	respond  func(w http.ResponseWriter, r *http.Request)
@@ -95,7 +92,7 @@ func isNewestSample(promql string) bool {
 	return strings.HasPrefix(promql, "timestamp(") || strings.Contains(promql, ") (timestamp(")
 }
 
-func (s *server) answer(rules ...rule) {
+func (s *server) setRules(rules ...rule) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rules, s.queries, s.requests = rules, nil, nil
@@ -107,7 +104,7 @@ func (s *server) asked() []string {
 	return slices.Clone(s.queries)
 }
 
-// body answers 200 with a text.
+// body responds with status 200 and a text.
 func body(text string) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -258,7 +255,7 @@ func known(mean, stdDev float64) load.Stat { return load.Stat{Mean: mean, StdDev
 
 func meanOnly(mean float64) load.Stat { return known(mean, math.NaN()) }
 
-func TestFetchOfEachDialect(t *testing.T) {
+func TestFetch_Dialects(t *testing.T) {
 	const gib = "1073741824"
 	want := []load.Sample{
 		sample("w1", known(0.25, 0.05), known(0.5, 0.0625)),
@@ -322,79 +319,7 @@ func TestFetchOfEachDialect(t *testing.T) {
 	}
 }
 
-func TestKubePrometheusMeanIsTheRuleOverItsOwnFiveMinutes(t *testing.T) {
-	if got := KubePrometheus.expression(load.CPU, "node", samplingOf(5*time.Minute)).mean; strings.Contains(got, "avg_over_time") {
-		t.Errorf("an average of the average: %s", got)
-	}
-	if got := KubePrometheus.expression(load.CPU, "node", samplingOf(15*time.Minute)).mean; !strings.Contains(got, "[15m:1m]") {
-		t.Errorf("not over fifteen minutes: %s", got)
-	}
-}
-
-func TestAMeanOfTheRuleReachesBackFiveMinutesMore(t *testing.T) {
-	for window, want := range map[time.Duration]time.Duration{10 * time.Second: 310 * time.Second, 5 * time.Minute: 0, 15 * time.Minute: 20 * time.Minute} {
-		if got := KubePrometheus.expression(load.CPU, "node", samplingOf(window)).span; got != want {
-			t.Errorf("over %v: span %v, want %v", window, got, want)
-		}
-	}
-	srv := newServer(t, rule{"stddev", vector()}, rule{"instance:node_cpu", vector(at("w1", "0.5"))})
-	s := newTestSource(t, Config{Address: srv.URL, Dialect: KubePrometheus}, twoNodes()...)
-	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{time.Minute}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := batch.Samples[0].Stats[load.CPU].Span; got != 6*time.Minute {
-		t.Errorf("span of a sample over one minute: %v, want 6m", got)
-	}
-}
-
-func TestAutoLooksAgainWhenTheCPUIsGoneThoughTheMemoryIsThere(t *testing.T) {
-	var gone atomic.Bool
-	nodeExporter := func() string {
-		if gone.Load() {
-			return vectorText()
-		}
-		return vectorText(at("w1", "0.5"))
-	}
-	srv := newServer(t,
-		rule{"stddev", vector()},
-		rule{"node_cpu_seconds_total", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, nodeExporter()) }},
-		rule{"node_memory_MemAvailable_bytes", vector(at("w1", "0.5"))},
-		rule{"instance:node_cpu", vector(at("w1", "0.75"))},
-		rule{"", vector()},
-	)
-	s := newTestSource(t, Config{Address: srv.URL, Dialect: Auto}, twoNodes()...)
-	if got := fetch(t, s)[0].Stats[load.CPU].Mean; got != 0.5 {
-		t.Fatalf("cpu %v, want 0.5", got)
-	}
-	gone.Store(true)
-	if got := fetch(t, s)[0].Stats[load.CPU].Mean; got != 0.75 {
-		t.Errorf("cpu %v once the first dialect has none, want 0.75", got)
-	}
-}
-
-func TestSamplingOf(t *testing.T) {
-	const ms, s, m = model.Duration(time.Millisecond), model.Duration(time.Second), model.Duration(time.Minute)
-	for _, tt := range []struct {
-		window time.Duration
-		want   sampling
-	}{
-		// A tenth of the window, four of these for the rate, at least 60 s of grace.
-		{10 * time.Second, sampling{window: 10 * s, step: s, rate: 4 * s, recentSeconds: 60, shorter: []model.Duration{5 * s, 2500 * ms}}},
-		{5 * time.Second, sampling{window: 5 * s, step: s, rate: 4 * s, recentSeconds: 60, shorter: []model.Duration{2500 * ms}}},
-		{5 * time.Minute, sampling{window: 5 * m, step: 30 * s, rate: 2 * m, recentSeconds: 120, shorter: []model.Duration{150 * s, 75 * s}}},
-		// The step is at most a minute, the rate at most two.
-		{15 * time.Minute, sampling{window: 15 * m, step: m, rate: 2 * m, recentSeconds: 120, shorter: []model.Duration{450 * s, 225 * s, 112500 * ms}}},
-		// Whole seconds: 95/10 is 9.
-		{95 * time.Second, sampling{window: 95 * s, step: 9 * s, rate: 36 * s, recentSeconds: 60, shorter: []model.Duration{47500 * ms, 23750 * ms}}},
-	} {
-		if diff := cmp.Diff(tt.want, samplingOf(tt.window), cmp.AllowUnexported(sampling{})); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", tt.window, diff)
-		}
-	}
-}
-
-func TestCustomQueries(t *testing.T) {
+func TestFetch_OwnQueries(t *testing.T) {
 	srv := newServer(t,
 		rule{"stddev_over_time((my_cpu{w=\"2m\"}\n)[5m:30s])", vector(at("w1", "0.02"))},
 		rule{`my_cpu{w="5m"}`, vector(at("w1", "0.3"))},
@@ -409,74 +334,6 @@ func TestCustomQueries(t *testing.T) {
 	}
 }
 
-func TestAutoIsNotAskedWhereBothQueriesAreGiven(t *testing.T) {
-	srv := newServer(t, rule{"my_cpu", vector(at("w1", "0.3"))}, rule{"my_memory", vector(at("w1", "0.4"))})
-	s := newTestSource(t, Config{Address: srv.URL, CPUQuery: "my_cpu", MemoryQuery: "my_memory"}, twoNodes()...)
-	fetch(t, s)
-	if got := len(srv.asked()); got != 5 {
-		t.Errorf("%d queries, want 5: %q", got, srv.asked())
-	}
-}
-
-func TestAutoTakesTheFirstDialectWithAValueForANode(t *testing.T) {
-	kubelet := []rule{
-		{"node_cpu_usage_seconds_total", vector(at("w1", "2"))},
-		{"node_memory_working_set_bytes", vector(at("w1", "8589934592"))},
-	}
-	refused := rule{"node_cpu_seconds_total", status(http.StatusUnprocessableEntity, `{"status":"error","errorType":"execution","error":"query processing would load too many samples"}`)}
-	strangers := rule{"node_cpu_seconds_total", vector(at("vm-outside-the-cluster:9100", "0.9"))}
-	for name, rules := range map[string][]rule{
-		"empty answers are passed over":          kubelet,
-		"a refused query is passed over":         append([]rule{refused}, kubelet...),
-		"series of no Node are passed over":      append([]rule{strangers}, kubelet...),
-		"the rules of kube-prometheus are empty": append([]rule{{"instance:node_cpu", vector()}}, kubelet...),
-	} {
-		t.Run(name, func(t *testing.T) {
-			srv := newServer(t, rules...)
-			s := newTestSource(t, Config{Address: srv.URL, Dialect: Auto}, twoNodes()...)
-			var log logged
-			for range 2 {
-				if _, err := s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}}); err != nil {
-					t.Fatalf("Fetch: %v", err)
-				}
-			}
-			if s.dialect != Kubelet {
-				t.Errorf("took %q, want Kubelet", s.dialect)
-			}
-			// Three dialects tried in order, then twice five queries.
-			if got := len(srv.asked()); got != 3+5+5 {
-				t.Errorf("%d queries, want 13", got)
-			}
-			if got := countContaining(log.take(), `"dialect"="Kubelet"`); got != 1 {
-				t.Errorf("%d lines say which dialect was taken, want 1", got)
-			}
-		})
-	}
-}
-
-func TestAutoAsksTheShortestWindowWhereTheLongestHasNoValueYet(t *testing.T) {
-	srv := newServer(t, rule{"[1h", vector()}, rule{"[15m", vector()}, rule{"node_cpu_usage_seconds_total", vector(at("w1", "2"))})
-	s := newTestSource(t, Config{Address: srv.URL, Dialect: Auto}, twoNodes()...)
-	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{5 * time.Minute, 15 * time.Minute, time.Hour}})
-	if err != nil {
-		t.Fatalf("Fetch: %v", err)
-	}
-	if s.dialect != Kubelet {
-		t.Errorf("took %q, want Kubelet", s.dialect)
-	}
-	// Four dialects over an hour, three over five minutes, one for the newest samples, then four for each of three windows.
-	if got := len(srv.asked()); got != 4+3+1+12 {
-		t.Errorf("%d queries, want 20", got)
-	}
-	measured := map[time.Duration]bool{}
-	for _, sample := range batch.Samples {
-		measured[sample.Window] = sample.Stats[load.CPU].Known
-	}
-	if !measured[5*time.Minute] {
-		t.Errorf("measured over %v, want five minutes", measured)
-	}
-}
-
 func countContaining(lines []string, text string) int {
 	n := 0
 	for _, line := range lines {
@@ -485,47 +342,6 @@ func countContaining(lines []string, text string) int {
 		}
 	}
 	return n
-}
-
-func TestAutoDetectsAgainWhenAnswersBecomeEmpty(t *testing.T) {
-	srv := newServer(t, nodeExporter(vector(at("w1", "0.25")), vector(), vector(at("w1", "0.5")), vector())...)
-	s := newTestSource(t, Config{Address: srv.URL}, twoNodes()...)
-	fetch(t, s)
-	if s.dialect != NodeExporter {
-		t.Fatalf("took %q, want NodeExporter", s.dialect)
-	}
-
-	// The exporter goes and the rules come: the same Fetch brings their answer.
-	srv.answer(rule{"instance:node_cpu", vector(at("w1", "0.3"))})
-	want := []load.Sample{sample("w1", known(0.3, 0.3), load.Stat{})}
-	if diff := cmp.Diff(want, fetch(t, s), equateValues()); diff != "" {
-		t.Errorf("samples (-want +got):\n%s", diff)
-	}
-
-	// A server that fails says nothing about dialects.
-	srv.answer(rule{"", status(http.StatusBadGateway, "no upstream")})
-	if _, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}}); err == nil || s.dialect != KubePrometheus {
-		t.Errorf("error %v, dialect %q; want an error and KubePrometheus kept", err, s.dialect)
-	}
-
-	srv.answer()
-	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
-	wantError(t, err, "no series", "NodeExporter", "KubePrometheus", "Kubelet", "cAdvisor", "set dialect, queries or nodeLabels", srv.URL)
-
-	srv.answer(nodeExporter(vector(at("w1", "0.25")), vector(), vector(), vector())...)
-	fetch(t, s)
-	if s.dialect != NodeExporter {
-		t.Errorf("took %q, want NodeExporter", s.dialect)
-	}
-}
-
-func TestAutoThatFindsNothingLeavesTheOwnQuery(t *testing.T) {
-	srv := newServer(t, rule{"my_cpu", vector(at("w1", "0.3"))})
-	s := newTestSource(t, Config{Address: srv.URL, CPUQuery: "my_cpu"}, twoNodes()...)
-	want := []load.Sample{sample("w1", known(0.3, 0.3), load.Stat{})}
-	if diff := cmp.Diff(want, fetch(t, s), equateValues()); diff != "" {
-		t.Errorf("samples (-want +got):\n%s", diff)
-	}
 }
 
 func wantError(t *testing.T, err error, texts ...string) {
@@ -540,18 +356,18 @@ func wantError(t *testing.T, err error, texts ...string) {
 	}
 }
 
-func TestAnEmptyAnswerIsAnError(t *testing.T) {
+func TestFetch_EmptyResponse(t *testing.T) {
 	srv := newServer(t)
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, twoNodes()...)
 	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 	wantError(t, err, "no series", "dialect NodeExporter", "set dialect, queries or nodeLabels", srv.URL)
 
-	srv.answer(nodeExporter(vector(at("elsewhere:9100", "0.25")), vector(), vector(), vector())...)
+	srv.setRules(nodeExporter(vector(at("elsewhere:9100", "0.25")), vector(), vector(), vector())...)
 	_, err = s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 	wantError(t, err, "none of 1 series belongs to a Node", `instance="elsewhere:9100"`, "nodeLabels")
 }
 
-func TestPartOfTheQueriesMayFail(t *testing.T) {
+func TestFetch_PartialFailure(t *testing.T) {
 	fine := nodeExporter(vector(at("w1", "0.25")), vector(at("w1", "0.05")), vector(at("w1", "0.5")), vector(at("w1", "0.1")))
 	failing := nodeExporter(vector(at("w1", "0.25")), vector(at("w1", "0.05")),
 		status(http.StatusInternalServerError, "out of memory"), status(http.StatusInternalServerError, "out of memory"))
@@ -577,7 +393,7 @@ func TestPartOfTheQueriesMayFail(t *testing.T) {
 		t.Errorf("want one line in two refreshes that names the failed query, got %q", lines)
 	}
 
-	srv.answer(fine...)
+	srv.setRules(fine...)
 	for range 2 {
 		if got := get(); !got[0].Stats[load.Memory].Known {
 			t.Errorf("memory is not known: %v", got)
@@ -588,16 +404,16 @@ func TestPartOfTheQueriesMayFail(t *testing.T) {
 	}
 
 	// A mean that is empty, beside one that is not, is a failure of that part.
-	srv.answer(nodeExporter(vector(at("w1", "0.25")), vector(at("w1", "0.05")), vector(), vector(at("w1", "0.1")))...)
+	srv.setRules(nodeExporter(vector(at("w1", "0.25")), vector(at("w1", "0.05")), vector(), vector(at("w1", "0.1")))...)
 	if diff := cmp.Diff(cpuOnly, get(), equateValues()); diff != "" {
 		t.Errorf("a deviation without a mean is not a value (-want +got):\n%s", diff)
 	}
 	if lines := log.take(); len(lines) != 1 || !strings.Contains(lines[0], "no series") {
-		t.Errorf("want one line about the empty answer, got %q", lines)
+		t.Errorf("want one line about the empty response, got %q", lines)
 	}
 }
 
-func TestSeveralWindows(t *testing.T) {
+func TestFetch_Windows(t *testing.T) {
 	srv := newServer(t,
 		rule{"[15m", vector(at("w1", "0.5"))},
 		rule{"[5m", vector(at("w1", "0.25"))},
@@ -624,7 +440,7 @@ func TestSeveralWindows(t *testing.T) {
 	}
 }
 
-func TestAHungQueryEndsWithTheTimeoutAndTheOthersAreKept(t *testing.T) {
+func TestFetch_HungQuery(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	srv := newServer(t, nodeExporter(vector(at("w1", "0.25")), vector(at("w1", "0.05")), hang, hang)...)
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter, Config: httpclient.Config{Timeout: 300 * time.Millisecond}}, newNode("w1", "10.0.0.1"))
@@ -635,7 +451,7 @@ func TestAHungQueryEndsWithTheTimeoutAndTheOthersAreKept(t *testing.T) {
 	}
 
 	// The whole Fetch has one timeout, also when headers come and the body does not.
-	srv.answer(rule{"", func(w http.ResponseWriter, r *http.Request) {
+	srv.setRules(rule{"", func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprint(w, `{"status":`)
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
@@ -647,7 +463,7 @@ func TestAHungQueryEndsWithTheTimeoutAndTheOthersAreKept(t *testing.T) {
 	}
 }
 
-func TestValuesArePassedAsMeasured(t *testing.T) {
+func TestFetch_ImpossibleValues(t *testing.T) {
 	srv := newServer(t, nodeExporter(vector(at("w1", "NaN"), at("w2", "1.7")), vector(at("w1", "+Inf")), vector(at("w1", "-0.5")), vector())...)
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, twoNodes()...)
 	want := []load.Sample{
@@ -659,7 +475,7 @@ func TestValuesArePassedAsMeasured(t *testing.T) {
 	}
 }
 
-func TestSeveralSeriesOfANodeAreNotAdded(t *testing.T) {
+func TestFetch_SeveralSeriesOfNode(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		elements []element
@@ -683,7 +499,7 @@ func TestSeveralSeriesOfANodeAreNotAdded(t *testing.T) {
 	}
 }
 
-func TestNodesWithoutCapacityHaveNoUtilization(t *testing.T) {
+func TestFetch_NodeWithoutCapacity(t *testing.T) {
 	bare := newNode("w2", "fd00::2")
 	bare.Status.Capacity = nil
 	srv := newServer(t, rule{"node_cpu_usage_seconds_total", vector(at("w1", "2"), at("w2", "6"))})
@@ -694,7 +510,7 @@ func TestNodesWithoutCapacityHaveNoUtilization(t *testing.T) {
 	}
 }
 
-func TestUnmatchedSeriesAndNodesAreReportedOnChange(t *testing.T) {
+func TestFetch_LogsUnmatchedOnChange(t *testing.T) {
 	six := []element{at("w1", "0.5")}
 	for i := range 6 {
 		six = append(six, element{fmt.Sprintf(`"node":"vm%d","instance":"192.0.2.%d:9100"`, i, i), "0.5"})
@@ -707,7 +523,7 @@ func TestUnmatchedSeriesAndNodesAreReportedOnChange(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Four queries answer the same six series of no node; they count once.
+		// Four responses have the same six series of no node; they count once.
 		if batch.UnmatchedCount != 6 {
 			t.Errorf("%d series are unmatched, want 6", batch.UnmatchedCount)
 		}
@@ -727,7 +543,7 @@ func TestUnmatchedSeriesAndNodesAreReportedOnChange(t *testing.T) {
 	if strings.Contains(lines[0], "vm5") {
 		t.Errorf("line names more than a few: %q", lines[0])
 	}
-	srv.answer(rule{"", vector(append(six, at("w2", "0.1"))...)})
+	srv.setRules(rule{"", vector(append(six, at("w2", "0.1"))...)})
 	for range 2 {
 		if _, err := s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}}); err != nil {
 			t.Fatal(err)
@@ -738,7 +554,7 @@ func TestUnmatchedSeriesAndNodesAreReportedOnChange(t *testing.T) {
 	}
 }
 
-func TestNodeLabelsAreThoseConfigured(t *testing.T) {
+func TestFetch_NodeLabels(t *testing.T) {
 	srv := newServer(t, rule{"by (host, vm)", vector(element{`"vm":"w1","instance":"w2"`, "0.5"})})
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter, NodeLabels: []string{"host", "vm"}}, twoNodes()...)
 	want := []load.Sample{sample("w1", known(0.5, 0.5), known(0.5, 0.5))}
@@ -747,7 +563,7 @@ func TestNodeLabelsAreThoseConfigured(t *testing.T) {
 	}
 }
 
-func TestEndIsTheServersTimeButNotLaterThanOurs(t *testing.T) {
+func TestFetch_EndAndClocks(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		now, want time.Time
@@ -781,7 +597,7 @@ func TestEndIsTheServersTimeButNotLaterThanOurs(t *testing.T) {
 	}
 }
 
-func TestQueriesDoNotGrowWithTheNodes(t *testing.T) {
+func TestFetch_QueryCount(t *testing.T) {
 	for _, count := range []int{1, 1000} {
 		var nodes []*corev1.Node
 		var elements []element
@@ -801,7 +617,7 @@ func TestQueriesDoNotGrowWithTheNodes(t *testing.T) {
 	}
 }
 
-func TestNoNodesIsAnError(t *testing.T) {
+func TestFetch_NoNodes(t *testing.T) {
 	srv := newServer(t, rule{"", vector(at("w1", "0.5"))})
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter})
 	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})

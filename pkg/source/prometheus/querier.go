@@ -107,23 +107,23 @@ func (r *queryResult) emptiness() error {
 	return errors.New("no series")
 }
 
-// asker asks the queries of one refresh.
-type asker struct {
+// querier sends the queries of one refresh.
+type querier struct {
 	client  *client
 	clock   clock.PassiveClock
 	matcher *matcher
 	logger  klog.Logger
 }
 
-// askAll asks the queries, a few at a time, and returns the results in the same order.
-func (a *asker) askAll(ctx context.Context, queries []query) []*queryResult {
+// queryAll sends the queries, a few at a time, and returns the results in the same order.
+func (qr *querier) queryAll(ctx context.Context, queries []query) []*queryResult {
 	results := make([]*queryResult, len(queries))
 	next := make(chan int)
 	var workers sync.WaitGroup
 	for range min(concurrentQueries, len(queries)) {
 		workers.Go(func() {
 			for i := range next {
-				results[i] = a.ask(ctx, &queries[i])
+				results[i] = qr.query(ctx, &queries[i])
 			}
 		})
 	}
@@ -135,16 +135,16 @@ func (a *asker) askAll(ctx context.Context, queries []query) []*queryResult {
 	return results
 }
 
-// ask asks one query. It may be called concurrently.
-func (a *asker) ask(ctx context.Context, q *query) *queryResult {
-	r := &queryResult{query: q, values: make([]nodeValue, len(a.matcher.nodes))}
-	warnings, err := a.client.query(ctx, q.promql, func(s *series) { r.add(a.matcher, s) })
+// query sends one query. It may be called concurrently.
+func (qr *querier) query(ctx context.Context, q *query) *queryResult {
+	r := &queryResult{query: q, values: make([]nodeValue, len(qr.matcher.nodes))}
+	warnings, err := qr.client.query(ctx, q.promql, func(s *series) { r.add(qr.matcher, s) })
 	if err != nil {
 		return &queryResult{query: q, err: fmt.Errorf("%s: %w", q, err)}
 	}
 	if len(warnings) > 0 {
-		a.logger.V(4).Info("Prometheus warned", "query", q.String(), "warnings", warnings)
+		qr.logger.V(4).Info("Prometheus warned", "query", q.String(), "warnings", warnings)
 	}
-	r.warnings, r.received = warnings, a.clock.Now()
+	r.warnings, r.received = warnings, qr.clock.Now()
 	return r
 }
