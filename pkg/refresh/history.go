@@ -79,7 +79,11 @@ func (h *nodeHistory) newest() time.Time {
 
 // windowEnd is when a window ends: as the source states it, and bounded by our own clock. A source whose clock is ahead must
 // not make load that never expires.
-type windowEnd struct{ stated, bounded time.Time }
+type windowEnd struct {
+	stated, bounded time.Time
+	// lag is how long after bounded the window was read.
+	lag time.Duration
+}
 
 // store stores what was measured over span, unless it is the same measurement again, or an older one. A deviation that was
 // not measured this time is the last one, up to the age of maxAge.
@@ -100,7 +104,7 @@ func (h *resourceHistory) store(stat load.Stat, span time.Duration, end windowEn
 	}
 	h.statedEnd = end.stated.UnixNano()
 	h.trail.Add(end.bounded, stat.Mean)
-	h.measurement = load.Measurement{Stat: stat, Window: span, End: end.bounded, Drift: h.trail.Drift()}
+	h.measurement = load.Measurement{Stat: stat, Window: span, End: end.bounded, Lag: end.lag, Drift: h.trail.Drift()}
 }
 
 // moments are samples of the moment, oldest first, from which means and deviations over windows are computed.

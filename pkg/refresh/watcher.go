@@ -225,6 +225,7 @@ func (w *Watcher) store(s *load.Sample, windows []time.Duration, maxAge time.Dur
 	if end.bounded.After(now) {
 		end.bounded = now
 	}
+	end.lag = now.Sub(end.bounded)
 	h, ok := w.histories[s.Node]
 	if !ok {
 		h = &nodeHistory{}
