@@ -32,6 +32,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher/server"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/loadwatcherclient"
 )
 
@@ -227,7 +228,10 @@ func TestService_PrometheusToScheduler(t *testing.T) {
 		"--tls-cert-file="+certFile, "--tls-private-key-file="+keyFile, "--bearer-token-file="+token)
 
 	// As any scheduler does, with the certificate's own authority and the token.
-	client, err := loadwatcherclient.New(loadwatcherclient.Config{Address: service.url, CAFile: certFile, BearerTokenFile: token}, listerOf(t, "n1", "n2"))
+	client, err := loadwatcherclient.New(loadwatcherclient.Config{
+		Address: service.url,
+		Config:  httpclient.Config{CAFile: certFile, BearerTokenFile: token, Timeout: 10 * time.Second},
+	}, listerOf(t, "n1", "n2"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -463,7 +467,7 @@ func TestSamplesRoundTrip(t *testing.T) {
 	}
 	srv := httptest.NewServer(handler)
 	defer srv.Close()
-	client, err := loadwatcherclient.New(loadwatcherclient.Config{Address: srv.URL}, listerOf(t, names...))
+	client, err := loadwatcherclient.New(loadwatcherclient.Config{Address: srv.URL, Config: httpclient.Config{Timeout: 10 * time.Second}}, listerOf(t, names...))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,9 +82,9 @@ type Trust struct {
 }
 
 // Expiry is the age up to which a measurement with the given drift (fractions of capacity per minute) is trusted: the time
-// in which the load moves by DriftTolerance, but at least two refresh intervals, for one refresh may fail, and at most
-// MaxAge.
-func (t Trust) Expiry(drift float64) time.Duration {
+// in which the load moves by DriftTolerance, but at least two refresh intervals from when it was read, which was lag after its
+// end, for one refresh may fail; and at most MaxAge.
+func (t Trust) Expiry(drift float64, lag time.Duration) time.Duration {
 	if drift <= 0 {
 		return t.MaxAge
 	}
@@ -92,7 +92,7 @@ func (t Trust) Expiry(drift float64) time.Duration {
 	if minutes >= t.MaxAge.Minutes() {
 		return t.MaxAge
 	}
-	shortest := min(2*t.RefreshInterval, t.MaxAge)
+	shortest := min(lag+2*t.RefreshInterval, t.MaxAge)
 	return max(time.Duration(minutes*float64(time.Minute)), shortest)
 }
 

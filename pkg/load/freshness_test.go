@@ -62,19 +62,23 @@ func TestExpiry(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		drift float64
+		lag   time.Duration
 		want  time.Duration
 	}{
-		{"a steady node is trusted for maxAge", 0, 5 * time.Minute},
+		{"a steady node is trusted for maxAge", 0, 0, 5 * time.Minute},
 		// 10 points at 2 a minute
-		{"one that moves 2 points a minute as well", 0.02, 5 * time.Minute},
+		{"one that moves 2 points a minute as well", 0.02, 0, 5 * time.Minute},
 		// 10 points at 4 a minute
-		{"one that moves 4 points a minute for two and a half", 0.04, 150 * time.Second},
+		{"one that moves 4 points a minute for two and a half", 0.04, 0, 150 * time.Second},
 		// 10 points at 10 a minute, which is two refreshes as well
-		{"one that moves 10 points a minute for a minute", 0.10, time.Minute},
-		{"the wildest for two refreshes", 5, time.Minute},
+		{"one that moves 10 points a minute for a minute", 0.10, 0, time.Minute},
+		{"the wildest for two refreshes", 5, 0, time.Minute},
+		// 30 s until it was read, and two refreshes of 30 s
+		{"the wildest for two refreshes from when it was read", 5, 30 * time.Second, 90 * time.Second},
+		{"no node beyond maxAge, whenever it was read", 5, time.Hour, 5 * time.Minute},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := trust.Expiry(tc.drift); (got - tc.want).Abs() > time.Millisecond {
+			if got := trust.Expiry(tc.drift, tc.lag); (got - tc.want).Abs() > time.Millisecond {
 				t.Errorf("Expiry(%v) = %v, want %v", tc.drift, got, tc.want)
 			}
 		})
@@ -89,11 +93,12 @@ func TestExpiryIsNeverBeyondMaxAge(t *testing.T) {
 		}
 		s.MaxAge = s.RefreshInterval + time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "beyond"))
 		drift := rapid.Float64Range(0, 1e9).Draw(t, "drift")
-		got := s.Expiry(drift)
-		if got > s.MaxAge || got < min(2*s.RefreshInterval, s.MaxAge) {
-			t.Fatalf("%+v.Expiry(%v) = %v", s, drift, got)
+		lag := time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "lag"))
+		got := s.Expiry(drift, lag)
+		if got > s.MaxAge || got < min(lag+2*s.RefreshInterval, s.MaxAge) {
+			t.Fatalf("%+v.Expiry(%v, %v) = %v", s, drift, lag, got)
 		}
-		if wilder := s.Expiry(2 * drift); wilder > got {
+		if wilder := s.Expiry(2*drift, lag); wilder > got {
 			t.Fatalf("a node that drifts faster is trusted for longer: %v after %v", wilder, got)
 		}
 	})

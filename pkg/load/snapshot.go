@@ -9,12 +9,14 @@ type Measurement struct {
 	Window time.Duration
 	// End is the moment the window ends at, never later than the moment it was read.
 	End time.Time
+	// Lag is how long after End the measurement was read: up to a scrape interval of the source.
+	Lag time.Duration
 	// Drift is how fast the mean moves, in fractions of capacity per minute.
 	Drift float64
 }
 
 // FreshUntil is the last moment at which the measurement is trusted.
-func (m *Measurement) FreshUntil(t Trust) time.Time { return m.End.Add(t.Expiry(m.Drift)) }
+func (m *Measurement) FreshUntil(t Trust) time.Time { return m.End.Add(t.Expiry(m.Drift, m.Lag)) }
 
 // State is the measurement's state at the given moment.
 func (m *Measurement) State(now time.Time, t Trust) State {

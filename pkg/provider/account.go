@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
 // AccountVariable is the environment variable that OpenShift's Secondary Scheduler Operator sets to true.
@@ -24,8 +24,8 @@ const podAccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 // Account is the service account that reads load where neither a token nor a tokenFile is configured. The zero value is
 // none.
 type Account struct {
-	// Dir is a folder with the account's token, read anew as it rotates, and in ca.crt and service-ca.crt, each of which may
-	// be absent, the authorities that are trusted beside the system's roots.
+	// Dir is a folder with the account's token, which is read for each request, and in ca.crt and service-ca.crt, each of which
+	// may be absent, the authorities that are trusted beside the system's roots.
 	Dir string
 }
 
@@ -46,50 +46,41 @@ func AccountOfEnvironment() (Account, error) {
 	return Account{Dir: podAccountDir}, nil
 }
 
-// credentials are what a connection is made with.
-type credentials struct {
-	token        string
-	tokenFile    string
-	caFile       string
-	extraCAFiles []string
-}
-
-// credentials returns those of the provider, or of the account where the provider has no token. The account's token is sent
-// over TLS with a verified certificate alone. It fails if the token has to be sent and cannot be read.
-func (a Account) credentials(ctx context.Context, address string, provider config.MetricProviderSpec) (credentials, error) {
-	c := credentials{token: string(provider.Token), tokenFile: provider.TokenFile, caFile: provider.CAFile}
-	if a.Dir == "" || c.token != "" || c.tokenFile != "" {
-		return c, nil
+// authenticate returns cfg with the account's credentials if it has no token of its own. The account's token is only sent over
+// TLS with a verified certificate. It fails if the token is needed and cannot be read.
+func (a Account) authenticate(ctx context.Context, address string, cfg httpclient.Config) (httpclient.Config, error) {
+	if a.Dir == "" || cfg.BearerToken != "" || cfg.BearerTokenFile != "" {
+		return cfg, nil
 	}
 	logger := klog.FromContext(ctx).WithValues("address", address)
 	if !strings.HasPrefix(strings.ToLower(address), "https://") {
 		logger.Info("Load is read without a token: " + AccountVariable + " is set, but over plain http the service account's token " +
 			"could be read on the way; if the server wants it, write an https address")
-		return c, nil
+		return cfg, nil
 	}
-	if provider.InsecureSkipVerify {
+	if cfg.InsecureSkipVerify {
 		logger.Info("Load is read without a token: " + AccountVariable + " is set, but with insecureSkipVerify anyone could pose as " +
 			"the server and take the service account's token; if the server wants it, set caFile instead of insecureSkipVerify, " +
 			"or send it in spite of that with tokenFile: " + filepath.Join(a.Dir, "token"))
-		return c, nil
+		return cfg, nil
 	}
-	c.tokenFile = filepath.Join(a.Dir, "token")
-	if content, err := os.ReadFile(c.tokenFile); err != nil || strings.TrimSpace(string(content)) == "" {
+	cfg.BearerTokenFile = filepath.Join(a.Dir, "token")
+	if content, err := os.ReadFile(cfg.BearerTokenFile); err != nil || strings.TrimSpace(string(content)) == "" {
 		if err == nil {
-			err = fmt.Errorf("%s is empty", c.tokenFile)
+			err = fmt.Errorf("%s is empty", cfg.BearerTokenFile)
 		}
-		return c, fmt.Errorf("%s is true and neither token nor tokenFile is configured for %s, but the pod has no token of its "+
+		return cfg, fmt.Errorf("%s is true and neither token nor tokenFile is configured for %s, but the pod has no token of its "+
 			"own: %w; let the pod mount one (automountServiceAccountToken: true), configure tokenFile, or set %s to false",
 			AccountVariable, address, err, AccountVariable)
 	}
-	if c.caFile == "" {
-		c.extraCAFiles = a.authorities()
+	if cfg.CAFile == "" {
+		cfg.ExtraCAFiles = a.authorities()
 	}
-	logger.Info("Load is read with the service account's token", "tokenFile", c.tokenFile, "extraCAFiles", c.extraCAFiles)
-	return c, nil
+	logger.Info("Load is read with the service account's token", "tokenFile", cfg.BearerTokenFile, "extraCAFiles", cfg.ExtraCAFiles)
+	return cfg, nil
 }
 
-// authorities returns the bundles that are there.
+// authorities returns the files of authorities that exist.
 func (a Account) authorities() []string {
 	var files []string
 	for _, name := range []string{"ca.crt", "service-ca.crt"} {

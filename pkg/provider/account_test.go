@@ -27,7 +27,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
-// server remembers what the requests were authorized by.
+// server records the Authorization headers of requests.
 type server struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -41,7 +41,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusTeapot)
 }
 
-// last returns what the requests since the last call were authorized by, each once.
+// last returns the Authorization headers since the last call, without repetitions.
 func (s *server) last() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +74,7 @@ func write(t *testing.T, dir, name, content string) string {
 	return file
 }
 
-// certificateOf returns what signed the certificate of the server: itself.
+// certificateOf returns the certificate of the server, which is self-signed, in PEM.
 func certificateOf(s *server) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 }
@@ -88,14 +88,15 @@ func oneNode(t *testing.T) corelisters.NodeLister {
 	return corelisters.NewNodeLister(indexer)
 }
 
-// specs are the two ways to read an address.
+// specs returns the two kinds of specs that read an address.
 func specs(address string, provider config.MetricProviderSpec) map[string]config.LoadSpec {
+	provider.Timeout.Duration, provider.NodeLabels = 10*time.Second, []string{"node"}
 	watcher := config.LoadSpec{WatcherAddress: address, MetricProvider: provider}
 	provider.Type, provider.Address, provider.Dialect = config.Prometheus, address, config.DialectNodeExporter
 	return map[string]config.LoadSpec{"load-watcher": watcher, "Prometheus": {MetricProvider: provider}}
 }
 
-// read opens the source, reads it once, and returns the server's answer as the error that it is.
+// read reads the source once and returns the error, which the server's refusal makes certain.
 func read(t *testing.T, s source.Source) error {
 	t.Helper()
 	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{time.Minute}})
@@ -105,14 +106,14 @@ func read(t *testing.T, s source.Source) error {
 	return err
 }
 
-func TestWithoutATokenTheAccountReads(t *testing.T) {
+func TestOpen_AccountToken(t *testing.T) {
 	for kind := range specs("", config.MetricProviderSpec{}) {
 		for _, bundle := range []string{"ca.crt", "service-ca.crt"} {
 			t.Run(kind+" trusted by "+bundle, func(t *testing.T) {
 				s, dir := newServer(t, true), t.TempDir()
 				write(t, dir, "token", "first\n")
 				write(t, dir, bundle, certificateOf(s))
-				opened, err := Cluster{Nodes: oneNode(t), Account: Account{Dir: dir}}.Open(t.Context(), specs(s.URL, config.MetricProviderSpec{})[kind])
+				opened, err := Open(t.Context(), Cluster{Nodes: oneNode(t)}, specs(s.URL, config.MetricProviderSpec{})[kind], Account{Dir: dir})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -128,7 +129,7 @@ func TestWithoutATokenTheAccountReads(t *testing.T) {
 	}
 }
 
-func TestTheAccountStandsBack(t *testing.T) {
+func TestOpen_AccountNotUsed(t *testing.T) {
 	account := t.TempDir()
 	write(t, account, "token", "of-account")
 	secure, plain := newServer(t, true), newServer(t, false)
@@ -141,20 +142,20 @@ func TestTheAccountStandsBack(t *testing.T) {
 		provider config.MetricProviderSpec
 		want     string
 	}{
-		{"for a token", account, secure, config.MetricProviderSpec{Token: "of-config", CAFile: other}, "Bearer of-config"},
-		{"for a tokenFile", account, secure, config.MetricProviderSpec{TokenFile: tokenFile, CAFile: other}, "Bearer of-file"},
-		{"on plain http", account, plain, config.MetricProviderSpec{}, ""},
-		{"where none is wanted", "", secure, config.MetricProviderSpec{CAFile: other}, ""},
-		{"but not for a caFile", account, secure, config.MetricProviderSpec{CAFile: other}, "Bearer of-account"},
-		{"where certificates are not verified", account, secure, config.MetricProviderSpec{InsecureSkipVerify: true}, ""},
+		{"a token is configured", account, secure, config.MetricProviderSpec{Token: "of-config", CAFile: other}, "Bearer of-config"},
+		{"a tokenFile is configured", account, secure, config.MetricProviderSpec{TokenFile: tokenFile, CAFile: other}, "Bearer of-file"},
+		{"plain http", account, plain, config.MetricProviderSpec{}, ""},
+		{"no account", "", secure, config.MetricProviderSpec{CAFile: other}, ""},
+		{"a caFile alone leaves the account in use", account, secure, config.MetricProviderSpec{CAFile: other}, "Bearer of-account"},
+		{"certificates are not verified", account, secure, config.MetricProviderSpec{InsecureSkipVerify: true}, ""},
 		{
-			"for a tokenFile that is sent unverified", account, secure,
+			"a tokenFile is sent although certificates are not verified", account, secure,
 			config.MetricProviderSpec{TokenFile: tokenFile, InsecureSkipVerify: true}, "Bearer of-file",
 		},
 	} {
 		for kind, spec := range specs(tt.server.URL, tt.provider) {
 			t.Run(tt.name+", "+kind, func(t *testing.T) {
-				opened, err := Cluster{Nodes: oneNode(t), Account: Account{Dir: tt.dir}}.Open(t.Context(), spec)
+				opened, err := Open(t.Context(), Cluster{Nodes: oneNode(t)}, spec, Account{Dir: tt.dir})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -167,7 +168,7 @@ func TestTheAccountStandsBack(t *testing.T) {
 	}
 }
 
-func TestACAFileReplacesTheAccountsAuthorities(t *testing.T) {
+func TestOpen_CAFileReplacesAccountCAs(t *testing.T) {
 	s, dir := newServer(t, true), t.TempDir()
 	write(t, dir, "token", "of-account")
 	write(t, dir, "ca.crt", certificateOf(s))
@@ -177,7 +178,7 @@ func TestACAFileReplacesTheAccountsAuthorities(t *testing.T) {
 	}
 	provider := config.MetricProviderSpec{CAFile: write(t, t.TempDir(), "ca.crt", string(unrelated))}
 	for kind, spec := range specs(s.URL, provider) {
-		opened, err := Cluster{Nodes: oneNode(t), Account: Account{Dir: dir}}.Open(t.Context(), spec)
+		opened, err := Open(t.Context(), Cluster{Nodes: oneNode(t)}, spec, Account{Dir: dir})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -188,7 +189,7 @@ func TestACAFileReplacesTheAccountsAuthorities(t *testing.T) {
 	}
 }
 
-func TestAnUnsafeServerIsReadWithoutTheAccountAndTheLogSaysSo(t *testing.T) {
+func TestOpen_UnsafeServerGetsNoToken(t *testing.T) {
 	dir := t.TempDir() // without a token, which is not needed
 	for _, tt := range []struct {
 		name     string
@@ -206,7 +207,7 @@ func TestAnUnsafeServerIsReadWithoutTheAccountAndTheLogSaysSo(t *testing.T) {
 			t.Run(tt.name+", "+kind, func(t *testing.T) {
 				logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 				ctx := klog.NewContext(t.Context(), logger)
-				if _, err := (Cluster{Nodes: oneNode(t), Account: Account{Dir: dir}}).Open(ctx, spec); err != nil {
+				if _, err := Open(ctx, Cluster{Nodes: oneNode(t)}, spec, Account{Dir: dir}); err != nil {
 					t.Fatal(err)
 				}
 				said := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
@@ -220,13 +221,13 @@ func TestAnUnsafeServerIsReadWithoutTheAccountAndTheLogSaysSo(t *testing.T) {
 	}
 }
 
-func TestAnAccountWithoutATokenIsRefused(t *testing.T) {
+func TestOpen_AccountWithoutToken(t *testing.T) {
 	empty := t.TempDir()
 	write(t, empty, "token", "\n")
 	for name, dir := range map[string]string{"no file": t.TempDir(), "an empty file": empty} {
 		for kind, spec := range specs("https://prometheus:9090", config.MetricProviderSpec{}) {
 			t.Run(name+", "+kind, func(t *testing.T) {
-				_, err := Cluster{Nodes: oneNode(t), Account: Account{Dir: dir}}.Open(t.Context(), spec)
+				_, err := Open(t.Context(), Cluster{Nodes: oneNode(t)}, spec, Account{Dir: dir})
 				if err == nil {
 					t.Fatal("no error")
 				}
@@ -242,14 +243,14 @@ func TestAnAccountWithoutATokenIsRefused(t *testing.T) {
 	}
 }
 
-func TestMetricsServerNeedsNoAccount(t *testing.T) {
+func TestOpen_MetricsServerNeedsNoAccount(t *testing.T) {
 	spec := config.LoadSpec{MetricProvider: config.MetricProviderSpec{Type: config.KubernetesMetricsServer}}
-	if _, err := (Cluster{Nodes: oneNode(t), KubeConfig: &rest.Config{}, Account: Account{Dir: t.TempDir()}}).Open(t.Context(), spec); err != nil {
+	if _, err := Open(t.Context(), Cluster{Nodes: oneNode(t), KubeConfig: &rest.Config{}}, spec, Account{Dir: t.TempDir()}); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestTheAccountOfTheEnvironment(t *testing.T) {
+func TestAccountOfEnvironment(t *testing.T) {
 	const inPod = "/var/run/secrets/kubernetes.io/serviceaccount"
 	for value, want := range map[string]string{"": "", "false": "", "0": "", "true": inPod, "True": inPod, "1": inPod} {
 		t.Setenv("ENABLE_OPENSHIFT_AUTH", value)

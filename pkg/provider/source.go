@@ -13,6 +13,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/loadwatcherclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/metricsserver"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
@@ -52,48 +53,41 @@ func (c Cluster) Names() []string {
 // Open returns the source that a valid spec names. It is read as account where the spec has no token.
 func Open(ctx context.Context, cluster Cluster, spec config.LoadSpec, account Account) (source.Source, error) {
 	provider := spec.MetricProvider
-	if spec.WatcherAddress != "" {
-		with, err := account.credentials(ctx, spec.WatcherAddress, provider)
+	server := httpclient.Config{
+		BearerToken:        string(provider.Token),
+		BearerTokenFile:    provider.TokenFile,
+		CAFile:             provider.CAFile,
+		InsecureSkipVerify: provider.InsecureSkipVerify,
+		Timeout:            provider.Timeout.Duration,
+	}
+	switch {
+	case spec.WatcherAddress != "":
+		server, err := account.authenticate(ctx, spec.WatcherAddress, server)
 		if err != nil {
 			return nil, err
 		}
-		return loadwatcherclient.New(loadwatcherclient.Config{
-			Address:            spec.WatcherAddress,
-			BearerToken:        with.token,
-			BearerTokenFile:    with.tokenFile,
-			CAFile:             with.caFile,
-			ExtraCAFiles:       with.extraCAFiles,
-			InsecureSkipVerify: provider.InsecureSkipVerify,
-			Timeout:            provider.Timeout.Duration,
-		}, cluster.Nodes)
-	}
-	switch provider.Type {
-	case config.Prometheus:
-		with, err := account.credentials(ctx, provider.Address, provider)
+		return loadwatcherclient.New(loadwatcherclient.Config{Address: spec.WatcherAddress, Config: server}, cluster.Nodes)
+	case provider.Type == config.Prometheus:
+		server, err := account.authenticate(ctx, provider.Address, server)
 		if err != nil {
 			return nil, err
 		}
 		cfg := prometheus.Config{
-			Address:            provider.Address,
-			BearerToken:        with.token,
-			BearerTokenFile:    with.tokenFile,
-			CAFile:             with.caFile,
-			ExtraCAFiles:       with.extraCAFiles,
-			InsecureSkipVerify: provider.InsecureSkipVerify,
-			Timeout:            provider.Timeout.Duration,
-			Dialect:            prometheus.Dialect(provider.Dialect),
-			NodeLabels:         provider.NodeLabels,
+			Address:    provider.Address,
+			Config:     server,
+			Dialect:    prometheus.Dialect(provider.Dialect),
+			NodeLabels: provider.NodeLabels,
 		}
 		if provider.Queries != nil {
 			cfg.CPUQuery, cfg.MemoryQuery = provider.Queries.CPU, provider.Queries.Memory
 		}
 		return prometheus.New(cfg, cluster.Nodes)
-	case config.KubernetesMetricsServer:
+	case provider.Type == config.KubernetesMetricsServer:
 		client, err := metricsclient.NewForConfig(cluster.KubeConfig)
 		if err != nil {
 			return nil, fmt.Errorf("client of metrics.k8s.io: %w", err)
 		}
-		return metricsserver.New(metricsserver.Config{Timeout: provider.Timeout.Duration}, client, cluster.Nodes), nil
+		return metricsserver.New(client, cluster.Nodes, provider.Timeout.Duration), nil
 	}
 	return nil, fmt.Errorf("metricProvider.type: %q cannot be read", provider.Type)
 }

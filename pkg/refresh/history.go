@@ -30,8 +30,8 @@ type resourceHistory struct {
 	trail       load.Trail
 	// deviationEnd is the end of the window that the measurement's deviation is of, in nanoseconds since 1970.
 	deviationEnd int64
-	// end is that of the measurement.
-	end windowEnd
+	// end is that of the measurement, as the source stated it.
+	end statedEnd
 }
 
 // find returns what is kept over the window, or nil.
@@ -77,41 +77,49 @@ func (h *nodeHistory) newest() time.Time {
 	return newest
 }
 
-// windowEnd is when a window ends, in nanoseconds since 1970: as the source states it, and bounded by our own clock. A source
-// whose clock is ahead must not make load that never expires.
-type windowEnd struct {
-	stated, bounded int64
-	// future is set where stated is ahead of our clock by more than clocks may differ.
+// statedEnd is when a window ends as the source states it.
+type statedEnd struct {
+	// unixNano is in nanoseconds since 1970.
+	unixNano int64
+	// future is set where the end was ahead of our clock by more than clocks may differ.
 	future bool
-}
-
-// endOf returns the end of a window that a source stated at the moment now. Clocks may differ by tolerance.
-func endOf(stated, now time.Time, tolerance time.Duration) windowEnd {
-	end := windowEnd{stated: stated.UnixNano(), bounded: stated.UnixNano()}
-	if stated.After(now) {
-		end.bounded, end.future = now.UnixNano(), stated.Sub(now) > tolerance
-	}
-	return end
 }
 
 // supersedes tells whether what ends at e is newer than what ended at previous. An end from the future says nothing of the
 // order, so that any other end is newer.
-func (e windowEnd) supersedes(previous windowEnd) bool {
-	return e.stated > previous.stated || previous.future && e.stated != previous.stated
+func (e statedEnd) supersedes(previous statedEnd) bool {
+	return e.unixNano > previous.unixNano || previous.future && e.unixNano != previous.unixNano
 }
 
-func (e windowEnd) time() time.Time { return time.Unix(0, e.bounded) }
+// windowEnd is when a window ends. It is bounded by our own clock: a source whose clock is ahead must not make load that never
+// expires.
+type windowEnd struct {
+	time.Time
+	stated statedEnd
+	// lag is how long after the end the window was read.
+	lag time.Duration
+}
+
+// endOf returns the end of a window that a source stated at the moment now. Clocks may differ by tolerance.
+func endOf(stated, now time.Time, tolerance time.Duration) windowEnd {
+	end := windowEnd{Time: stated, stated: statedEnd{unixNano: stated.UnixNano(), future: stated.Sub(now) > tolerance}}
+	if stated.After(now) {
+		end.Time = now
+	}
+	end.lag = now.Sub(end.Time)
+	return end
+}
 
 // store stores what was measured over span, unless it is the same measurement again, or an older one. A deviation that was
 // not measured this time is the last one, up to the age of maxAge.
 func (h *resourceHistory) store(stat load.Stat, span time.Duration, end windowEnd, maxAge time.Duration) {
-	if !stat.Known || !end.supersedes(h.end) {
+	if !stat.Known || !end.stated.supersedes(h.end) {
 		return
 	}
 	switch {
 	case !math.IsNaN(stat.StdDev):
-		h.deviationEnd = end.bounded
-	case end.bounded-h.deviationEnd <= int64(maxAge):
+		h.deviationEnd = end.UnixNano()
+	case end.UnixNano()-h.deviationEnd <= int64(maxAge):
 		stat.StdDev = h.measurement.StdDev
 	default:
 		stat.StdDev = 0
@@ -119,9 +127,9 @@ func (h *resourceHistory) store(stat load.Stat, span time.Duration, end windowEn
 	if stat.Span > 0 {
 		span, stat.Span = stat.Span, 0
 	}
-	h.end = end
-	h.trail.Add(end.time(), stat.Mean)
-	h.measurement = load.Measurement{Stat: stat, Window: span, End: end.time(), Drift: h.trail.Drift()}
+	h.end = end.stated
+	h.trail.Add(end.Time, stat.Mean)
+	h.measurement = load.Measurement{Stat: stat, Window: span, End: end.Time, Lag: end.lag, Drift: h.trail.Drift()}
 }
 
 // moments are samples of the moment, oldest first, from which means and deviations over windows are computed.

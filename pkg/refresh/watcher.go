@@ -59,7 +59,7 @@ type Watcher struct {
 	histories   map[string]*nodeHistory
 	nodeMetrics map[string]load.MetricTable
 	// metricEnds are the moments that the latest values of node metrics are of.
-	metricEnds map[string]windowEnd
+	metricEnds map[string]statedEnd
 	// index is that of the last snapshot.
 	index   *load.Index
 	failing bool
@@ -78,7 +78,7 @@ func NewWatcher(src source.Source, label string, nodes Nodes, c clock.Clock, m *
 		publisher:   load.NewPublisher(),
 		histories:   map[string]*nodeHistory{},
 		nodeMetrics: map[string]load.MetricTable{},
-		metricEnds:  map[string]windowEnd{},
+		metricEnds:  map[string]statedEnd{},
 		index:       load.NewIndex(nil),
 	}
 }
@@ -232,7 +232,7 @@ func (w *Watcher) store(s *load.Sample, windows []time.Duration, maxAge time.Dur
 		w.histories[s.Node] = h
 	}
 	if s.Window == 0 {
-		h.moments.add(end.time(), stats, windows[0], windows[len(windows)-1])
+		h.moments.add(end.Time, stats, windows[0], windows[len(windows)-1])
 	} else if slices.Contains(windows, s.Window) {
 		windows = []time.Duration{s.Window}
 	}
@@ -263,7 +263,7 @@ func (w *Watcher) checked(stats load.Stats) load.Stats {
 func (w *Watcher) checkedEnd(stated, now time.Time) windowEnd {
 	requirements, _ := w.registered()
 	end := endOf(stated, now, requirements.RefreshInterval)
-	if end.future {
+	if end.stated.future {
 		w.metrics.rejected.WithLabelValues(w.label, string(load.ClampedFromTheFuture)).Inc()
 	}
 	return end
@@ -272,9 +272,9 @@ func (w *Watcher) checkedEnd(stated, now time.Time) windowEnd {
 // storeMetric stores the possible values of a node metric, and drops those that nobody trusts any more.
 func (w *Watcher) storeMetric(m *source.MetricValues, now, oldest time.Time) {
 	end := w.checkedEnd(m.End, now)
-	superseded := end.supersedes(w.metricEnds[m.Metric])
+	superseded := end.stated.supersedes(w.metricEnds[m.Metric])
 	if superseded {
-		w.metricEnds[m.Metric] = end
+		w.metricEnds[m.Metric] = end.stated
 	}
 	// The stored table may have been published: it must not be changed.
 	table := load.MetricTable{}
@@ -288,7 +288,7 @@ func (w *Watcher) storeMetric(m *source.MetricValues, now, oldest time.Time) {
 		case math.IsNaN(value) || math.IsInf(value, 0):
 			w.metrics.rejected.WithLabelValues(w.label, string(load.RejectedNotANumber)).Inc()
 		case superseded:
-			table[node] = load.MetricValue{Value: value, End: end.time()}
+			table[node] = load.MetricValue{Value: value, End: end.Time}
 		}
 	}
 	w.nodeMetrics[m.Metric] = table

@@ -319,6 +319,20 @@ func TestRefresh_SamplesFromTheFuture(t *testing.T) {
 	}
 }
 
+func TestRefresh_KeepsTheLag(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	w, src, _ := newTestWatcher()
+	for _, lag := range []time.Duration{20 * time.Second, 0} {
+		src.respond(load.Sample{Node: "a", Window: window, End: start.Add(-lag), Stats: load.Stats{load.CPU: known(0.5)}})
+		if err := w.Refresh(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.Publisher().Latest().Over(window).Node("a")[load.CPU].Lag; got != lag {
+			t.Errorf("a window that ended %v before it was read has a lag of %v", lag, got)
+		}
+	}
+}
+
 func TestRefresh_KeepsTheSpan(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, _ := newTestWatcher()

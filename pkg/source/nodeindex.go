@@ -8,12 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// NodeIndex finds the Node that a source means by a name, a host name or an address. It is built once for a refresh, does
-// not change afterwards, and holds the Nodes it was given without copying them.
+// NodeIndex finds Nodes by name, host name or address. It is made for each refresh and immutable. It keeps the Nodes without
+// copying them.
 type NodeIndex struct {
 	byName map[string]*corev1.Node
-	// byAlias holds host names and addresses in canonical form. A nil Node marks an alias that several Nodes share: load
-	// put on the wrong Node is worse than load not known, so such a value matches none.
+	// byAlias holds host names and addresses in canonical form. A nil Node marks an alias that several Nodes share: load that is
+	// attributed to the wrong Node is worse than load that is not known, so such an alias matches none.
 	byAlias map[string]*corev1.Node
 }
 
@@ -44,10 +44,9 @@ func (x *NodeIndex) addAlias(value string, node *corev1.Node) {
 	x.byAlias[alias] = node
 }
 
-// Match returns the Node that value means: the Node of that name or else the only Node that has value as its
-// kubernetes.io/hostname label or as one of its addresses. A port is ignored ("10.0.0.1:9100", "[fd00::1]:9100"), IP
-// addresses are compared by what they mean, not by how they are written, and host names without regard to case. A value
-// that two Nodes share matches neither, unless it is exactly the name of one.
+// Match returns the Node with value as its name, or else the only Node with value as its kubernetes.io/hostname label or as one of
+// its addresses. A port is ignored ("10.0.0.1:9100", "[fd00::1]:9100"), IP addresses are compared by meaning and not by spelling,
+// and host names without regard to case. A value that two Nodes share matches neither, unless it is exactly the name of one.
 func (x *NodeIndex) Match(value string) (*corev1.Node, bool) {
 	if node, ok := x.byName[value]; ok {
 		return node, true
@@ -60,9 +59,9 @@ func (x *NodeIndex) Match(value string) (*corev1.Node, bool) {
 	return node, node != nil
 }
 
-// canonical strips the port and brings what is left into the one form that it is compared in.
+// canonical returns the host of value, without its port, in the form in which hosts are compared.
 func canonical(value string) string {
-	// Most values are an address or a name with a port; of those with several colons and no brackets all are IPv6.
+	// Most values are an address or a name with a port. A value with several colons and no brackets is an IPv6 address.
 	host := value
 	switch strings.Count(value, ":") {
 	case 0:

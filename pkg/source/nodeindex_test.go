@@ -19,7 +19,7 @@ func address(kind corev1.NodeAddressType, value string) corev1.NodeAddress {
 	return corev1.NodeAddress{Type: kind, Address: value}
 }
 
-func TestNodeIndexMatch(t *testing.T) {
+func TestNodeIndex_Match(t *testing.T) {
 	index := NewNodeIndex([]*corev1.Node{
 		node("worker-1", "host-1",
 			address(corev1.NodeInternalIP, "10.0.0.1"),
@@ -104,7 +104,7 @@ func TestNodeIndexMatch(t *testing.T) {
 	}
 }
 
-func TestNodeIndexOfNoNodesMatchesNothing(t *testing.T) {
+func TestNodeIndex_Empty(t *testing.T) {
 	if got, ok := NewNodeIndex(nil).Match("worker-1"); ok {
 		t.Errorf("matched %v", got.Name)
 	}

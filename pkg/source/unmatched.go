@@ -2,27 +2,32 @@ package source
 
 import (
 	"slices"
+	"strings"
 
 	"k8s.io/klog/v2"
 )
 
-// named is how many nodes or series are named where there may be thousands.
-const named = 5
+// shown is how many elements of a list FirstN shows.
+const shown = 5
 
-// Few returns the beginning of a list for use in a log line, an error or a Batch.
-func Few(list []string) []string { return list[:min(named, len(list))] }
+// FirstN returns the beginning of a list of nodes or series, of which there may be thousands, as text for a log line or an error.
+func FirstN(list []string) string {
+	if len(list) <= shown {
+		return strings.Join(list, ", ")
+	}
+	return strings.Join(list[:shown], ", ") + ", …"
+}
 
-// Unmatched logs what a source measured that belongs to no node: when it changes, and not at each refresh. The zero value
-// has logged nothing yet.
-type Unmatched struct{ last []string }
+// UnmatchedLog logs what a source measured that belongs to no node, whenever it changes. The zero value has logged nothing yet.
+type UnmatchedLog struct{ last []string }
 
-// Report logs msg with the number of what is unmatched and a few of it, if it differs from the last time. The list is
-// sorted, and not changed afterwards.
-func (u *Unmatched) Report(logger klog.Logger, unmatched []string, msg string, keysAndValues ...any) {
-	if slices.Equal(unmatched, u.last) {
+// Log logs msg with the number of unmatched names and a few of them, if the names differ from the last ones. The names are
+// sorted, and must not be changed afterwards.
+func (l *UnmatchedLog) Log(logger klog.Logger, unmatched []string, msg string, keysAndValues ...any) {
+	if slices.Equal(unmatched, l.last) {
 		return
 	}
-	u.last = unmatched
-	keysAndValues = append(keysAndValues, "count", len(unmatched), "some", Few(unmatched))
+	l.last = unmatched
+	keysAndValues = append(keysAndValues, "count", len(unmatched), "examples", FirstN(unmatched))
 	logger.WithCallDepth(1).V(2).Info(msg, keysAndValues...)
 }

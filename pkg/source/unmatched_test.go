@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestUnmatchedIsLoggedOnChange(t *testing.T) {
+func TestUnmatchedLog(t *testing.T) {
 	var lines []string
 	logger := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 2})
 	six := []string{"a", "b", "c", "d", "e", "f"}
@@ -16,17 +16,18 @@ func TestUnmatchedIsLoggedOnChange(t *testing.T) {
 		unmatched []string
 		want      []string
 	}{
-		{"nothing from the start", nil, nil},
-		{"six, of which five are named", six, []string{`"level"=2 "msg"="Hosts" "url"="u" "count"=6 "some"=["a" "b" "c" "d" "e"]`}},
+		{"nothing at first", nil, nil},
+		{"six, of which five are named", six, []string{`"level"=2 "msg"="Hosts" "url"="u" "count"=6 "examples"="a, b, c, d, e, …"`}},
 		{"the same six", append([]string(nil), six...), nil},
-		{"another one behind those that are named", []string{"a", "b", "c", "d", "e", "x"}, []string{`"level"=2 "msg"="Hosts" "url"="u" "count"=6 "some"=["a" "b" "c" "d" "e"]`}},
-		{"none any more", nil, []string{`"level"=2 "msg"="Hosts" "url"="u" "count"=0 "some"=[]`}},
+		{"another one behind those that are named", []string{"a", "b", "c", "d", "e", "x"}, []string{`"level"=2 "msg"="Hosts" "url"="u" "count"=6 "examples"="a, b, c, d, e, …"`}},
+		{"all five are named", six[:5], []string{`"level"=2 "msg"="Hosts" "url"="u" "count"=5 "examples"="a, b, c, d, e"`}},
+		{"none any more", nil, []string{`"level"=2 "msg"="Hosts" "url"="u" "count"=0 "examples"=""`}},
 		{"still none", []string{}, nil},
 	}
-	var u Unmatched
+	var log UnmatchedLog
 	for _, tt := range tests { // each continues from the one before
 		lines = nil
-		u.Report(logger, tt.unmatched, "Hosts", "url", "u")
+		log.Log(logger, tt.unmatched, "Hosts", "url", "u")
 		if diff := cmp.Diff(tt.want, lines); diff != "" {
 			t.Errorf("%s: lines (-want +got):\n%s", tt.name, diff)
 		}

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// minSpread is how far apart the windows of one response may end, however often the source is read. With metrics-server
-	// they end when each kubelet measured last.
-	minSpread = time.Minute
+	// minSpread is how far apart the windows of one response may end, however often the source is read. They end when each node
+	// was scraped last, often once a minute, and a scrape may be late.
+	minSpread = 90 * time.Second
 	// minValidity bounds how often a response is encoded again while the source is down and the nodes expire one by one.
 	minValidity = time.Second
 )

@@ -14,16 +14,16 @@ import (
 // ErrUndated is a document that does not say when its values were measured.
 var ErrUndated = errors.New("neither window.end nor timestamp is set")
 
-// percent is how many of the wire's units of utilization make the whole.
+// percent is the capacity of a host in the units of a Metric's value.
 const percent = 100
 
-// Samples returns what the document says of CPU and memory, one sample per host that has a mean of either, sorted by host;
-// Sample.Node is the host as the document names it. Values are as measured, the reader checks them.
+// Samples returns the CPU and the memory of the document: one sample for each host that has a mean of either, sorted by host.
+// Sample.Node is the name of the host in the document. Values are as measured: the reader checks them.
 //
-// Average wins over Latest, which wins over an unstated operator; a deviation without any of them is not a value. Of several
-// values of one type and operator that one counts whose rollup is the document's window, and of several such the highest,
-// whatever their order. A sample that consists of Latest alone is a reading of the moment, its Window is 0; all others are
-// over the document's window. They end at window.end or else at the timestamp. It fails with ErrUndated if both are missing.
+// Average is preferred to Latest, which is preferred to an unstated operator; a deviation without any of them is not a value. Of
+// several values of one type and operator, those whose rollup is the document's window are preferred, and among them the highest
+// is taken, whatever their order. A sample of Latest alone is of the moment: its Window is 0. All others are over the document's
+// window. Samples end at window.end or, if that is missing, at the timestamp. It fails with ErrUndated if both are missing.
 func (d *Document) Samples() ([]load.Sample, error) {
 	end := d.Window.End
 	if end <= 0 {
@@ -38,10 +38,10 @@ func (d *Document) Samples() ([]load.Sample, error) {
 		metrics := d.Data.NodeMetricsMap[host].Metrics
 		cpu, cpuOfWindow := statOf(metrics, CPU, d.Window.Duration)
 		memory, memoryOfWindow := statOf(metrics, Memory, d.Window.Duration)
-		if !cpu.Known && !memory.Known {
+		s := load.Sample{Node: host, End: time.Unix(end, 0), Stats: load.Stats{load.CPU: cpu, load.Memory: memory}}
+		if !s.Stats.Known() {
 			continue
 		}
-		s := load.Sample{Node: host, End: time.Unix(end, 0), Stats: load.Stats{load.CPU: cpu, load.Memory: memory}}
 		if cpuOfWindow || memoryOfWindow {
 			s.Window = window
 		}
@@ -50,7 +50,7 @@ func (d *Document) Samples() ([]load.Sample, error) {
 	return samples, nil
 }
 
-// span is the stated duration or, where that cannot be read, the time from start to end; 0 if neither makes sense.
+// span returns the stated duration or, if that cannot be parsed, the time from start to end; 0 if neither is positive.
 func (w Window) span() time.Duration {
 	if d, err := time.ParseDuration(w.Duration); err == nil && d > 0 {
 		return d
@@ -99,7 +99,7 @@ func statOf(metrics []Metric, resourceType, rollup string) (stat load.Stat, ofWi
 	return stat, ofWindow
 }
 
-// choice is the best of the values that were offered, whatever their order.
+// choice is the preferred one of the values that were offered, whatever their order.
 type choice struct {
 	value    float64
 	made     bool
@@ -114,12 +114,11 @@ func (c *choice) offer(m *Metric, rollup string) {
 	*c = choice{value: *m.Value, made: true, ofRollup: ofRollup}
 }
 
-// FromSamples returns the document that tells of the samples over window and, with operator Latest, of those that are
-// readings of the moment; samples over other windows, and values that JSON cannot hold, are left out. made is when the
-// document is made.
+// FromSamples returns the document of the samples over window and, with operator Latest, of the samples of the moment. Samples over
+// other windows, and values that JSON cannot express, are left out. made is the time at which the document is made.
 //
-// The format has one end for all nodes. It is that of the sample that ended first, so that no load passes for newer than
-// it is: the caller leaves out what it does not believe to be fresh. Without samples it is made.
+// The format has one end for all nodes. It is the earliest end of any sample, so that no load passes for newer than it is: leave
+// out samples that are not fresh. Without samples it is made.
 func FromSamples(source string, made time.Time, window time.Duration, samples []load.Sample) *Document {
 	duration := formatDuration(window)
 	hosts := make(map[string]NodeMetrics, len(samples))
@@ -173,7 +172,7 @@ func appendMetrics(metrics []Metric, resourceType string, stat load.Stat, window
 
 func isFinite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// formatDuration writes 15m where time.Duration writes 15m0s.
+// formatDuration returns 15m where time.Duration.String returns 15m0s.
 func formatDuration(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {

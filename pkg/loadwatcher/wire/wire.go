@@ -1,4 +1,4 @@
-// Package wire is the JSON that load-watcher serves at GET /watcher, for its clients and its servers.
+// Package wire is the JSON that load-watcher serves at GET /watcher, for clients and servers.
 package wire
 
 import (
@@ -11,10 +11,10 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// MaxBytes bounds an answer: some 40,000 nodes with four metrics each.
+// MaxBytes is the largest document that is accepted: some 40,000 nodes with four metrics each.
 const MaxBytes = 32 << 20
 
-// Path is where an answer is served, below the address of the service.
+// Path is where the document is served, below the address of the service.
 const Path = "watcher"
 
 // ErrTooLarge is a document of more than MaxBytes.
@@ -30,7 +30,7 @@ const (
 	Unknown   = "Unknown"
 )
 
-// Operators say how a value came about. Unstated is a mean.
+// Operators say how a value was computed. Unstated is a mean.
 const (
 	Average           = "AVG"
 	StandardDeviation = "STD"
@@ -38,9 +38,9 @@ const (
 	Unstated          = ""
 )
 
-// Document is one answer. The order of fields, here and below, is the order of keys in it.
+// Document is the load of all hosts. The order of fields, here and below, is the order of keys in JSON.
 type Document struct {
-	// Timestamp is when the answer was made, in seconds since the epoch.
+	// Timestamp is when the document was made, in seconds since 1970.
 	Timestamp int64  `json:"timestamp"`
 	Window    Window `json:"window"`
 	// Source is the name of the metrics source that the service reads.
@@ -52,7 +52,7 @@ type Document struct {
 type Window struct {
 	// Duration is as in "15m".
 	Duration string `json:"duration"`
-	// Start and End are in seconds since the epoch.
+	// Start and End are in seconds since 1970.
 	Start int64 `json:"start"`
 	End   int64 `json:"end"`
 }
@@ -90,9 +90,9 @@ type Metric struct {
 	Value *float64 `json:"value"`
 }
 
-// Decode reads one document up to the end of r. Keys are case-sensitive, as JSON's are and encoding/json's are not; unknown
-// keys are skipped and missing ones leave their fields zero. It fails with ErrTooLarge beyond MaxBytes, with the error of
-// r, or with one that says what is not JSON or not of the expected type.
+// Decode reads one document up to the end of r. Keys are case-sensitive, as in JSON and unlike in encoding/json; unknown keys are
+// skipped, and missing ones leave their fields zero. It fails with ErrTooLarge beyond MaxBytes, with the error of r, or with an
+// error that says what is not JSON or not of the expected type.
 func Decode(r io.Reader) (*Document, error) {
 	content, err := io.ReadAll(io.LimitReader(r, MaxBytes+1))
 	switch {
@@ -110,8 +110,8 @@ func Decode(r io.Reader) (*Document, error) {
 	return d, nil
 }
 
-// Encode writes the document in one line, with every key present and nodes in the order of their names. It fails on a value
-// that JSON cannot hold (NaN or an infinity), before it has written anything, or with the error of w.
+// Encode writes the document in one line, with every key present and nodes in the order of their names. It fails with the error of
+// w, or, before it writes anything, on a value that JSON cannot express (NaN or an infinity).
 func Encode(w io.Writer, d *Document) error {
 	whole := *d
 	whole.Data.NodeMetricsMap = make(map[string]NodeMetrics, len(d.Data.NodeMetricsMap))

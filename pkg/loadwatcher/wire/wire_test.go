@@ -16,7 +16,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
-// example is the answer of the compatibility contract, with a deviation beside the mean.
+// example is the document of the compatibility contract, with a deviation beside the mean.
 const example = `{"timestamp":1700000000,"window":{"duration":"15m","start":1699999100,"end":1700000000},"source":"Prometheus",` +
 	`"data":{"NodeMetricsMap":{"n1":{"metrics":[{"name":"cpu","type":"CPU","operator":"AVG","rollup":"15m","value":26.5},` +
 	`{"name":"cpu","type":"CPU","operator":"STD","rollup":"15m","value":4}],"tags":{},"metadata":{"dataCenter":""}}}}}`
@@ -81,7 +81,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-func TestDecodeRefuses(t *testing.T) {
+func TestDecode_Errors(t *testing.T) {
 	tests := []struct {
 		name string
 		text string
@@ -119,7 +119,7 @@ func (blanks) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestDecodeIsBounded(t *testing.T) {
+func TestDecode_TooLarge(t *testing.T) {
 	within := io.MultiReader(strings.NewReader(example), io.LimitReader(blanks{}, MaxBytes-int64(len(example))))
 	if _, err := Decode(within); err != nil {
 		t.Errorf("Decode() of MaxBytes: %v", err)
@@ -129,7 +129,7 @@ func TestDecodeIsBounded(t *testing.T) {
 	}
 }
 
-func TestDecodeReturnsTheReadersError(t *testing.T) {
+func TestDecode_ReaderError(t *testing.T) {
 	want := errors.New("connection reset")
 	if _, err := Decode(io.MultiReader(strings.NewReader(example), iotest.ErrReader(want))); !errors.Is(err, want) {
 		t.Errorf("Decode() error = %v, want %v", err, want)
@@ -176,7 +176,7 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-func TestEncodeLeavesTheDocumentAlone(t *testing.T) {
+func TestEncode_DocumentUnchanged(t *testing.T) {
 	d := &Document{Data: Data{NodeMetricsMap: map[string]NodeMetrics{"n1": {}}}}
 	if err := Encode(io.Discard, d); err != nil {
 		t.Fatal(err)
@@ -186,7 +186,7 @@ func TestEncodeLeavesTheDocumentAlone(t *testing.T) {
 	}
 }
 
-func TestEncodeRefusesWhatJSONCannotHold(t *testing.T) {
+func TestEncode_NaN(t *testing.T) {
 	d := &Document{Data: Data{NodeMetricsMap: map[string]NodeMetrics{"n1": {Metrics: []Metric{{Value: new(math.NaN())}}}}}}
 	var b bytes.Buffer
 	if err := Encode(&b, d); err == nil || b.Len() != 0 {
@@ -210,7 +210,7 @@ func known(mean, deviation float64) load.Stat {
 
 func meanOnly(mean float64) load.Stat { return known(mean, math.NaN()) }
 
-func TestSamplesOfOneNode(t *testing.T) {
+func TestSamples_OneNode(t *testing.T) {
 	const quarter = 15 * time.Minute
 	tests := []struct {
 		name    string
@@ -226,12 +226,12 @@ func TestSamplesOfOneNode(t *testing.T) {
 			want: &load.Sample{Window: quarter, Stats: load.Stats{load.CPU: known(0.265, 0.04), load.Memory: known(0.5, 0.125)}},
 		},
 		{
-			name:    "AVG wins over Latest and over an unstated operator",
+			name:    "AVG is preferred to Latest and to an unstated operator",
 			metrics: []Metric{metric(CPU, Unstated, 90), metric(CPU, Latest, 80), metric(CPU, Average, 10), metric(CPU, Latest, 81), metric(CPU, Unstated, 91)},
 			want:    &load.Sample{Window: quarter, Stats: load.Stats{load.CPU: meanOnly(0.1)}},
 		},
 		{
-			name:    "Latest wins over an unstated operator, and alone is a reading of the moment",
+			name:    "Latest is preferred to an unstated operator, and alone is a sample of the moment",
 			metrics: []Metric{metric(CPU, Latest, 10), metric(CPU, Unstated, 90)},
 			want:    &load.Sample{Window: 0, Stats: load.Stats{load.CPU: meanOnly(0.1)}},
 		},
@@ -269,12 +269,12 @@ func TestSamplesOfOneNode(t *testing.T) {
 			want:    &load.Sample{Stats: load.Stats{load.CPU: meanOnly(0.3)}},
 		},
 		{
-			name:    "of several values the highest counts",
+			name:    "of several values the highest is taken",
 			metrics: []Metric{metric(CPU, Average, 20), metric(CPU, Average, 40), metric(CPU, Average, 30)},
 			want:    &load.Sample{Window: quarter, Stats: load.Stats{load.CPU: meanOnly(0.4)}},
 		},
 		{
-			name:    "a value of the window's rollup counts before a higher one of another",
+			name:    "a value of the window's rollup is preferred to a higher one of another",
 			metrics: []Metric{withRollup(metric(CPU, Average, 90), "5m"), metric(CPU, Average, 40), withRollup(metric(CPU, Average, 95), "10m"), metric(CPU, Average, 30)},
 			want:    &load.Sample{Window: quarter, Stats: load.Stats{load.CPU: meanOnly(0.4)}},
 		},
@@ -305,7 +305,7 @@ func TestSamplesOfOneNode(t *testing.T) {
 	}
 }
 
-func TestSamplesWindow(t *testing.T) {
+func TestSamples_Window(t *testing.T) {
 	tests := []struct {
 		name       string
 		timestamp  int64
@@ -374,14 +374,14 @@ func TestFromSamples(t *testing.T) {
 	}
 }
 
-func TestFromSamplesWithoutSamplesEndsWhenMade(t *testing.T) {
+func TestFromSamples_None(t *testing.T) {
 	want := Window{Duration: "15m", Start: 1100, End: 2000} // 2000 − 900
 	if got := FromSamples("x", time.Unix(2000, 0), 15*time.Minute, nil).Window; got != want {
 		t.Errorf("window = %+v, want %+v", got, want)
 	}
 }
 
-func TestSamplesSurviveTheWire(t *testing.T) {
+func TestFromSamples_RoundTrip(t *testing.T) {
 	end := time.Unix(1700000000, 0)
 	want := []load.Sample{
 		{Node: "moment", End: end, Stats: load.Stats{load.CPU: meanOnly(0.5), load.Memory: meanOnly(0.25)}},

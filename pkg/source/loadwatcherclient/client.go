@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
-	"time"
+	"net/url"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -17,36 +16,28 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher/wire"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source/internal/httpclient"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
-// errorBytes is how much of an answer that is an error is read.
+// errorBytes is how much is read of a response that is an error.
 const errorBytes = 4 << 10
 
-// Config says where the service is and how it is reached.
+// Config says where the service is. It must be valid and complete: nothing is checked or defaulted here.
 type Config struct {
-	// Address is the http(s) URL below which the service answers, such as http://load-watcher:2020, a path prefix included.
+	// Address is the http(s) URL below which the service is served, such as http://load-watcher:2020, with its path prefix if
+	// it has one.
 	Address string
-	// BearerToken is sent with the request; BearerTokenFile names a file that holds one and is read for each request. At
-	// most one is set.
-	BearerToken     string
-	BearerTokenFile string
-	// CAFile names a PEM bundle that replaces the system's roots; ExtraCAFiles name bundles that are trusted beside them. At
-	// most one of the two is set. They are read anew when they change.
-	CAFile             string
-	ExtraCAFiles       []string
-	InsecureSkipVerify bool
-	// Timeout bounds one Fetch; 0 means 10 s.
-	Timeout time.Duration
+	// Config says how the service is reached. Its Timeout bounds one Fetch.
+	httpclient.Config
 }
 
 // Source reads a load-watcher service. It is not safe for concurrent use.
 type Source struct {
 	client *httpclient.Client
 	nodes  corelisters.NodeLister
-	// request is the URL that is read; shown is what errors call it, without credentials.
+	// request is the URL that is read; shown is the URL in errors, without credentials.
 	request, shown string
-	unmatched      source.Unmatched
+	unmatched      source.UnmatchedLog
 }
 
 var (
@@ -54,22 +45,14 @@ var (
 	_ io.Closer     = &Source{}
 )
 
-// New returns a source that reads the service and attributes what it says to the lister's nodes. It does not connect yet.
-// It fails if the address is not an http(s) URL or holds more than host, port and path, if both tokens are set, if the
-// timeout is negative, or if the CA file cannot be read.
+// New returns a source that reads the service and attributes its load to the lister's nodes. It does not connect yet. It fails
+// if a CA file cannot be read.
 func New(cfg Config, nodes corelisters.NodeLister) (*Source, error) {
-	address, err := httpclient.ParseAddress(cfg.Address)
+	address, err := url.Parse(cfg.Address)
 	if err != nil {
-		return nil, fmt.Errorf("load-watcher: %w", err)
+		return nil, fmt.Errorf("load-watcher: parse the address: %w", err)
 	}
-	client, err := httpclient.New(httpclient.Config{
-		BearerToken:        cfg.BearerToken,
-		BearerTokenFile:    cfg.BearerTokenFile,
-		CAFile:             cfg.CAFile,
-		ExtraCAFiles:       cfg.ExtraCAFiles,
-		InsecureSkipVerify: cfg.InsecureSkipVerify,
-		Timeout:            cfg.Timeout,
-	}, wire.MaxBytes)
+	client, err := httpclient.New(cfg.Config, wire.MaxBytes)
 	if err != nil {
 		return nil, fmt.Errorf("load-watcher: %w", err)
 	}
@@ -86,12 +69,12 @@ func (s *Source) Close() error {
 	return nil
 }
 
-// Fetch reads the service once and returns one sample per node, whatever the windows asked for: the service has measured
-// one window, and each sample's Window says which. A host that is not the name, the host name or an address of a node is
-// unmatched, and so is one that means a node which another host already stands for; a host that is exactly a node's name
-// goes first, then the lower in alphabetical order.
+// Fetch reads the service once and returns one sample per node, whatever windows are requested: the service has measured one
+// window, which is each sample's Window. A host is unmatched if it is not the name, the host name or an address of a node, or if
+// another host stands for the same node already. Of several hosts that stand for a node, the one that is exactly its name is
+// taken, else the first in alphabetical order.
 //
-// It fails, naming the URL and the setting to look at, if there is no valid answer in time or none about a known node.
+// It fails, naming the URL and the setting to look at, if there is no valid response in time or none about a known node.
 func (s *Source) Fetch(ctx context.Context, _ source.Request) (source.Batch, error) {
 	measured, err := s.read(ctx)
 	if err != nil {
@@ -101,16 +84,16 @@ func (s *Source) Fetch(ctx context.Context, _ source.Request) (source.Batch, err
 	if err != nil {
 		return source.Batch{}, fmt.Errorf("list nodes: %w", err)
 	}
-	batch, unmatched := attribute(measured, nodes)
-	s.unmatched.Report(klog.FromContext(ctx), unmatched, "Hosts of the load-watcher service that are not a node", "url", s.shown)
-	if len(batch.Samples) == 0 {
+	samples, unmatched := attribute(measured, nodes)
+	s.unmatched.Log(klog.FromContext(ctx), unmatched, "Hosts of the load-watcher service that are not a node", "url", s.shown)
+	if len(samples) == 0 {
 		return source.Batch{}, fmt.Errorf("GET %s: none of its %d hosts is one of the %d nodes of this cluster: %s",
-			s.shown, len(measured), len(nodes), strings.Join(batch.Unmatched, ", "))
+			s.shown, len(measured), len(nodes), source.FirstN(unmatched))
 	}
-	return batch, nil
+	return source.Batch{Samples: samples, UnmatchedCount: len(unmatched)}, nil
 }
 
-// read returns what the service says of hosts that it has a mean of, sorted by host; at least one.
+// read returns the samples of all hosts of which the service has a mean, sorted by host; at least one.
 func (s *Source) read(ctx context.Context) ([]load.Sample, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.request, http.NoBody)
 	if err != nil {
@@ -121,7 +104,7 @@ func (s *Source) read(ctx context.Context) ([]load.Sample, error) {
 	if err != nil {
 		return nil, s.client.Explain(err)
 	}
-	defer func() { _ = resp.Body.Close() }() // all that is wanted has been read by then
+	defer func() { _ = resp.Body.Close() }() // the response has been read by then
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("GET %s: %w", s.shown, refusal(resp))
 	}
@@ -134,29 +117,29 @@ func (s *Source) read(ctx context.Context) ([]load.Sample, error) {
 		return nil, fmt.Errorf("GET %s: %w", s.shown, err)
 	}
 	if len(samples) == 0 {
-		return nil, fmt.Errorf("GET %s: the answer holds the CPU or memory of no host", s.shown)
+		return nil, fmt.Errorf("GET %s: the response holds the CPU or memory of no host", s.shown)
 	}
 	return samples, nil
 }
 
-// refusal explains the statuses that load-watcher itself uses beside those that any server does.
+// refusal returns the error for a status other than 200, with what is special to load-watcher.
 func refusal(resp *http.Response) error {
-	// What could be read is all there is to show; the status says what matters.
+	// An error while reading does not matter: the status says what is wrong.
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, errorBytes))
 	err := httpclient.NewStatusError(resp, body)
 	switch {
 	case resp.StatusCode == http.StatusInternalServerError && len(body) == 0:
 		return fmt.Errorf("%w (the service has nothing cached yet: it has just started, or cannot read its own metrics provider)", err)
 	case resp.StatusCode == http.StatusNotFound:
-		return fmt.Errorf("%w (no load-watcher answers there: check the address and its path prefix)", err)
+		return fmt.Errorf("%w (no load-watcher is served there: check the address and its path prefix)", err)
 	}
 	return err
 }
 
-// attribute gives each sample to the node that its host means, and returns the hosts that are left, sorted.
-func attribute(measured []load.Sample, nodes []*corev1.Node) (source.Batch, []string) {
+// attribute returns the samples by the nodes that their hosts stand for, and the unmatched hosts, sorted.
+func attribute(measured []load.Sample, nodes []*corev1.Node) (samples []load.Sample, unmatched []string) {
 	index := source.NewNodeIndex(nodes)
-	// A host that is exactly a node's name stands for it, even if another one, earlier in the alphabet, is its address.
+	// A host that is exactly a node's name is taken, even if another one, earlier in the alphabet, is the node's address.
 	matched := make([]*corev1.Node, len(measured))
 	hostOf := make(map[string]string, len(measured))
 	for i := range measured {
@@ -170,8 +153,7 @@ func attribute(measured []load.Sample, nodes []*corev1.Node) (source.Batch, []st
 			hostOf[node.Name] = host
 		}
 	}
-	batch := source.Batch{Samples: make([]load.Sample, 0, len(hostOf))}
-	var unmatched []string
+	samples = make([]load.Sample, 0, len(hostOf))
 	for i, sample := range measured {
 		switch node := matched[i]; {
 		case node == nil:
@@ -180,9 +162,8 @@ func attribute(measured []load.Sample, nodes []*corev1.Node) (source.Batch, []st
 			unmatched = append(unmatched, fmt.Sprintf("%s (node %s, as is %s)", sample.Node, node.Name, hostOf[node.Name]))
 		default:
 			sample.Node = node.Name
-			batch.Samples = append(batch.Samples, sample)
+			samples = append(samples, sample)
 		}
 	}
-	batch.Unmatched, batch.UnmatchedCount = source.Few(unmatched), len(unmatched)
-	return batch, unmatched
+	return samples, unmatched
 }

@@ -17,16 +17,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher/wire"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
 const token = "s3cr3t-t0ken"
@@ -52,8 +55,8 @@ func lister(t *testing.T, nodes ...*corev1.Node) corelisters.NodeLister {
 	return corelisters.NewNodeLister(indexer)
 }
 
-// answer is a document of hosts with the given mean CPU in percent.
-func answer(percentByHost map[string]float64) string {
+// document returns a document of hosts with the given mean CPU in percent.
+func document(percentByHost map[string]float64) string {
 	d := &wire.Document{
 		Timestamp: 1700000010,
 		Window:    wire.Window{Duration: "15m", Start: 1699999100, End: 1700000000},
@@ -76,8 +79,12 @@ func serve(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	return server
 }
 
+// newSource returns a source with a timeout of ten seconds unless cfg has another.
 func newSource(t *testing.T, cfg Config, nodes ...*corev1.Node) *Source {
 	t.Helper()
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 10 * time.Second
+	}
 	s, err := New(cfg, lister(t, nodes...))
 	if err != nil {
 		t.Fatal(err)
@@ -115,9 +122,11 @@ func TestFetch(t *testing.T) {
 		nodes []*corev1.Node
 		hosts map[string]float64
 		want  source.Batch
+		// log is a part of the log line that names what is unmatched; empty for none.
+		log string
 	}{
 		{
-			name:  "percent become fractions, over the window that was measured and not the one asked for",
+			name:  "percent become fractions, over the window that was measured and not the requested one",
 			nodes: []*corev1.Node{node("n1"), node("n2"), node("not measured")},
 			hosts: map[string]float64{"n1": 25, "n2": 50},
 			want:  source.Batch{Samples: []load.Sample{sample("n1", 0.25), sample("n2", 0.5)}},
@@ -134,46 +143,52 @@ func TestFetch(t *testing.T) {
 			hosts: map[string]float64{"n1": 25, "x6": 1, "x5": 1, "x4": 1, "x3": 1, "x2": 1, "x1": 1},
 			want: source.Batch{
 				Samples:        []load.Sample{sample("n1", 0.25)},
-				Unmatched:      []string{"x1", "x2", "x3", "x4", "x5"},
 				UnmatchedCount: 6,
 			},
+			log: `"count"=6 "examples"="x1, x2, x3, x4, x5, …"`,
 		},
 		{
-			name:  "of two hosts that mean one node the one of its name counts",
+			name:  "of two hosts of one node the one that is its name is taken",
 			nodes: []*corev1.Node{node("n1", "10.0.0.1")},
 			hosts: map[string]float64{"10.0.0.1": 99, "n1": 25},
 			want: source.Batch{
 				Samples:        []load.Sample{sample("n1", 0.25)},
-				Unmatched:      []string{"10.0.0.1 (node n1, as is n1)"},
 				UnmatchedCount: 1,
 			},
+			log: `"examples"="10.0.0.1 (node n1, as is n1)"`,
 		},
 		{
-			name:  "of two addresses of one node the first counts",
+			name:  "of two addresses of one node the first is taken",
 			nodes: []*corev1.Node{node("n1", "10.0.0.1", "10.0.0.2")},
 			hosts: map[string]float64{"10.0.0.2": 99, "10.0.0.1": 25},
 			want: source.Batch{
 				Samples:        []load.Sample{sample("n1", 0.25)},
-				Unmatched:      []string{"10.0.0.2 (node n1, as is 10.0.0.1)"},
 				UnmatchedCount: 1,
 			},
+			log: `"examples"="10.0.0.2 (node n1, as is 10.0.0.1)"`,
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			server := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, answer(tt.hosts)) })
-			got, err := newSource(t, Config{Address: server.URL}, tt.nodes...).Fetch(t.Context(), source.Request{Windows: windows})
+			server := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, document(tt.hosts)) })
+			var lines []string
+			logger := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 2})
+			ctx := klog.NewContext(t.Context(), logger)
+			got, err := newSource(t, Config{Address: server.URL}, tt.nodes...).Fetch(ctx, source.Request{Windows: windows})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tt.want, got, cmpopts.EquateNaNs()); diff != "" {
 				t.Errorf("Fetch() (-want +got):\n%s", diff)
 			}
+			if logged := strings.Join(lines, "\n"); !strings.Contains(logged, tt.log) || (tt.log == "") != (logged == "") {
+				t.Errorf("logged %q, want %q", logged, tt.log)
+			}
 		})
 	}
 }
 
-func TestFetchMakesOneRequestBelowTheAddress(t *testing.T) {
+func TestFetch_OneRequest(t *testing.T) {
 	tests := map[string]string{
 		"":            "/watcher",
 		"/":           "/watcher",
@@ -186,7 +201,7 @@ func TestFetchMakesOneRequestBelowTheAddress(t *testing.T) {
 			var got []string
 			server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 				got = append(got, r.Method+" "+r.URL.String())
-				_, _ = fmt.Fprint(w, answer(map[string]float64{"n1": 25}))
+				_, _ = fmt.Fprint(w, document(map[string]float64{"n1": 25}))
 			})
 			several := []time.Duration{5 * time.Minute, 10 * time.Minute, 15 * time.Minute}
 			if _, err := newSource(t, Config{Address: server.URL + suffix}, node("n1")).Fetch(t.Context(), source.Request{Windows: several}); err != nil {
@@ -199,28 +214,27 @@ func TestFetchMakesOneRequestBelowTheAddress(t *testing.T) {
 	}
 }
 
-func TestFetchSendsTheToken(t *testing.T) {
+func TestFetch_Token(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, cfg := range map[string]Config{"inline": {BearerToken: token}, "file": {BearerTokenFile: file}} {
+	for name, cfg := range map[string]httpclient.Config{"inline": {BearerToken: token}, "file": {BearerTokenFile: file}} {
 		t.Run(name, func(t *testing.T) {
 			server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 				if got := r.Header.Get("Authorization"); got != "Bearer "+token {
 					t.Errorf("the server saw %q", got)
 				}
-				_, _ = fmt.Fprint(w, answer(map[string]float64{"n1": 25}))
+				_, _ = fmt.Fprint(w, document(map[string]float64{"n1": 25}))
 			})
-			cfg.Address = server.URL
-			if _, err := newSource(t, cfg, node("n1")).Fetch(t.Context(), source.Request{Windows: windows}); err != nil {
+			if _, err := newSource(t, Config{Address: server.URL, Config: cfg}, node("n1")).Fetch(t.Context(), source.Request{Windows: windows}); err != nil {
 				t.Fatal(err)
 			}
 		})
 	}
 }
 
-func TestFetchFailsClearly(t *testing.T) {
+func TestFetch_Errors(t *testing.T) {
 	tests := []struct {
 		name   string
 		status int
@@ -231,16 +245,16 @@ func TestFetchFailsClearly(t *testing.T) {
 		{"another internal error", 500, "panic", []string{"status 500", `saying "panic"`}},
 		{"another path", 404, "404 page not found\n", []string{"status 404", "check the address and its path prefix"}},
 		{"no token", 401, "", []string{"status 401", "token", "tokenFile"}},
-		{"a token without the right, repeated in the answer", 403, "Bearer " + token, []string{"status 403", "token", "tokenFile"}},
+		{"a token without the right, repeated in the response", 403, "Bearer " + token, []string{"status 403", "token", "tokenFile"}},
 		{"an unready gateway", 503, "no endpoints", []string{"status 503", `saying "no endpoints"`}},
 		{"no content", 204, "", []string{"status 204"}},
 		{"a page", 200, "<html>Please log in</html>", []string{"not load-watcher's JSON", "invalid character '<'"}},
 		{"an empty body", 200, "", []string{"empty"}},
-		{"half an answer", 200, `{"timestamp":1,"data":{"NodeMetricsMap":{`, []string{"unexpected end of JSON input"}},
+		{"half a response", 200, `{"timestamp":1,"data":{"NodeMetricsMap":{`, []string{"unexpected end of JSON input"}},
 		{"JSON of something else", 200, `{"status":"success","data":{"resultType":"vector"}}`, []string{"neither window.end nor timestamp is set"}},
-		{"no host", 200, answer(nil), []string{"the CPU or memory of no host"}},
-		{"no known host", 200, answer(map[string]float64{"x1": 1, "x2": 2}), []string{"none of its 2 hosts is one of the 1 nodes of this cluster: x1, x2"}},
-		{"a huge answer", 200, strings.Repeat(" ", wire.MaxBytes+1), []string{"larger than 33554432 bytes"}},
+		{"no host", 200, document(nil), []string{"the CPU or memory of no host"}},
+		{"no known host", 200, document(map[string]float64{"x1": 1, "x2": 2}), []string{"none of its 2 hosts is one of the 1 nodes of this cluster: x1, x2"}},
+		{"a huge response", 200, strings.Repeat(" ", wire.MaxBytes+1), []string{"larger than 33554432 bytes"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -248,7 +262,7 @@ func TestFetchFailsClearly(t *testing.T) {
 				w.WriteHeader(tt.status)
 				_, _ = io.WriteString(w, tt.body)
 			})
-			batch, err := newSource(t, Config{Address: server.URL, BearerToken: token}, node("n1")).Fetch(t.Context(), source.Request{Windows: windows})
+			batch, err := newSource(t, Config{Address: server.URL, Config: httpclient.Config{BearerToken: token}}, node("n1")).Fetch(t.Context(), source.Request{Windows: windows})
 			wantError(t, err, append(tt.want, "GET "+server.URL+"/watcher: ")...)
 			if len(batch.Samples) != 0 {
 				t.Errorf("an error came with %d samples", len(batch.Samples))
@@ -257,7 +271,7 @@ func TestFetchFailsClearly(t *testing.T) {
 	}
 }
 
-func TestFetchEndsInTime(t *testing.T) {
+func TestFetch_Timeout(t *testing.T) {
 	release := make(chan struct{})
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/stall") {
@@ -269,9 +283,9 @@ func TestFetchEndsInTime(t *testing.T) {
 	defer close(release)
 	for _, prefix := range []string{"/hang", "/stall"} {
 		t.Run("its own timeout "+prefix, func(t *testing.T) {
-			s := newSource(t, Config{Address: server.URL + prefix, Timeout: 20 * time.Millisecond}, node("n1"))
+			s := newSource(t, Config{Address: server.URL + prefix, Config: httpclient.Config{Timeout: 20 * time.Millisecond}}, node("n1"))
 			_, err := s.Fetch(t.Context(), source.Request{Windows: windows})
-			wantError(t, err, "GET "+server.URL+prefix+"/watcher", "no complete answer within the timeout")
+			wantError(t, err, "GET "+server.URL+prefix+"/watcher", "no complete response within the timeout")
 		})
 		t.Run("the caller's context "+prefix, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -285,9 +299,9 @@ func TestFetchEndsInTime(t *testing.T) {
 	}
 }
 
-func TestFetchOverTLS(t *testing.T) {
+func TestFetch_TLS(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = fmt.Fprint(w, answer(map[string]float64{"n1": 25}))
+		_, _ = fmt.Fprint(w, document(map[string]float64{"n1": 25}))
 	}))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // handshakes fail on purpose
 	server.StartTLS()
@@ -298,25 +312,24 @@ func TestFetchOverTLS(t *testing.T) {
 	}
 	_, err := newSource(t, Config{Address: server.URL}, node("n1")).Fetch(t.Context(), source.Request{Windows: windows})
 	wantError(t, err, server.URL+"/watcher", "x509", "caFile", "insecureSkipVerify")
-	for _, cfg := range []Config{{CAFile: ca}, {InsecureSkipVerify: true}} {
-		cfg.Address = server.URL
-		if _, err := newSource(t, cfg, node("n1")).Fetch(t.Context(), source.Request{Windows: windows}); err != nil {
+	for _, cfg := range []httpclient.Config{{CAFile: ca}, {InsecureSkipVerify: true}} {
+		if _, err := newSource(t, Config{Address: server.URL, Config: cfg}, node("n1")).Fetch(t.Context(), source.Request{Windows: windows}); err != nil {
 			t.Errorf("caFile %q, insecureSkipVerify %v: %v", cfg.CAFile, cfg.InsecureSkipVerify, err)
 		}
 	}
 }
 
-func TestFetchFromAServiceThatIsDown(t *testing.T) {
+func TestFetch_ServiceDown(t *testing.T) {
 	server := serve(t, func(http.ResponseWriter, *http.Request) {})
 	server.Close()
-	_, err := newSource(t, Config{Address: server.URL, BearerToken: token}, node("n1")).Fetch(t.Context(), source.Request{Windows: windows})
+	_, err := newSource(t, Config{Address: server.URL, Config: httpclient.Config{BearerToken: token}}, node("n1")).Fetch(t.Context(), source.Request{Windows: windows})
 	wantError(t, err, "GET "+server.URL+"/watcher: ", "connection refused")
 }
 
-func TestConnectionsAreKeptUntilClose(t *testing.T) {
+func TestClose(t *testing.T) {
 	opened, closed := make(chan struct{}, 2), make(chan struct{}, 2)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = fmt.Fprint(w, answer(map[string]float64{"n1": 25}))
+		_, _ = fmt.Fprint(w, document(map[string]float64{"n1": 25}))
 	}))
 	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		switch state {
@@ -335,7 +348,7 @@ func TestConnectionsAreKeptUntilClose(t *testing.T) {
 		}
 	}
 	if len(opened) != 1 {
-		t.Errorf("two readings took %d connections, want 1", len(opened))
+		t.Errorf("two refreshes took %d connections, want 1", len(opened))
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -347,23 +360,7 @@ func TestConnectionsAreKeptUntilClose(t *testing.T) {
 	}
 }
 
-func TestNewRefuses(t *testing.T) {
-	tests := map[string]struct {
-		cfg  Config
-		want string
-	}{
-		"no address":                {Config{}, "address is empty"},
-		"no scheme":                 {Config{Address: "load-watcher:2020"}, "address is not an http or https URL"},
-		"a query":                   {Config{Address: "http://lw?a=b"}, "address has a user, a query"},
-		"two tokens":                {Config{Address: "http://lw", BearerToken: token, BearerTokenFile: "/f"}, "token and tokenFile are both set"},
-		"a user in the address":     {Config{Address: "http://user:" + token + "@lw"}, "address has a user"},
-		"a CA file that is missing": {Config{Address: "https://lw", CAFile: "/absent/ca.crt"}, "caFile: "},
-		"a negative timeout":        {Config{Address: "http://lw", Timeout: -1}, "timeout: "},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			_, err := New(tt.cfg, lister(t))
-			wantError(t, err, "load-watcher: ", tt.want)
-		})
-	}
+func TestNew_UnreadableCAFile(t *testing.T) {
+	_, err := New(Config{Address: "https://lw", Config: httpclient.Config{CAFile: "/absent/ca.crt", Timeout: time.Second}}, lister(t))
+	wantError(t, err, "load-watcher: ", "caFile: ")
 }

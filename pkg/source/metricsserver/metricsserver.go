@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,46 +22,34 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
-// DefaultTimeout bounds one Fetch where no timeout is configured.
-const DefaultTimeout = 10 * time.Second
-
-// Config says how the API is read. Where it is, and with which credentials, the client knows.
-type Config struct {
-	// Timeout bounds one Fetch; 0 means DefaultTimeout.
-	Timeout time.Duration
-}
-
 // Source reads the resource metrics API. It is not safe for concurrent use.
 type Source struct {
 	client    metricsclient.Interface
 	nodes     corelisters.NodeLister
 	timeout   time.Duration
-	unmatched source.Unmatched
+	unmatched source.UnmatchedLog
 }
 
 var _ source.Source = &Source{}
 
-// New returns a source that reads the API with client, and takes the nodes' capacity from the lister. A client that accepts
-// protobuf beside JSON is read faster in a large cluster.
-func New(cfg Config, client metricsclient.Interface, nodes corelisters.NodeLister) *Source {
-	if cfg.Timeout <= 0 {
-		cfg.Timeout = DefaultTimeout
-	}
-	return &Source{client: client, nodes: nodes, timeout: cfg.Timeout}
+// New returns a source that reads the API with client, and takes the nodes' capacity from the lister. The timeout, which must be
+// positive, bounds one Fetch. In a large cluster a client that accepts protobuf beside JSON is faster.
+func New(client metricsclient.Interface, nodes corelisters.NodeLister, timeout time.Duration) *Source {
+	return &Source{client: client, nodes: nodes, timeout: timeout}
 }
 
 // Name implements source.Source.
 func (s *Source) Name() string { return "KubernetesMetricsServer" }
 
-// Fetch reads all nodes once and returns one sample per node, whatever the windows asked for: the API knows the moment
-// only, so that each sample's Window is 0. A resource that the API leaves out, or of which the node states no capacity, is
-// not known; a node of which neither is known has no sample.
+// Fetch reads all nodes once and returns one sample per node, whatever windows are requested: the API has no windows, so each
+// sample is of the moment. A resource that the API leaves out, or of which the node has no capacity, is not known; a node of
+// which neither resource is known has no sample.
 //
-// It fails, saying what is to be installed or granted, if there is no answer in time or none about a known node.
+// It fails, saying what to install or to grant, if there is no response in time or none about a known node.
 func (s *Source) Fetch(ctx context.Context, _ source.Request) (source.Batch, error) {
 	limited, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	// All of them in one answer: the API has no pages, and holds no more than one small object per node.
+	// All nodes in one response: the API has no pages, and its objects are small.
 	metrics, err := s.client.MetricsV1beta1().NodeMetricses().List(limited, metav1.ListOptions{})
 	if err != nil {
 		return source.Batch{}, explain(err, s.timeout)
@@ -73,23 +61,22 @@ func (s *Source) Fetch(ctx context.Context, _ source.Request) (source.Batch, err
 	if err != nil {
 		return source.Batch{}, fmt.Errorf("list nodes: %w", err)
 	}
-	batch, unmatched := attribute(metrics.Items, nodes)
-	s.unmatched.Report(klog.FromContext(ctx), unmatched, "Metrics of metrics.k8s.io that are not of a node")
-	if len(batch.Samples) == 0 {
+	samples, unmatched := attribute(metrics.Items, nodes)
+	s.unmatched.Log(klog.FromContext(ctx), unmatched, "Metrics of metrics.k8s.io that are not of a node")
+	if len(samples) == 0 {
 		return source.Batch{}, fmt.Errorf("metrics.k8s.io holds the metrics of %d nodes, none of them one of the %d nodes known here with a capacity (unmatched: %d %s)",
-			len(metrics.Items), len(nodes), len(unmatched), strings.Join(batch.Unmatched, ", "))
+			len(metrics.Items), len(nodes), len(unmatched), source.FirstN(unmatched))
 	}
-	return batch, nil
+	return source.Batch{Samples: samples, UnmatchedCount: len(unmatched)}, nil
 }
 
-// attribute makes usage a fraction of the nodes' capacity, and returns the names that are no node's, sorted.
-func attribute(items []metricsv1beta1.NodeMetrics, nodes []*corev1.Node) (source.Batch, []string) {
+// attribute returns the usage of each node as a fraction of its capacity, and the names that are not those of a node, sorted.
+func attribute(items []metricsv1beta1.NodeMetrics, nodes []*corev1.Node) (samples []load.Sample, unmatched []string) {
 	byName := make(map[string]*corev1.Node, len(nodes))
 	for _, node := range nodes {
 		byName[node.Name] = node
 	}
-	batch := source.Batch{Samples: make([]load.Sample, 0, len(items))}
-	var unmatched []string
+	samples = make([]load.Sample, 0, len(items))
 	for i := range items {
 		item := &items[i]
 		node, ok := byName[item.Name]
@@ -97,32 +84,29 @@ func attribute(items []metricsv1beta1.NodeMetrics, nodes []*corev1.Node) (source
 			unmatched = append(unmatched, item.Name)
 			continue
 		}
-		sample := load.Sample{
-			Node: node.Name,
-			End:  item.Timestamp.Time,
-			Stats: load.Stats{load.CPU: utilization(corev1.ResourceCPU, item.Usage, node.Status.Capacity),
-				load.Memory: utilization(corev1.ResourceMemory, item.Usage, node.Status.Capacity)},
+		sample := load.Sample{Node: node.Name, End: item.Timestamp.Time}
+		for r := range load.ResourceCount {
+			sample.Stats[r] = utilization(corev1.ResourceName(r.String()), item.Usage, node.Status.Capacity)
 		}
-		if sample.Stats[load.CPU].Known || sample.Stats[load.Memory].Known {
-			batch.Samples = append(batch.Samples, sample)
+		if sample.Stats.Known() {
+			samples = append(samples, sample)
 		}
 	}
 	slices.Sort(unmatched)
-	batch.Unmatched, batch.UnmatchedCount = source.Few(unmatched), len(unmatched)
-	return batch, unmatched
+	return samples, unmatched
 }
 
-// utilization returns usage as a fraction of capacity, with no deviation: a moment has none.
+// utilization returns usage as a fraction of capacity. The deviation is not known: a moment has none.
 func utilization(name corev1.ResourceName, usage, capacity corev1.ResourceList) load.Stat {
 	used, ok := usage[name]
 	total := capacity[name]
 	if !ok || total.Sign() <= 0 {
 		return load.Stat{}
 	}
-	return load.Stat{Mean: used.AsApproximateFloat64() / total.AsApproximateFloat64(), Known: true}
+	return load.Stat{Mean: used.AsApproximateFloat64() / total.AsApproximateFloat64(), StdDev: math.NaN(), Known: true}
 }
 
-// explain says in an operator's words why there is no answer.
+// explain adds to err what an operator can do about it.
 func explain(err error, timeout time.Duration) error {
 	err = fmt.Errorf("list nodes of metrics.k8s.io: %w", err)
 	switch {
@@ -133,7 +117,7 @@ func explain(err error, timeout time.Duration) error {
 	case apierrors.IsServiceUnavailable(err):
 		return fmt.Errorf("%w (metrics-server is not ready: the API is registered, see the status of APIService v1beta1.metrics.k8s.io)", err)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w (no complete answer within the timeout of %v)", err, timeout)
+		return fmt.Errorf("%w (no complete response within the timeout of %v)", err, timeout)
 	}
 	return err
 }

@@ -4,19 +4,23 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned"
 
@@ -29,6 +33,9 @@ var (
 	end     = time.Unix(1700000000, 0)
 )
 
+// timeout is longer than any Fetch of these tests takes.
+const timeout = 10 * time.Second
+
 // list returns a ResourceList of name and quantity pairs.
 func list(pairs ...string) corev1.ResourceList {
 	l := corev1.ResourceList{}
@@ -39,7 +46,7 @@ func list(pairs ...string) corev1.ResourceList {
 }
 
 func node(name string, capacity corev1.ResourceList) *corev1.Node {
-	// The allocatable is less: nothing may be divided by it.
+	// The allocatable is less, so that a division by it shows.
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Capacity: capacity, Allocatable: list("cpu", "1", "memory", "1Gi")}}
 }
 
@@ -86,7 +93,8 @@ func writeJSON(t *testing.T, w http.ResponseWriter, status int, object any) {
 	}
 }
 
-func answering(t *testing.T, items []metricsv1beta1.NodeMetrics) metricsclient.Interface {
+// clientWith returns a client of a server that has the metrics.
+func clientWith(t *testing.T, items []metricsv1beta1.NodeMetrics) metricsclient.Interface {
 	t.Helper()
 	return clientOf(t, func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(t, w, http.StatusOK, metricsv1beta1.NodeMetricsList{
@@ -96,7 +104,8 @@ func answering(t *testing.T, items []metricsv1beta1.NodeMetrics) metricsclient.I
 	})
 }
 
-func known(mean float64) load.Stat { return load.Stat{Mean: mean, Known: true} }
+// known is a mean whose deviation is not known.
+func known(mean float64) load.Stat { return load.Stat{Mean: mean, StdDev: math.NaN(), Known: true} }
 
 func TestFetch(t *testing.T) {
 	tests := []struct {
@@ -104,6 +113,8 @@ func TestFetch(t *testing.T) {
 		nodes []*corev1.Node
 		items []metricsv1beta1.NodeMetrics
 		want  source.Batch
+		// log is a part of the log line that names what is unmatched; empty for none.
+		log string
 	}{
 		{
 			name:  "usage is a fraction of capacity, as of the moment of the metric",
@@ -158,32 +169,37 @@ func TestFetch(t *testing.T) {
 			},
 			want: source.Batch{
 				Samples:        []load.Sample{{Node: "n1", End: end, Stats: load.Stats{load.CPU: known(0.25)}}},
-				Unmatched:      []string{"x1", "x2", "x3", "x4", "x5"},
 				UnmatchedCount: 6,
 			},
+			log: `"count"=6 "examples"="x1, x2, x3, x4, x5, …"`,
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := New(Config{}, answering(t, tt.items), lister(t, tt.nodes))
-			got, err := s.Fetch(t.Context(), source.Request{Windows: windows})
+			s := New(clientWith(t, tt.items), lister(t, tt.nodes), timeout)
+			var lines []string
+			logger := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 2})
+			got, err := s.Fetch(klog.NewContext(t.Context(), logger), source.Request{Windows: windows})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
+			if diff := cmp.Diff(tt.want, got, cmpopts.EquateNaNs()); diff != "" {
 				t.Errorf("Fetch() (-want +got):\n%s", diff)
+			}
+			if logged := strings.Join(lines, "\n"); !strings.Contains(logged, tt.log) || (tt.log == "") != (logged == "") {
+				t.Errorf("logged %q, want %q", logged, tt.log)
 			}
 		})
 	}
 }
 
-func TestFetchListsOnce(t *testing.T) {
+func TestFetch_OneRequest(t *testing.T) {
 	var got []string
 	client := clientOf(t, func(w http.ResponseWriter, r *http.Request) {
 		got = append(got, r.Method+" "+r.URL.String())
 		writeJSON(t, w, http.StatusOK, metricsv1beta1.NodeMetricsList{Items: []metricsv1beta1.NodeMetrics{metrics("n1", list("cpu", "2"))}})
 	})
-	s := New(Config{}, client, lister(t, []*corev1.Node{node("n1", list("cpu", "8"))}))
+	s := New(client, lister(t, []*corev1.Node{node("n1", list("cpu", "8"))}), timeout)
 	if _, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{5 * time.Minute, 10 * time.Minute}}); err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +208,7 @@ func TestFetchListsOnce(t *testing.T) {
 	}
 }
 
-func TestFetchFailsClearly(t *testing.T) {
+func TestFetch_Errors(t *testing.T) {
 	status := func(code int, reason metav1.StatusReason) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			writeJSON(t, w, code, metav1.Status{
@@ -224,7 +240,7 @@ func TestFetchFailsClearly(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := New(Config{}, clientOf(t, tt.handler), lister(t, []*corev1.Node{node("n1", list("cpu", "8"))}))
+			s := New(clientOf(t, tt.handler), lister(t, []*corev1.Node{node("n1", list("cpu", "8"))}), timeout)
 			batch, err := s.Fetch(t.Context(), source.Request{Windows: windows})
 			if err == nil {
 				t.Fatal("no error")
@@ -241,10 +257,10 @@ func TestFetchFailsClearly(t *testing.T) {
 	}
 }
 
-func TestFetchEndsInTime(t *testing.T) {
+func TestFetch_Timeout(t *testing.T) {
 	release := make(chan struct{})
 	hang := clientOf(t, func(http.ResponseWriter, *http.Request) { <-release })
-	// A server that asks to be asked again later is asked again by the client library, but not for longer than the timeout.
+	// The client library obeys Retry-After, but not for longer than the timeout.
 	busy := clientOf(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "1")
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -252,21 +268,21 @@ func TestFetchEndsInTime(t *testing.T) {
 	defer close(release)
 	for name, client := range map[string]metricsclient.Interface{"a server that hangs": hang, "a busy server": busy} {
 		t.Run(name, func(t *testing.T) {
-			s := New(Config{Timeout: 50 * time.Millisecond}, client, lister(t, nil))
+			s := New(client, lister(t, nil), 50*time.Millisecond)
 			began := time.Now()
 			_, err := s.Fetch(t.Context(), source.Request{Windows: windows})
 			if err == nil || !strings.Contains(err.Error(), "within the timeout of 50ms") {
 				t.Errorf("error %v does not name the timeout", err)
 			}
 			if took := time.Since(began); took > 900*time.Millisecond {
-				t.Errorf("took %v", took)
+				t.Errorf("Fetch took %v", took)
 			}
 		})
 	}
 	t.Run("the caller's context", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := New(Config{}, hang, lister(t, nil)).Fetch(ctx, source.Request{Windows: windows}); !errors.Is(err, context.Canceled) {
+		if _, err := New(hang, lister(t, nil), timeout).Fetch(ctx, source.Request{Windows: windows}); !errors.Is(err, context.Canceled) {
 			t.Errorf("error %v does not wrap context.Canceled", err)
 		}
 	})

@@ -11,37 +11,31 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source/internal/httpclient"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
 const (
-	// maxAnswerBytes bounds what one answer may take of the scheduler's memory, unpacked. Series of 15,000 nodes take 3 MiB.
-	maxAnswerBytes = 64 << 20
+	// maxResponseBytes is the largest response that is read into the scheduler's memory, unpacked. Series of 15,000 nodes take
+	// 3 MiB.
+	maxResponseBytes = 64 << 20
 	// longestGet is the longest encoded query that is sent in a URL; servers and proxies refuse URLs beyond 8 KiB.
 	longestGet = 6 << 10
 )
 
-// client asks instant queries over HTTP.
+// client sends instant queries over HTTP.
 type client struct {
 	http *httpclient.Client
-	// url is where queries are sent; endpoint is what errors call it.
+	// url is where queries are sent; endpoint is the url as errors show it.
 	url      *url.URL
 	endpoint string
 }
 
 func newClient(cfg Config, maxBytes int64) (*client, error) {
-	address, err := httpclient.ParseAddress(cfg.Address)
+	address, err := url.Parse(cfg.Address)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("parse the address: %w", err)
 	}
-	httpClient, err := httpclient.New(httpclient.Config{
-		BearerToken:        cfg.BearerToken,
-		BearerTokenFile:    cfg.BearerTokenFile,
-		CAFile:             cfg.CAFile,
-		ExtraCAFiles:       cfg.ExtraCAFiles,
-		InsecureSkipVerify: cfg.InsecureSkipVerify,
-		Timeout:            cfg.Timeout,
-	}, maxBytes)
+	httpClient, err := httpclient.New(cfg.Config, maxBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -49,8 +43,8 @@ func newClient(cfg Config, maxBytes int64) (*client, error) {
 	return &client{http: httpClient, url: u, endpoint: httpclient.WithoutSecrets(u)}, nil
 }
 
-// query asks for promql as of the server's now and hands each series to visit. After an error, what was visited is not to
-// be used. The error names the URL and is a *queryError inside if the server refused the query itself.
+// query evaluates promql at the server's present time and passes each series to visit. After an error the series passed so far
+// must not be used. The error names the URL; it wraps a *queryError if the server refused the query itself.
 func (c *client) query(ctx context.Context, promql string, visit func(*series)) (warnings []string, err error) {
 	req, err := c.request(ctx, promql)
 	if err != nil {
@@ -60,7 +54,7 @@ func (c *client) query(ctx context.Context, promql string, visit func(*series)) 
 	if err != nil {
 		return nil, c.http.Explain(err)
 	}
-	defer func() { _ = resp.Body.Close() }() // all that is wanted has been read by then
+	defer func() { _ = resp.Body.Close() }() // the response has been read by then
 	warnings, err = c.read(resp, visit)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", req.Method, c.endpoint, err)
@@ -68,7 +62,7 @@ func (c *client) query(ctx context.Context, promql string, visit func(*series)) 
 	return warnings, nil
 }
 
-// request reads with GET: proxies that grant views only, such as the one before OpenShift's monitoring, refuse POST.
+// request uses GET: proxies that grant views only, such as the one before OpenShift's monitoring, refuse POST.
 func (c *client) request(ctx context.Context, promql string) (*http.Request, error) {
 	u := *c.url
 	parameters := url.Values{"query": {promql}}.Encode()
@@ -92,7 +86,7 @@ func (c *client) read(resp *http.Response, visit func(*series)) (warnings []stri
 	if resp.StatusCode/100 != 2 {
 		return nil, refusal(resp, body)
 	}
-	warnings, err = decodeAnswer(bytes.NewReader(body), visit)
+	warnings, err = decodeResponse(bytes.NewReader(body), visit)
 	var refused *queryError
 	switch {
 	case errors.As(err, &refused):
@@ -103,7 +97,7 @@ func (c *client) read(resp *http.Response, visit func(*series)) (warnings []stri
 	return warnings, err
 }
 
-// refusal explains the statuses that say more of Prometheus than of any server.
+// refusal returns the error for a status other than 2xx, with what is special to Prometheus.
 func refusal(resp *http.Response, body []byte) error {
 	err := httpclient.NewStatusError(resp, body)
 	switch resp.StatusCode {
@@ -112,15 +106,15 @@ func refusal(resp *http.Response, body []byte) error {
 	case http.StatusNotFound:
 		return fmt.Errorf("%w (check the path prefix in address)", err)
 	}
-	var told struct {
+	var refused struct {
 		ErrorType string `json:"errorType"`
 		Error     string `json:"error"`
 	}
-	if json.Unmarshal(body, &told) != nil || told.ErrorType == "" {
+	if json.Unmarshal(body, &refused) != nil || refused.ErrorType == "" {
 		return err
 	}
-	err.Excerpt = "" // the error stands in full behind it
-	return fmt.Errorf("%w: %w", err, &queryError{kind: told.ErrorType, message: httpclient.WithoutCredentials(resp, told.Error)})
+	err.Excerpt = "" // the error follows in full
+	return fmt.Errorf("%w: %w", err, &queryError{kind: refused.ErrorType, message: httpclient.WithoutCredentials(resp, refused.Error)})
 }
 
 func (c *client) close() {

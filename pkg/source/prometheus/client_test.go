@@ -17,10 +17,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
-func TestBadAnswersAreErrorsThatSayWhatWasAsked(t *testing.T) {
+func TestFetch_BadResponses(t *testing.T) {
 	const vectorOf = `{"status":"success","data":{"resultType":"vector","result":%s}}`
 	for _, tt := range []struct {
 		name    string
@@ -34,9 +36,9 @@ func TestBadAnswersAreErrorsThatSayWhatWasAsked(t *testing.T) {
 		{"not authenticated", status(401, ""), []string{"401", "token or tokenFile"}},
 		{"not permitted", status(403, "Forbidden (user=system:anonymous)"), []string{"403", "token or tokenFile", "system:anonymous"}},
 		{"a wrong path", status(404, "404 page not found"), []string{"404", "path prefix"}},
-		{"a login page", body("<html>Log in</html>"), []string{"not an answer of the Prometheus API", "<html>Log in</html>"}},
-		{"nothing", body(""), []string{"not an answer of the Prometheus API"}},
-		{"a cut answer", body(`{"status":"success","data":{"resultType":"vector","result":[{"metric":`), []string{"not an answer"}},
+		{"a login page", body("<html>Log in</html>"), []string{"not a response of the Prometheus API", "<html>Log in</html>"}},
+		{"nothing", body(""), []string{"not a response of the Prometheus API"}},
+		{"a cut response", body(`{"status":"success","data":{"resultType":"vector","result":[{"metric":`), []string{"not a response"}},
 		{"no data", body(`{"status":"success"}`), []string{"no result"}},
 		{"another object", body(`{"apiVersion":"v1","kind":"Status"}`), []string{"status is"}},
 		{"a scalar", body(`{"status":"success","data":{"resultType":"scalar","result":[1700000000,"1"]}}`), []string{`"scalar"`, "instant vector"}},
@@ -45,12 +47,12 @@ func TestBadAnswersAreErrorsThatSayWhatWasAsked(t *testing.T) {
 		{"a histogram", body(fmt.Sprintf(vectorOf, `[{"metric":{},"histogram":[1700000000,{"count":"1","sum":"1"}]}]`)), []string{"native histograms"}},
 		{"a value that is none", body(fmt.Sprintf(vectorOf, `[{"metric":{},"value":[1700000000,"high"]}]`)), []string{"no value"}},
 		{"a series without a value", body(fmt.Sprintf(vectorOf, `[{"metric":{}}]`)), []string{"without a value"}},
-		{"an object for a list", body(fmt.Sprintf(vectorOf, `{}`)), []string{"not an answer"}},
+		{"an object for a list", body(fmt.Sprintf(vectorOf, `{}`)), []string{"not a response"}},
 		{"more behind the end", body(vectorText(at("w1", "0.5")) + "{}"), []string{"more follows"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := newServer(t, rule{"", tt.respond})
-			s := newTestSource(t, Config{Address: srv.URL, BearerToken: "s3cret", Dialect: NodeExporter}, twoNodes()...)
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter, Config: httpclient.Config{BearerToken: "s3cret"}}, twoNodes()...)
 			_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 			wantError(t, err, append(tt.want, srv.URL+"/api/v1/query", "mean of cpu over 5m")...)
 			if strings.Contains(err.Error(), "s3cret") {
@@ -60,9 +62,9 @@ func TestBadAnswersAreErrorsThatSayWhatWasAsked(t *testing.T) {
 	}
 }
 
-func TestAServerThatIsDownIsNamed(t *testing.T) {
+func TestFetch_ServerDown(t *testing.T) {
 	srv := newServer(t)
-	s := newTestSource(t, Config{Address: srv.URL, BearerToken: "s3cret"}, twoNodes()...)
+	s := newTestSource(t, Config{Address: srv.URL, Config: httpclient.Config{BearerToken: "s3cret"}}, twoNodes()...)
 	srv.Close()
 	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 	wantError(t, err, srv.URL, "connection refused", "mean of cpu")
@@ -71,7 +73,7 @@ func TestAServerThatIsDownIsNamed(t *testing.T) {
 	}
 }
 
-func TestATokenThatIsRepeatedInAnAnswerIsNotTold(t *testing.T) {
+func TestFetch_ErrorsHideToken(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		status int
@@ -79,7 +81,7 @@ func TestATokenThatIsRepeatedInAnAnswerIsNotTold(t *testing.T) {
 		want   []string
 	}{
 		{"a refusal", http.StatusForbidden, "headers: %v", []string{"403", "headers"}},
-		{"a page", http.StatusOK, "headers: %v", []string{"not an answer", "headers"}},
+		{"a page", http.StatusOK, "headers: %v", []string{"not a response", "headers"}},
 		{"an error of the API", http.StatusUnprocessableEntity, `{"status":"error","errorType":"execution","error":"headers: %v"}`, []string{"422", "execution", "headers"}},
 		{"an error of the API with status 200", http.StatusOK, `{"status":"error","errorType":"execution","error":"headers: %v"}`, []string{"execution", "headers"}},
 	} {
@@ -88,7 +90,7 @@ func TestATokenThatIsRepeatedInAnAnswerIsNotTold(t *testing.T) {
 				w.WriteHeader(tt.status)
 				_, _ = fmt.Fprintf(w, tt.format, r.Header)
 			}})
-			s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter, BearerToken: "s3cret"}, twoNodes()...)
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter, Config: httpclient.Config{BearerToken: "s3cret"}}, twoNodes()...)
 			_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 			wantError(t, err, tt.want...)
 			if strings.Contains(err.Error(), "s3cret") {
@@ -120,13 +122,13 @@ func packed(t *testing.T, text string) func(http.ResponseWriter, *http.Request) 
 	}
 }
 
-func TestGzipIsUnpacked(t *testing.T) {
+func TestFetch_Gzip(t *testing.T) {
 	srv := newServer(t, rule{"", packed(t, vectorText(at("w1", "0.5")))})
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, twoNodes()...)
 	if got := fetch(t, s); len(got) != 1 || got[0].Stats[load.CPU].Mean != 0.5 {
 		t.Errorf("got %v", got)
 	}
-	srv.answer(rule{"", func(w http.ResponseWriter, _ *http.Request) {
+	srv.setRules(rule{"", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")
 		_, _ = fmt.Fprint(w, "not packed")
 	}})
@@ -135,7 +137,7 @@ func TestGzipIsUnpacked(t *testing.T) {
 	}
 }
 
-func TestAnAnswerBeyondTheLimitIsAnError(t *testing.T) {
+func TestFetch_ResponseTooLarge(t *testing.T) {
 	text := vectorText(at("w1", "0.5"))
 	for name, respond := range map[string]func(http.ResponseWriter, *http.Request){
 		"plain":  body(text),
@@ -147,7 +149,7 @@ func TestAnAnswerBeyondTheLimitIsAnError(t *testing.T) {
 				limit int
 				fits  bool
 			}{{len(text), true}, {len(text) - 1, false}} {
-				s, err := newSource(Config{Address: srv.URL, Dialect: NodeExporter}, lister(t, twoNodes()...), newTestSource(t, Config{Address: srv.URL}).clock, int64(tt.limit))
+				s, err := newSource(complete(Config{Address: srv.URL, Dialect: NodeExporter}), lister(t, twoNodes()...), newTestSource(t, Config{Address: srv.URL}).clock, int64(tt.limit))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -157,14 +159,14 @@ func TestAnAnswerBeyondTheLimitIsAnError(t *testing.T) {
 					t.Errorf("limit %d: %v", tt.limit, err)
 				}
 				if !tt.fits {
-					wantError(t, err, fmt.Sprintf("the answer is larger than %d bytes", tt.limit))
+					wantError(t, err, fmt.Sprintf("the response is larger than %d bytes", tt.limit))
 				}
 			}
 		})
 	}
 }
 
-// newTLSServer answers every query, and keeps the handshake failures out of the test's output.
+// newTLSServer returns a server with a load of w1, which does not log failed handshakes.
 func newTLSServer(t *testing.T) *httptest.Server {
 	t.Helper()
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(vector(at("w1", "0.5"))))
@@ -180,19 +182,18 @@ func TestTLS(t *testing.T) {
 	other := filepath.Join(t.TempDir(), "moved")
 	for _, tt := range []struct {
 		name string
-		cfg  Config
+		cfg  httpclient.Config
 		fine bool
 	}{
-		{"no authority", Config{}, false},
-		{"no authority, with a token", Config{BearerToken: "t"}, false},
-		{"its authority", Config{CAFile: ca}, true},
-		{"its authority, with a token", Config{CAFile: ca, BearerToken: "t"}, true},
-		{"not verified", Config{InsecureSkipVerify: true}, true},
-		{"not verified, with a token", Config{InsecureSkipVerify: true, BearerToken: "t"}, true},
+		{"no authority", httpclient.Config{}, false},
+		{"no authority, with a token", httpclient.Config{BearerToken: "t"}, false},
+		{"its authority", httpclient.Config{CAFile: ca}, true},
+		{"its authority, with a token", httpclient.Config{CAFile: ca, BearerToken: "t"}, true},
+		{"not verified", httpclient.Config{InsecureSkipVerify: true}, true},
+		{"not verified, with a token", httpclient.Config{InsecureSkipVerify: true, BearerToken: "t"}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.cfg.Address, tt.cfg.Dialect = srv.URL, NodeExporter
-			s := newTestSource(t, tt.cfg, twoNodes()...)
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter, Config: tt.cfg}, twoNodes()...)
 			_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 			if tt.fine && err != nil {
 				t.Errorf("Fetch: %v", err)
@@ -203,12 +204,12 @@ func TestTLS(t *testing.T) {
 		})
 	}
 	t.Run("a certificate for another host", func(t *testing.T) {
-		s := newTestSource(t, Config{Address: strings.Replace(srv.URL, "127.0.0.1", "localhost", 1), CAFile: ca, Dialect: NodeExporter}, twoNodes()...)
+		s := newTestSource(t, Config{Address: strings.Replace(srv.URL, "127.0.0.1", "localhost", 1), Dialect: NodeExporter, Config: httpclient.Config{CAFile: ca}}, twoNodes()...)
 		_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 		wantError(t, err, "localhost", "caFile", "insecureSkipVerify")
 	})
 	t.Run("an authority that goes away", func(t *testing.T) {
-		s := newTestSource(t, Config{Address: srv.URL, CAFile: ca, Dialect: NodeExporter}, twoNodes()...)
+		s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter, Config: httpclient.Config{CAFile: ca}}, twoNodes()...)
 		if err := os.Rename(ca, other); err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +218,7 @@ func TestTLS(t *testing.T) {
 	})
 }
 
-func TestCloseEndsIdleConnections(t *testing.T) {
+func TestClose(t *testing.T) {
 	for _, withTLS := range []bool{false, true} {
 		t.Run(fmt.Sprintf("TLS %t", withTLS), func(t *testing.T) {
 			closed := make(chan struct{}, 100)
@@ -258,13 +259,13 @@ func TestTokens(t *testing.T) {
 	if got := last(); got != "" {
 		t.Errorf("without a token: %q", got)
 	}
-	fetch(t, newTestSource(t, Config{Address: srv.URL, BearerToken: "static\n"}, twoNodes()...))
+	fetch(t, newTestSource(t, Config{Address: srv.URL, Config: httpclient.Config{BearerToken: "static\n"}}, twoNodes()...))
 	if got := last(); got != "Bearer static" {
 		t.Errorf("token: %q", got)
 	}
 
 	file := filepath.Join(t.TempDir(), "token")
-	s := newTestSource(t, Config{Address: srv.URL, BearerTokenFile: file}, twoNodes()...)
+	s := newTestSource(t, Config{Address: srv.URL, Config: httpclient.Config{BearerTokenFile: file}}, twoNodes()...)
 	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 	wantError(t, err, file)
 	for _, token := range []string{"first", "second"} {
@@ -322,7 +323,7 @@ func TestRedirects(t *testing.T) {
 	wantError(t, err, "10 redirects")
 }
 
-func TestThePathOfTheAddressIsKept(t *testing.T) {
+func TestFetch_AddressPath(t *testing.T) {
 	for address, path := range map[string]string{
 		"":                      "/api/v1/query",
 		"/":                     "/api/v1/query",
@@ -339,7 +340,7 @@ func TestThePathOfTheAddressIsKept(t *testing.T) {
 	}
 }
 
-func TestALongQueryIsPosted(t *testing.T) {
+func TestFetch_LongQueryIsPosted(t *testing.T) {
 	srv := newServer(t, rule{"", vector(at("w1", "0.5"))})
 	long := "up # " + strings.Repeat("x", 8<<10)
 	fetch(t, newTestSource(t, Config{Address: srv.URL, CPUQuery: long, MemoryQuery: long}, twoNodes()...))

@@ -6,27 +6,32 @@ import (
 	"time"
 
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
 // Dialect says which series of a Prometheus hold the load of nodes.
 type Dialect string
 
 const (
-	// Auto takes the first of the other dialects, in the order they stand here, that answers for at least one Node.
+	// Auto takes the first of the other dialects, in the order they stand here, that has a value for at least one Node.
 	Auto Dialect = "Auto"
-	// NodeExporter reads node_cpu_seconds_total and node_memory_MemAvailable_bytes.
+	// NodeExporter reads node_cpu_seconds_total and node_memory_MemAvailable_bytes. Their samples have the time of the scrape.
 	NodeExporter Dialect = "NodeExporter"
 	// KubePrometheus reads the recorded rules of kube-prometheus: instance:node_cpu_utilisation:rate5m, or the older
-	// instance:node_cpu:ratio, and instance:node_memory_utilisation:ratio. A rule is a mean over five minutes already, so a
-	// window of five minutes is the rule itself, other windows are the mean of the rule, and the deviation, which is that of
-	// a smoothed series, understates the real one. In the first five minutes of an exporter, and the
-	// five after its last, the rule shows more than is used.
+	// instance:node_cpu:ratio, and instance:node_memory_utilisation:ratio. A rule is a mean over five minutes already: a window
+	// of five minutes is the rule itself, another window is the mean of the rule, and the deviation is that of a smoothed
+	// series, which is less than the real one. In the first five minutes of an exporter, and in the five after its last, the
+	// rule shows more than is used. Samples have the time at which the rule was evaluated; what the rule read is older, by up
+	// to a scrape interval, which no query tells.
 	KubePrometheus Dialect = "KubePrometheus"
 	// Kubelet reads node_cpu_usage_seconds_total and node_memory_working_set_bytes of the kubelet's /metrics/resource, over
-	// the Node's capacity.
+	// the Node's capacity. Samples have the time at which the kubelet measured.
 	Kubelet Dialect = "Kubelet"
 	// CAdvisor reads container_cpu_usage_seconds_total and container_memory_working_set_bytes of the root cgroup (id="/"),
-	// over the Node's capacity.
+	// over the Node's capacity. Samples have the time at which cAdvisor measured, or that of the scrape where the scrape
+	// configuration does not honor timestamps.
 	CAdvisor Dialect = "cAdvisor"
 )
 
@@ -35,40 +40,8 @@ func autoOrder() []Dialect {
 	return []Dialect{NodeExporter, KubePrometheus, Kubelet, CAdvisor}
 }
 
-// resource is what a query measures.
-type resource int
-
-const (
-	cpu resource = iota
-	memory
-	resourceCount
-)
-
-func (r resource) String() string {
-	if r == cpu {
-		return "cpu"
-	}
-	return "memory"
-}
-
-// statistic is what a query takes of a resource over the window.
-type statistic int
-
-const (
-	mean statistic = iota
-	stdDev
-	statisticCount
-)
-
-func (s statistic) String() string {
-	if s == mean {
-		return "mean"
-	}
-	return "standard deviation"
-}
-
-// span is a window as PromQL durations, with the resolution at which its standard deviation is sampled.
-type span struct {
+// sampling is a window as PromQL durations, with the resolution at which its standard deviation is sampled.
+type sampling struct {
 	window model.Duration
 	// rate is the length of the short rates whose deviation is taken.
 	rate model.Duration
@@ -80,15 +53,15 @@ type span struct {
 	recentSeconds int
 }
 
-// spanOf samples a window ten times, but not more often than each second nor more seldom than each minute, by rates over
-// four steps but no more than two minutes: 30 s and 2 min for a window of 5 min, 1 s and 4 s for one of 10 s. A rate needs
-// two scrapes, so the default window has a deviation up to a scrape interval of one minute, and a window W below it up to
-// W/5. The overlap of the rates smooths: loads that change faster than the rate's length deviate less than they really do.
-func spanOf(window time.Duration) span {
+// samplingOf samples a window ten times, but at most once a second and at least once a minute, by rates over four steps but at
+// most two minutes: 30 s and 2 min for a window of 5 min, 1 s and 4 s for one of 10 s. A rate needs two scrapes, so the default
+// window has a deviation up to a scrape interval of one minute, and a window W below it up to W/5. The rates overlap, which
+// smooths: load that changes faster than the length of a rate deviates less than it really does.
+func samplingOf(window time.Duration) sampling {
 	step := min(max((window/10).Truncate(time.Second), time.Second), time.Minute)
 	rate := min(4*step, 2*time.Minute)
 	// The kubelet's samples are up to fifteen seconds old already when they are scraped.
-	s := span{
+	s := sampling{
 		window:        model.Duration(window),
 		rate:          model.Duration(rate),
 		step:          model.Duration(step),
@@ -100,79 +73,128 @@ func spanOf(window time.Duration) span {
 	return s
 }
 
-// expression is the PromQL for the mean and for the standard deviation of one resource over a span.
+// expression is the PromQL for the mean and for the standard deviation of one resource over a window.
 type expression struct {
 	mean, stdDev string
-	// span is what is really measured over, if that is not the window.
+	// span is the span that is really measured, where it is not the window; otherwise 0.
 	span time.Duration
 	// overCapacity tells an amount (cores, bytes), which is divided by the Node's capacity, from a fraction.
 	overCapacity bool
 }
 
-// customExpression is the operator's own query. Its deviation is that of the same query over short windows.
-func customExpression(query string, s span) expression {
-	short := strings.ReplaceAll(query, "$window", s.rate.String())
+// ownExpression returns the queries for the operator's own expression. The deviation is that of the same expression over short
+// windows.
+func ownExpression(own string, s sampling) expression {
 	return expression{
-		mean: strings.ReplaceAll(query, "$window", s.window.String()),
-		// The line break ends a comment that the query may end with.
-		stdDev: fmt.Sprintf("stddev_over_time((%s\n)[%s:%s])", short, s.window, s.step),
+		mean: withWindow(own, s.window),
+		// The line break ends a comment that the expression may end with.
+		stdDev: fmt.Sprintf("stddev_over_time((%s\n)[%s:%s])", withWindow(own, s.rate), s.window, s.step),
 	}
 }
 
-// expression returns the dialect's queries. Every query reduces to the labels in by, which keeps answers small, and a mean
-// answers only for series that are still there at the moment of the query, so that a node that is not measured any more
-// does not get another sample.
-func (d Dialect) expression(r resource, by string, s span) expression {
+func withWindow(own string, window model.Duration) string {
+	return strings.ReplaceAll(own, "$window", window.String())
+}
+
+// ownNewestSample is newestSample for the operator's own expression. It returns "" unless the expression is a plain selector,
+// such as the name of a recorded rule.
+func ownNewestSample(own string, window model.Duration) string {
+	own = withWindow(own, window)
+	parsed, err := parser.ParseExpr(own)
+	if err != nil {
+		return "" // another dialect of PromQL, or a mistake that the mean's query reports
+	}
+	if _, ok := parsed.(*parser.VectorSelector); !ok {
+		return ""
+	}
+	return fmt.Sprintf("timestamp(%s\n)", own)
+}
+
+// newestSample returns the query for the time of each node's newest sample, in seconds since 1970, among the series that the
+// dialect reads the resource from. timestamp() returns the time of a sample for a plain selector only; for any other expression
+// it returns the time of the evaluation.
+func (d Dialect) newestSample(r load.Resource, by string) string {
+	return firstOf(d.series(r), "max by ("+by+") (timestamp(%s))")
+}
+
+// firstOf formats each selector and returns the PromQL that takes, of each node, the first of them that the node has.
+func firstOf(selectors []string, format string) string {
+	alternatives := make([]string, len(selectors))
+	for i, selector := range selectors {
+		alternatives[i] = fmt.Sprintf(format, selector)
+	}
+	return strings.Join(alternatives, " or ")
+}
+
+// series returns selectors of the series that the dialect reads a resource from: alternatives, the preferred one first. Those of
+// NodeExporter stand for all that is read, which comes from the same scrape.
+func (d Dialect) series(r load.Resource) []string {
+	var series [load.ResourceCount][]string
 	switch d {
 	case NodeExporter:
-		return nodeExporterExpression(r, by, s)
+		series[load.CPU] = []string{`node_cpu_seconds_total{mode="idle"}`}
+		series[load.Memory] = []string{"node_memory_MemAvailable_bytes"}
 	case KubePrometheus:
-		return kubePrometheusExpression(r, by, s)
+		series[load.CPU] = []string{"instance:node_cpu_utilisation:rate5m", "instance:node_cpu:ratio"}
+		series[load.Memory] = []string{"instance:node_memory_utilisation:ratio"}
 	case Kubelet:
-		if r == cpu {
-			return usageSecondsExpression("node_cpu_usage_seconds_total", by, s)
-		}
-		return bytesExpression("node_memory_working_set_bytes", by, s)
+		series[load.CPU] = []string{"node_cpu_usage_seconds_total"}
+		series[load.Memory] = []string{"node_memory_working_set_bytes"}
 	default:
-		if r == cpu {
-			return usageSecondsExpression(`container_cpu_usage_seconds_total{id="/"}`, by, s)
-		}
-		return bytesExpression(`container_memory_working_set_bytes{id="/"}`, by, s)
+		series[load.CPU] = []string{`container_cpu_usage_seconds_total{id="/"}`}
+		series[load.Memory] = []string{`container_memory_working_set_bytes{id="/"}`}
+	}
+	return series[r]
+}
+
+// expression returns the dialect's queries. Every query reduces to the labels in by, which keeps responses small. A mean has a
+// value only for series that still exist at the moment of the query, so that a node that is not measured any more gets no more
+// samples.
+func (d Dialect) expression(r load.Resource, by string, s sampling) expression {
+	series := d.series(r)
+	switch {
+	case d == NodeExporter && r == load.CPU:
+		return nodeExporterCPU(series[0], by, s)
+	case d == NodeExporter:
+		return nodeExporterMemory(series[0], by, s)
+	case d == KubePrometheus:
+		return ruleExpression(r, firstOf(series, "max by ("+by+") (%s)"), s)
+	case r == load.CPU:
+		return usageSecondsExpression(series[0], by, s)
+	}
+	return bytesExpression(series[0], by, s)
+}
+
+func nodeExporterMemory(available, by string, s sampling) expression {
+	const total = "node_memory_MemTotal_bytes"
+	return expression{
+		mean:   fmt.Sprintf("max by (%s) (1 - avg_over_time(%s[%s]) / %s)", by, available, s.window, total),
+		stdDev: fmt.Sprintf("max by (%s) (stddev_over_time(%s[%s]) / %s)", by, available, s.window, total),
 	}
 }
 
-func nodeExporterExpression(r resource, by string, s span) expression {
-	if r == memory {
-		const available, total = "node_memory_MemAvailable_bytes", "node_memory_MemTotal_bytes"
-		return expression{
-			mean:   fmt.Sprintf("max by (%s) (1 - avg_over_time(%s[%s]) / %s)", by, available, s.window, total),
-			stdDev: fmt.Sprintf("max by (%s) (stddev_over_time(%s[%s]) / %s)", by, available, s.window, total),
-		}
-	}
-	// All modes of a cpu grow by one second a second, so the quotient is what is used over the number of cpus. It needs no
-	// correction when two jobs scrape one exporter, when the counters of a replaced exporter are still in the window, or
-	// when the counters do not go back to the beginning of the window.
+// nodeExporterCPU divides what is used by the number of cpus: all modes of a cpu together grow by one second a second. The
+// quotient needs no correction when two jobs scrape one exporter, when the counters of a replaced exporter are still in the
+// window, or when the counters do not go back to the beginning of the window.
+func nodeExporterCPU(idle, by string, s sampling) expression {
 	used := func(over model.Duration) string {
 		return fmt.Sprintf(`sum by (%s) (rate(node_cpu_seconds_total{mode!~"idle|iowait|steal"}[%s])) / sum by (%s) (rate(node_cpu_seconds_total[%s]))`,
 			by, over, by, over)
 	}
 	return expression{
-		mean:   fmt.Sprintf(`%s and count by (%s) (node_cpu_seconds_total{mode="idle"})`, used(s.window), by),
+		mean:   fmt.Sprintf(`%s and count by (%s) (%s)`, used(s.window), by, idle),
 		stdDev: fmt.Sprintf("stddev_over_time((%s)[%s:%s])", used(s.rate), s.window, s.step),
 	}
 }
 
-func kubePrometheusExpression(r resource, by string, s span) expression {
-	rule := fmt.Sprintf("max by (%s) (instance:node_memory_utilisation:ratio)", by)
-	if r == cpu {
-		rule = fmt.Sprintf("max by (%s) (instance:node_cpu_utilisation:rate5m) or max by (%s) (instance:node_cpu:ratio)", by, by)
-	}
-	// A subquery, because the interval at which rules are evaluated may be longer than the window.
+// ruleExpression is for a recorded rule of utilization. It takes subqueries, because the interval at which rules are evaluated
+// may be longer than the window.
+func ruleExpression(r load.Resource, rule string, s sampling) expression {
 	e := expression{
 		mean:   fmt.Sprintf("avg_over_time((%s)[%s:%s]) and (%s)", rule, s.window, s.step, rule),
 		stdDev: fmt.Sprintf("stddev_over_time((%s)[%s:%s])", rule, s.window, s.step),
 	}
-	if r == cpu {
+	if r == load.CPU {
 		// The rule is itself a mean over five minutes; the mean of such means reaches back five minutes more.
 		const ruled = 5 * time.Minute
 		e.span = time.Duration(s.window) + ruled
@@ -186,10 +208,10 @@ func kubePrometheusExpression(r resource, by string, s span) expression {
 // usageSecondsExpression is the rate of a counter of used cpu seconds. A rate divides by the whole window even where the
 // counter begins within it, be it young or Prometheus back from an outage, and so shows a busy node as idle. Therefore the
 // longest of a few windows is taken whose oldest quarter holds a sample; with the usual four scrapes to a window it always
-// does. It is taken only of counters with a recent sample: the kubelet's samples have times of their own, by which
-// Prometheus does not notice that they have ended. Where cAdvisor counts each cpu apart, they are added up before the
-// greatest of a target's duplicates is taken.
-func usageSecondsExpression(counter, by string, s span) expression {
+// does. Only counters with a recent sample are read: the kubelet's samples carry their own time, and so Prometheus does not
+// notice that a series has ended. Where cAdvisor counts each cpu apart, the cpus are added up before the greatest of a target's
+// duplicates is taken.
+func usageSecondsExpression(counter, by string, s sampling) expression {
 	used := func(over model.Duration, shares int) string {
 		oldest := over / model.Duration(shares)
 		return fmt.Sprintf("(rate(%s[%s]) and count_over_time(%s[%s] offset %s))", counter, over, counter, oldest, over-oldest)
@@ -202,13 +224,14 @@ func usageSecondsExpression(counter, by string, s span) expression {
 	return expression{
 		mean: fmt.Sprintf("max by (%s) (sum without (cpu) ((%s) and timestamp(%s) > time() - %d))",
 			by, strings.Join(longest, " or "), counter, s.recentSeconds),
-		stdDev:       fmt.Sprintf("stddev_over_time((max by (%s) (sum without (cpu) (%s)))[%s:%s])", by, used(s.rate, 2), s.window, s.step), // a short rate has four steps, and may have but two scrapes
+		// A short rate has four steps, and may have only two scrapes.
+		stdDev:       fmt.Sprintf("stddev_over_time((max by (%s) (sum without (cpu) (%s)))[%s:%s])", by, used(s.rate, 2), s.window, s.step),
 		overCapacity: true,
 	}
 }
 
 // bytesExpression is for a gauge of used bytes. Only gauges with a recent sample are taken, for the same reason as counters.
-func bytesExpression(gauge, by string, s span) expression {
+func bytesExpression(gauge, by string, s sampling) expression {
 	over := func(function string) string {
 		return fmt.Sprintf("max by (%s) (%s(%s[%s]) and timestamp(%s) > time() - %d)", by, function, gauge, s.window, gauge, s.recentSeconds)
 	}

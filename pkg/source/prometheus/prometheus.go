@@ -1,19 +1,23 @@
 // Package prometheus measures the load of nodes with instant queries to a Prometheus, or to anything that speaks its HTTP
 // API.
 //
-// Which series hold the load is a Dialect, or the operator's own queries. Mean and standard deviation of cpu and memory are
-// a query each, so a refresh takes four queries for each window, and at most eight more in which Auto looks for a dialect,
-// whatever the number of nodes. The queries are apart from each other so that one that fails takes nothing with it.
+// A Dialect, or the operator's own queries, say which series hold the load. Mean and standard deviation of cpu and memory are a
+// query each, so a refresh takes four queries for each window, one for the time of the newest samples, and at most eight more
+// when Auto looks for a dialect, whatever the number of nodes. Each value has its own query so that one that fails takes nothing
+// with it.
 //
-// Queries carry no time: they are evaluated at the server's now. A time from our own clock would, where the clocks differ,
-// lie before the newest data or beyond its end, where a rate falls toward zero. The queries of one refresh therefore differ
-// by the milliseconds between their arrivals. A Sample's End is the evaluation time that the server states, the earliest of
-// its window's queries, and never later than our clock when the answer came. A server whose clock is behind, or a cache in
+// Queries carry no time: they are evaluated at the server's present time. A time from our own clock would, where the clocks
+// differ, lie before the newest data or beyond its end, where a rate falls toward zero. The queries of one refresh therefore
+// differ by the milliseconds between their arrivals.
+//
+// A Sample's End is the time of the node's newest sample: load that no sample shows yet must not count as measured. It is never
+// later than the time at which the server evaluated the queries of the window, nor than our clock when their responses were
+// complete. Where the newest sample is not known, because its query failed, the node is missing in the response, or the
+// operator's own expression does not tell, End is the earlier of these two times. A server whose clock is behind, or a cache in
 // between, makes samples older than they are, which errs toward "not known"; the difference is logged.
 package prometheus
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,54 +26,33 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/common/model"
 	"k8s.io/apimachinery/pkg/labels"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
-const (
-	// concurrentQueries lets the other queries of a refresh be answered while one hangs, without pressing on the server.
-	concurrentQueries = 4
-	// notableSkew is how far the server's clock may be from ours before it is logged.
-	notableSkew = 10 * time.Second
-)
-
-// Config says where a Prometheus is and what to ask it.
+// Config says where a Prometheus is and what to ask it. It must be valid and complete: nothing is checked or defaulted here.
 type Config struct {
-	// Address is the URL that the API's paths are appended to, such as https://thanos-querier.openshift-monitoring:9091 or
-	// http://mimir/prometheus.
+	// Address is the http(s) URL that the API's paths are appended to, such as
+	// https://thanos-querier.openshift-monitoring:9091 or http://mimir/prometheus.
 	Address string
-	// BearerToken is sent with each query. At most one of it and BearerTokenFile is set.
-	BearerToken string
-	// BearerTokenFile is read anew for each query.
-	BearerTokenFile string
-	// CAFile holds the PEM certificates that are trusted, in place of the system's; it is read anew when it changes.
-	CAFile string
-	// ExtraCAFiles hold PEM certificates that are trusted beside the system's; they are read anew when they change. At most
-	// one of it and CAFile is set.
-	ExtraCAFiles []string
-	// InsecureSkipVerify trusts any certificate.
-	InsecureSkipVerify bool
-	// Timeout bounds a whole Fetch. 0 means ten seconds.
-	Timeout time.Duration
-	// Dialect says which series to read. Empty means Auto.
+	// Config says how the server is reached. Its Timeout bounds a whole Fetch.
+	httpclient.Config
+	// Dialect says which series to read.
 	Dialect Dialect
-	// CPUQuery and MemoryQuery, if set, are PromQL expressions whose instant vector gives each node's utilization as a
-	// fraction of its capacity, used in place of the dialect's. "$window" stands for the window ("5m"). The deviation comes
-	// from stddev_over_time of the same expression, with a shorter duration in place of "$window".
+	// CPUQuery and MemoryQuery, unless empty, replace those of the dialect. They are PromQL expressions whose instant vector
+	// gives each node's utilization as a fraction of its capacity. "$window" stands for the window ("5m"). The deviation comes
+	// from stddev_over_time of the same expression, with a shorter duration in place of "$window". The time of the newest
+	// sample is known for an expression that is a plain selector, such as the name of a recorded rule.
 	CPUQuery    string
 	MemoryQuery string
-	// NodeLabels are the labels that may say which Node a series belongs to, tried in turn. Empty means DefaultNodeLabels.
+	// NodeLabels are the labels that may say which Node a series belongs to, the preferred one first. At least one.
 	NodeLabels []string
-}
-
-// DefaultNodeLabels returns the labels that common configurations name a node by.
-func DefaultNodeLabels() []string {
-	return []string{"node", "instance", "nodename", "kubernetes_node", "exported_instance", "hostname"}
 }
 
 // Source measures nodes through Prometheus. It is not safe for concurrent use.
@@ -77,49 +60,40 @@ type Source struct {
 	client     *client
 	nodes      corelisters.NodeLister
 	timeout    time.Duration
-	queries    [resourceCount]string
+	planner    planner
 	nodeLabels []string
 	clock      clock.PassiveClock
 
 	auto bool
-	// dialect is the one in use; empty while Auto has not found one.
+	// dialect is the dialect in use; empty while Auto has found none. tried are those that Auto passed over.
 	dialect Dialect
+	tried   []TriedDialect
 
-	// What was last logged, so that it is logged on change only.
-	unmatched, unmeasured, failing []string
-	skewed                         bool
+	// diagnosis is that of the last Fetch, logged the one that was logged last.
+	diagnosis, logged Diagnosis
 }
 
 var _ source.Source = &Source{}
 
-// New makes a Source without asking Prometheus anything. An error names the setting that is wrong; an unreadable caFile is
-// one, an unreadable token file only fails the Fetch.
+// New makes a Source without asking Prometheus anything. It fails if a CA file cannot be read; a token file that cannot be read
+// only fails the Fetch.
 func New(cfg Config, nodes corelisters.NodeLister) (*Source, error) {
-	return newSource(cfg, nodes, clock.RealClock{}, maxAnswerBytes)
+	return newSource(cfg, nodes, clock.RealClock{}, maxResponseBytes)
 }
 
 func newSource(cfg Config, nodes corelisters.NodeLister, clock clock.PassiveClock, maxBytes int64) (*Source, error) {
-	cfg.Dialect = cmp.Or(cfg.Dialect, Auto)
-	if len(cfg.NodeLabels) == 0 {
-		cfg.NodeLabels = DefaultNodeLabels()
-	}
-	if cfg.Dialect != Auto && !slices.Contains(autoOrder(), cfg.Dialect) {
-		return nil, fmt.Errorf("dialect: %q is none of %s, %s", cfg.Dialect, Auto, join(autoOrder()))
-	}
-	for _, label := range cfg.NodeLabels {
-		if !model.LegacyValidation.IsValidLabelName(label) {
-			return nil, fmt.Errorf("nodeLabels: %q is not the name of a label", label)
-		}
-	}
 	client, err := newClient(cfg, maxBytes)
 	if err != nil {
 		return nil, err
 	}
 	s := &Source{
-		client:     client,
-		nodes:      nodes,
-		timeout:    client.http.Timeout,
-		queries:    [resourceCount]string{cpu: cfg.CPUQuery, memory: cfg.MemoryQuery},
+		client:  client,
+		nodes:   nodes,
+		timeout: cfg.Timeout,
+		planner: planner{
+			own: [load.ResourceCount]string{load.CPU: cfg.CPUQuery, load.Memory: cfg.MemoryQuery},
+			by:  strings.Join(cfg.NodeLabels, ", "),
+		},
 		nodeLabels: slices.Clone(cfg.NodeLabels),
 		clock:      clock,
 		auto:       cfg.Dialect == Auto,
@@ -141,14 +115,14 @@ func (s *Source) Close() error {
 	return nil
 }
 
-// Fetch implements source.Source. Where several series belong to one node, the one that an earlier of the node labels
-// matches is taken, then the one with the greatest value; they are never added. A value that Prometheus gives as NaN is
-// passed on as such. An error says which URL was asked for what, and if there is no series which dialects were tried.
+// Fetch implements source.Source. Where several series belong to one node, the one that is named by an earlier label is taken,
+// then the one with the greatest value; they are never added. A NaN is passed on as such. An error says which URL was asked for
+// what and, if there is no series, which dialects were tried.
 func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batch, error) {
 	logger := klog.FromContext(ctx)
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	windows := distinct(request.Windows)
+	windows := slices.Compact(slices.Sorted(slices.Values(request.Windows)))
 	if len(windows)+len(request.Metrics) == 0 || len(windows) > 0 && windows[0] <= 0 {
 		return source.Batch{}, fmt.Errorf("measure over windows %v and metrics %q: need at least one, and positive windows", windows, request.Metrics)
 	}
@@ -159,31 +133,45 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 	if len(nodes) == 0 {
 		return source.Batch{}, errors.New("match series to nodes: no Node is known")
 	}
-	r := &refresh{Source: s, logger: logger, cluster: newCluster(nodes), windows: windows}
-	// Beside each other, so that a query for the one that hangs takes no time from the other.
-	var metrics sync.WaitGroup
-	metrics.Go(func() { r.metrics = r.askAll(ctx, metricQueries(request.Metrics)) })
+
+	m := newMatcher(nodes, s.nodeLabels)
+	qr := &querier{client: s.client, clock: s.clock, matcher: m, logger: logger}
+	var loads, metrics []*queryResult
+	var undetected error
+	// Concurrently, so that a query for the one that hangs takes no time from the other.
+	var wait sync.WaitGroup
+	wait.Go(func() { metrics = qr.queryAll(ctx, nodeMetricQueries(request.Metrics)) })
 	if len(windows) > 0 {
-		r.measure(ctx)
+		loads, undetected = s.measure(ctx, qr, windows)
 	}
-	metrics.Wait()
-	if err := r.failure(); err != nil {
+	wait.Wait()
+
+	results := slices.Concat(loads, metrics)
+	s.diagnosis = s.diagnose(m, results, len(windows) > 0, undetected)
+	if err := failureOf(results, s.client.endpoint, undetected); err != nil {
 		return source.Batch{}, err
 	}
-	r.log()
-	return r.batch(), nil
+	s.diagnosis.logChanges(logger, &s.logged)
+	s.logged = s.diagnosis
+	return source.Batch{
+		Samples:        samplesOf(loads, m, windows),
+		Metrics:        metricsOf(metrics, m),
+		UnmatchedCount: len(s.diagnosis.UnmatchedSeries),
+	}, nil
 }
 
-func distinct(windows []time.Duration) []time.Duration {
-	windows = slices.Clone(windows)
-	slices.Sort(windows)
-	return slices.Compact(windows)
-}
-
-func join(dialects []Dialect) string {
-	texts := make([]string, len(dialects))
-	for i, d := range dialects {
-		texts[i] = string(d)
+// measure asks for the load over all windows. Auto looks for a dialect first if there is none, and once more if the one in use
+// has no value for any node. undetected is why it found none.
+func (s *Source) measure(ctx context.Context, qr *querier, windows []time.Duration) (results []*queryResult, undetected error) {
+	detect := s.dialect == "" && s.planner.needsDialect()
+	if detect {
+		undetected = s.detectDialect(ctx, qr, windows)
 	}
-	return strings.Join(texts, ", ")
+	results = qr.queryAll(ctx, s.planner.load(s.dialect, windows))
+	if s.auto && !detect && s.planner.dialectEmpty(results) {
+		if undetected = s.detectDialect(ctx, qr, windows); undetected == nil {
+			results = qr.queryAll(ctx, s.planner.load(s.dialect, windows))
+		}
+	}
+	return results, undetected
 }

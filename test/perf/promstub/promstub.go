@@ -32,13 +32,14 @@ type Server struct {
 }
 
 // answers hold one vector for each of what is asked for.
-type answers struct{ cpu, cpuDeviation, memory, memoryDeviation, metric []byte }
+type answers struct{ newest, cpu, cpuDeviation, memory, memoryDeviation, metric []byte }
 
 // SetInstances makes the server answer for targets whose label "instance" has the given values. Utilizations are between
 // 5 and 65 %, so that no usual limit is passed, and deviations between 0 and 10 points. Queries that begin with Metric
 // yield values between 0 and 1, queries of any other kind nothing.
 func (s *Server) SetInstances(instances []string) {
 	s.answers.Store(&answers{
+		newest:          newest(instances),
 		cpu:             vector(instances, 1, 0.05, 0.65),
 		cpuDeviation:    vector(instances, 2, 0, 0.1),
 		memory:          vector(instances, 3, 0.05, 0.65),
@@ -81,6 +82,8 @@ func (s *Server) answer(query string) []byte {
 	}
 	deviation := strings.HasPrefix(query, "stddev_over_time") || strings.Contains(query, "(stddev_over_time")
 	switch {
+	case strings.Contains(query, "(timestamp("):
+		return held.newest
 	case strings.Contains(query, "node_cpu_seconds_total") && deviation:
 		return held.cpuDeviation
 	case strings.Contains(query, "node_cpu_seconds_total"):
@@ -95,17 +98,35 @@ func (s *Server) answer(query string) []byte {
 	return vector(nil, 0, 0, 0)
 }
 
+// newest is an answer with one series per instance whose value is the time of the evaluation: that of the newest sample.
+func newest(instances []string) []byte {
+	values := make([]string, len(instances))
+	for i := range values {
+		values[i] = placeholder
+	}
+	return encode(instances, values)
+}
+
 // vector is an answer with one series per instance. The values spread evenly from low to high, in an order of their own for
 // each seed, and have as many digits as those of a Prometheus.
 func vector(instances []string, seed int, low, high float64) []byte {
+	values := make([]string, len(instances))
+	for i := range values {
+		_, share := math.Modf(float64(i+1) * math.Phi * float64(seed)) // a sequence of low discrepancy
+		values[i] = fmt.Sprintf("%.17g", low+share*(high-low))
+	}
+	return encode(instances, values)
+}
+
+// encode is an answer with one series per instance.
+func encode(instances, values []string) []byte {
 	var b bytes.Buffer
 	b.WriteString(`{"status":"success","data":{"resultType":"vector","result":[`)
 	for i, instance := range instances {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		_, share := math.Modf(float64(i+1) * math.Phi * float64(seed)) // a sequence of low discrepancy
-		fmt.Fprintf(&b, `{"metric":{"instance":%q},"value":[%s,"%.17g"]}`, instance, placeholder, low+share*(high-low))
+		fmt.Fprintf(&b, `{"metric":{"instance":%q},"value":[%s,"%s"]}`, instance, placeholder, values[i])
 	}
 	b.WriteString(`]}}`)
 	return b.Bytes()

@@ -12,11 +12,11 @@ import (
 	"github.com/prometheus/common/config"
 )
 
-// trusting returns a transport that verifies certificates with the system's roots and those of the files, and is made anew
-// when a file changes.
+// trusting returns a transport that verifies certificates with the system's roots and those in the files. It is replaced when a
+// file changes.
 func trusting(files []string, newTransport func(...config.HTTPClientOption) (http.RoundTripper, error)) (http.RoundTripper, error) {
 	bundle := caFiles(files)
-	// The library follows the files, but trusts their certificates alone; that pool is replaced.
+	// The library follows the files, but trusts only their certificates: replace its pool.
 	withRoots := func(*tls.Config) (http.RoundTripper, error) {
 		roots, err := bundle.withSystemRoots()
 		if err != nil {
@@ -52,7 +52,7 @@ func (f caFiles) withSystemRoots() (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// Fetch implements config.SecretReader: all that the files hold.
+// Fetch implements config.SecretReader: the content of all files.
 func (f caFiles) Fetch(context.Context) (string, error) {
 	var all strings.Builder
 	for _, name := range f {

@@ -1,5 +1,5 @@
-// Package httpclient makes the HTTP clients of the load sources: bounded in time and in bytes, with TLS and bearer tokens
-// that are read anew as they rotate, and with errors that tell an operator which setting to look at and no credential.
+// Package httpclient makes the HTTP clients of the load sources. They are bounded in time and in bytes, read certificates and
+// bearer tokens again as these rotate, and return errors that name the setting to look at and show no credential.
 package httpclient
 
 import (
@@ -19,50 +19,37 @@ import (
 	"github.com/prometheus/common/config"
 )
 
-// DefaultTimeout bounds a request where no timeout is configured.
-const DefaultTimeout = 10 * time.Second
-
 const (
-	// excerptBytes is how much of an answer an error shows.
+	// excerptBytes is how much of a response an error shows.
 	excerptBytes = 256
 	// maxRedirects is the limit of net/http.
 	maxRedirects = 10
 )
 
-// Config says how a server is reached. The zero value verifies certificates with the system's roots and sends no token.
+// Config says how a server is reached. It must be valid: nothing is checked or defaulted here.
 type Config struct {
 	// BearerToken is sent with each request; BearerTokenFile names a file that holds one and is read for each request. At
 	// most one is set.
 	BearerToken     string
 	BearerTokenFile string
 	// CAFile names a PEM bundle that replaces the system's roots; ExtraCAFiles name bundles that are trusted beside them. At
-	// most one of the two is set. They are read anew when they change.
-	CAFile             string
-	ExtraCAFiles       []string
+	// most one of the two is set. They are read again when they change.
+	CAFile       string
+	ExtraCAFiles []string
+	// InsecureSkipVerify accepts any certificate.
 	InsecureSkipVerify bool
-	// Timeout bounds a request, the reading of the answer included; 0 means DefaultTimeout.
+	// Timeout bounds a request, including the reading of the response. > 0.
 	Timeout time.Duration
 }
 
-// Client is an HTTP client whose errors are to be passed through Explain.
+// Client is an HTTP client. Pass its errors through Explain.
 type Client struct{ *http.Client }
 
-// New returns a client whose answers end in a *TooLargeError beyond maxBytes, unpacked if they came packed. It honors the
-// proxy environment variables. It follows redirects, but carries no token to another host or from https to http.
+// New returns a client whose responses end in a *TooLargeError beyond maxBytes, counted unpacked. It honors the proxy
+// environment variables. It follows redirects, but carries no token to another host or from https to http.
 //
-// It fails if both tokens or both kinds of CA files are set, if Timeout is negative, or if a CA file cannot be read or holds
-// no certificate.
+// It fails if a CA file cannot be read or holds no certificate.
 func New(cfg Config, maxBytes int64) (*Client, error) {
-	switch {
-	case cfg.BearerToken != "" && cfg.BearerTokenFile != "":
-		return nil, errors.New("token and tokenFile are both set: at most one is possible")
-	case cfg.CAFile != "" && len(cfg.ExtraCAFiles) > 0:
-		return nil, errors.New("caFile and further CA files are both set: at most one is possible")
-	case cfg.Timeout < 0:
-		return nil, fmt.Errorf("timeout: %v is negative", cfg.Timeout)
-	case cfg.Timeout == 0:
-		cfg.Timeout = DefaultTimeout
-	}
 	httpConfig := config.DefaultHTTPClientConfig
 	httpConfig.TLSConfig = config.TLSConfig{CAFile: cfg.CAFile, InsecureSkipVerify: cfg.InsecureSkipVerify}
 	httpConfig.ProxyFromEnvironment = true
@@ -82,7 +69,7 @@ func New(cfg Config, maxBytes int64) (*Client, error) {
 	if len(cfg.ExtraCAFiles) > 0 && !cfg.InsecureSkipVerify {
 		next, err = trusting(cfg.ExtraCAFiles, newTransport)
 	} else if next, err = newTransport(); err != nil {
-		err = fmt.Errorf("caFile: %w", err) // nothing else is read at this point
+		err = fmt.Errorf("caFile: %w", err) // no other file is read at this point
 	}
 	if err != nil {
 		return nil, err
@@ -94,8 +81,8 @@ func New(cfg Config, maxBytes int64) (*Client, error) {
 	}}, nil
 }
 
-// checkRedirect follows redirects as net/http does, with one limit. The token is added to every request below net/http, so a
-// redirect would hand it to whoever answers there.
+// checkRedirect follows redirects as net/http does, with one limit: the token is added to every request below net/http, so a
+// redirect to another host would hand it to that host.
 func checkRedirect(authorized bool) func(*http.Request, []*http.Request) error {
 	return func(req *http.Request, via []*http.Request) error {
 		if len(via) >= maxRedirects {
@@ -110,31 +97,14 @@ func checkRedirect(authorized bool) func(*http.Request, []*http.Request) error {
 	}
 }
 
-// ParseAddress returns the http(s) URL of a server without the trailing slash; a path prefix stays. It fails if the
-// address has another scheme, no host, a user, a query or a fragment. The errors do not show the address, which may hold a
-// password.
-func ParseAddress(address string) (*url.URL, error) {
-	u, err := url.Parse(address)
-	switch {
-	case address == "":
-		return nil, errors.New("address is empty: want one such as https://host:port/prefix")
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return nil, errors.New("address is not an http or https URL such as https://host:port/prefix")
-	case u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		return nil, errors.New("address has a user, a query or a fragment: want one such as https://host:port/prefix, and credentials as token or tokenFile")
-	}
-	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), strings.TrimRight(u.RawPath, "/")
-	return u, nil
-}
-
-// WithoutSecrets returns the URL as text, without what may hold a credential: user name and password, query and fragment.
+// WithoutSecrets returns the URL as text, without the parts that may hold a credential: user, password, query and fragment.
 func WithoutSecrets(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
 }
 
-// Explain returns err with a hint at the setting to look at, and with the request's URL free of credentials. It is for the
-// errors of the client as they are: text that was wrapped around a *url.Error is lost. Errors stay recognizable by
-// errors.Is and errors.As, except for the *url.Error itself.
+// Explain returns err with a hint at the setting to look at, and without credentials in the request's URL. Pass the errors of the
+// client unchanged: text that was wrapped around a *url.Error is lost. errors.Is and errors.As still find what err wraps, except
+// for the *url.Error itself.
 func (c *Client) Explain(err error) error {
 	if err == nil {
 		return nil
@@ -152,7 +122,7 @@ func (c *Client) Explain(err error) error {
 	case isCertificateError(err):
 		return fmt.Errorf("%w (set caFile to the PEM bundle of the authority that signed the certificate, or insecureSkipVerify to true to accept any certificate)", err)
 	case errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout():
-		return fmt.Errorf("%w (no complete answer within the timeout of %v)", err, c.Timeout)
+		return fmt.Errorf("%w (no complete response within the timeout of %v)", err, c.Timeout)
 	}
 	return err
 }
@@ -169,7 +139,7 @@ func isCertificateError(err error) bool {
 		errors.As(err, &invalid) || errors.As(err, &roots)
 }
 
-// StatusError is an answer whose HTTP status is not the wanted one.
+// StatusError is a response whose HTTP status is not the wanted one.
 type StatusError struct {
 	// Code is the HTTP status.
 	Code int
@@ -177,13 +147,13 @@ type StatusError struct {
 	Excerpt string
 }
 
-// NewStatusError returns the error for an answer and the body, or the beginning of the body, that was read from it.
+// NewStatusError returns the error for a response and what was read of its body.
 func NewStatusError(resp *http.Response, body []byte) *StatusError {
 	return &StatusError{Code: resp.StatusCode, Excerpt: Excerpt(resp, body)}
 }
 
-// Excerpt returns the beginning of an answer's body for use in an error: on one line, and without the credentials of the
-// request, which the debug pages of proxies repeat.
+// Excerpt returns the beginning of a response's body for an error: on one line, and without the credentials of the request, which
+// the debug pages of proxies repeat.
 func Excerpt(resp *http.Response, body []byte) string {
 	text := WithoutCredentials(resp, string(body))
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
@@ -193,7 +163,7 @@ func Excerpt(resp *http.Response, body []byte) string {
 	return text
 }
 
-// WithoutCredentials blanks the credentials of the request in a text that its answer holds.
+// WithoutCredentials returns a text from the response with the credentials of the request blanked.
 func WithoutCredentials(resp *http.Response, text string) string {
 	if resp.Request == nil {
 		return text
@@ -224,15 +194,15 @@ func (e *StatusError) Error() string {
 	return b.String()
 }
 
-// TooLargeError is an answer of more bytes than any sane server sends.
+// TooLargeError is a response that is larger than a client accepts.
 type TooLargeError struct{ MaxBytes int64 }
 
 // Error names the limit.
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("the answer is larger than %d bytes", e.MaxBytes)
+	return fmt.Sprintf("the response is larger than %d bytes", e.MaxBytes)
 }
 
-// transport bounds answers, and unpacks gzip, which the library's transport leaves out.
+// transport bounds responses, and unpacks gzip, which the library's transport does not.
 type transport struct {
 	next     http.RoundTripper
 	maxBytes int64
@@ -264,7 +234,7 @@ func (t *transport) CloseIdleConnections() {
 	}
 }
 
-// boundedBody fails, instead of ending, where an answer goes on beyond the limit: a cut answer could pass for a whole one.
+// boundedBody fails, instead of ending, where a response exceeds the limit: a cut response could be taken for a complete one.
 type boundedBody struct {
 	content io.Reader
 	io.Closer
@@ -277,7 +247,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 		return 0, &TooLargeError{MaxBytes: b.maxBytes}
 	}
 	if int64(len(p)) > b.left+1 {
-		p = p[:b.left+1] // one more than allowed tells a full answer from one that goes on
+		p = p[:b.left+1] // one byte more than allowed tells a full response from a larger one
 	}
 	n, err := b.content.Read(p)
 	b.left -= int64(n)
@@ -287,7 +257,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// gzipReader reads the header with the first bytes that are wanted, so that an answer without a body is not an error.
+// gzipReader reads the header with the first bytes that are asked for, so that a response without a body is not an error.
 type gzipReader struct {
 	packed io.Reader
 	plain  *gzip.Reader

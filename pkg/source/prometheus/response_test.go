@@ -18,13 +18,13 @@ type decoded struct {
 }
 
 func decodeAll(text string) (all []decoded, warnings []string, err error) {
-	warnings, err = decodeAnswer(strings.NewReader(text), func(s *series) {
+	warnings, err = decodeResponse(strings.NewReader(text), func(s *series) {
 		all = append(all, decoded{maps.Clone(s.Metric), s.Value.value, s.Value.at})
 	})
 	return all, warnings, err
 }
 
-func TestDecodeAnswer(t *testing.T) {
+func TestDecodeResponse(t *testing.T) {
 	two := []decoded{
 		{map[string]string{"instance": "a:1"}, 0.25, time.UnixMilli(1435781451781)},
 		// The labels of one series are not those of the next.
@@ -63,8 +63,8 @@ func TestDecodePoint(t *testing.T) {
 	}
 }
 
-// FuzzAnswer looks for answers that crash the decoder, or that it takes though they are not JSON.
-func FuzzAnswer(f *testing.F) {
+// FuzzDecodeResponse looks for responses that crash the decoder, or that it accepts although they are not JSON.
+func FuzzDecodeResponse(f *testing.F) {
 	for _, seed := range []string{
 		vectorText(), vectorText(at("w1:9100", "0.5"), at("w2", "NaN")),
 		`{"status":"success","data":{"resultType":"vector","result":[{"metric":{"__name__":"up"},"value":[1.5,"+Inf"]}]},"warnings":["a"]}`,
@@ -91,12 +91,12 @@ func FuzzAnswer(f *testing.F) {
 		}
 		again, _, err := decodeAll(text)
 		if err != nil || len(again) != len(got) {
-			t.Fatalf("a second reading differs: %v", err)
+			t.Fatalf("a second decoding differs: %v", err)
 		}
 	})
 }
 
-func BenchmarkDecodeAnswer(b *testing.B) {
+func BenchmarkDecodeResponse(b *testing.B) {
 	elements := make([]element, 15000)
 	for i := range elements {
 		elements[i] = at(fmt.Sprintf("10.%d.%d.%d:9100", i>>16, i>>8&255, i&255), "0.123456789012345")
@@ -105,7 +105,7 @@ func BenchmarkDecodeAnswer(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := decodeAnswer(strings.NewReader(text), func(*series) {}); err != nil {
+		if _, err := decodeResponse(strings.NewReader(text), func(*series) {}); err != nil {
 			b.Fatal(err)
 		}
 	}

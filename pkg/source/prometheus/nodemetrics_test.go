@@ -9,22 +9,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
-// byMetric is the answers' values, and fails the test where one ends at another time than that of the server.
+// byMetric returns the values by metric. Each has to end at the time of evaluation.
 func byMetric(t *testing.T, batch source.Batch) map[string]map[string]float64 {
 	t.Helper()
 	values := map[string]map[string]float64{}
-	for _, answer := range batch.Metrics {
-		if !answer.End.Equal(evaluationTime()) {
-			t.Errorf("%s is of %v, want %v", answer.Metric, answer.End, evaluationTime())
+	for _, metric := range batch.Metrics {
+		if !metric.End.Equal(evaluationTime()) {
+			t.Errorf("%s is of %v, want %v", metric.Metric, metric.End, evaluationTime())
 		}
-		values[answer.Metric] = answer.Values
+		values[metric.Metric] = metric.Values
 	}
 	return values
 }
 
-func TestMetricsAndLoadDoNotDependOnEachOther(t *testing.T) {
+func TestFetch_NodeMetricsAndLoad(t *testing.T) {
 	refused := status(http.StatusUnprocessableEntity, `{"status":"error","errorType":"execution","error":"too many series"}`)
 	latency := vector(element{`"node":"w1"`, "0.5"}, element{`"node":"w2"`, "1.5"})
 	load := nodeExporter(vector(at("10.0.0.1:9100", "0.25")), vector(), vector(), vector())
@@ -38,7 +39,7 @@ func TestMetricsAndLoadDoNotDependOnEachOther(t *testing.T) {
 		want        map[string]map[string]float64
 		failure     bool
 	}{
-		{"all are answered", append([]rule{{"latency", latency}, {"errors", errors}}, load...), 1, both, false},
+		{"all succeed", append([]rule{{"latency", latency}, {"errors", errors}}, load...), 1, both, false},
 		{"one metric fails", append([]rule{{"latency", latency}, {"errors", refused}}, load...), 1, map[string]map[string]float64{"latency": both["latency"]}, false},
 		{"one metric is empty", append([]rule{{"latency", latency}, {"errors", vector()}}, load...), 1, map[string]map[string]float64{"latency": both["latency"]}, false},
 		{"all metrics fail", append([]rule{{"latency", refused}, {"errors", refused}}, load...), 1, map[string]map[string]float64{}, false},
@@ -62,14 +63,14 @@ func TestMetricsAndLoadDoNotDependOnEachOther(t *testing.T) {
 					t.Errorf("%d samples, want %d", len(batch.Samples), tt.wantSamples)
 				}
 				if diff := cmp.Diff(tt.want, byMetric(t, batch)); diff != "" {
-					t.Errorf("answers (-want +got):\n%s", diff)
+					t.Errorf("values (-want +got):\n%s", diff)
 				}
 			})
 		}
 	}
 }
 
-func TestMetricsAloneAreAskedOnceEachAsTheyAre(t *testing.T) {
+func TestFetch_NodeMetricsOnly(t *testing.T) {
 	srv := newServer(t, rule{"", vector(element{`"node":"w1"`, "1"}, element{`"Hostname":"w2"`, "2"}, element{`"node":"w1","device":"b"`, "3"})})
 	s := newTestSource(t, Config{Address: srv.URL, NodeLabels: []string{"node", "Hostname"}}, twoNodes()...)
 	want := []string{"avg by (Hostname) (gpu)", "latency"}
@@ -85,24 +86,24 @@ func TestMetricsAloneAreAskedOnceEachAsTheyAre(t *testing.T) {
 	// Of the two series of w1 the greater is taken.
 	values := map[string]float64{"w1": 3, "w2": 2}
 	if diff := cmp.Diff(map[string]map[string]float64{want[0]: values, want[1]: values}, byMetric(t, batch)); diff != "" {
-		t.Errorf("answers (-want +got):\n%s", diff)
+		t.Errorf("values (-want +got):\n%s", diff)
 	}
 	if len(batch.Samples) > 0 {
 		t.Errorf("%d samples of load that nobody asked for", len(batch.Samples))
 	}
 }
 
-func TestLoadThatHangsTakesNoTimeFromMetrics(t *testing.T) {
+func TestFetch_HungLoadQuery(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	srv := newServer(t, rule{"latency", vector(element{`"node":"w1"`, "1"})}, rule{"", hang})
 	for _, dialect := range []Dialect{NodeExporter, Auto} {
-		s := newTestSource(t, Config{Address: srv.URL, Dialect: dialect, Timeout: 200 * time.Millisecond}, twoNodes()...)
+		s := newTestSource(t, Config{Address: srv.URL, Dialect: dialect, Config: httpclient.Config{Timeout: 200 * time.Millisecond}}, twoNodes()...)
 		batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}, Metrics: []string{"latency"}})
 		if err != nil {
 			t.Fatalf("%s: %v", dialect, err)
 		}
 		if diff := cmp.Diff(map[string]map[string]float64{"latency": {"w1": 1}}, byMetric(t, batch)); diff != "" {
-			t.Errorf("%s: answers (-want +got):\n%s", dialect, diff)
+			t.Errorf("%s: values (-want +got):\n%s", dialect, diff)
 		}
 	}
 }

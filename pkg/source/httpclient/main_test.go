@@ -9,10 +9,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-// systemPair is the key pair of a server that the system of these tests trusts.
+// systemPair is the key pair of a server that the system's roots of these tests trust.
 var systemPair tls.Certificate
 
-// TestMain gives the process roots of its own, which are read but once.
+// TestMain replaces the system's roots, which a process reads only once.
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "roots")
 	if err != nil {

@@ -28,7 +28,7 @@ func newKeyPair() ([]byte, tls.Certificate) {
 	return certificate, pair
 }
 
-// serveAs says ok with the key pair.
+// serveAs starts a server with the key pair that responds with ok, and returns its URL.
 func serveAs(t *testing.T, pair tls.Certificate) string {
 	t.Helper()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "ok") }))
@@ -39,7 +39,7 @@ func serveAs(t *testing.T, pair tls.Certificate) string {
 	return server.URL
 }
 
-func TestExtraCAFilesAreTrustedBesideTheSystemsRoots(t *testing.T) {
+func TestExtraCAFiles(t *testing.T) {
 	first, firstPair := newKeyPair()
 	second, secondPair := newKeyPair()
 	third, thirdPair := newKeyPair()
@@ -58,7 +58,7 @@ func TestExtraCAFilesAreTrustedBesideTheSystemsRoots(t *testing.T) {
 		t.Helper()
 		for _, url := range trusted {
 			if got, err := get(t, client, url); err != nil || got != "ok" {
-				t.Errorf("%s says %q, error %v", url, got, err)
+				t.Errorf("%s responds with %q, error %v", url, got, err)
 			}
 		}
 		for _, url := range others {
@@ -68,7 +68,7 @@ func TestExtraCAFilesAreTrustedBesideTheSystemsRoots(t *testing.T) {
 	}
 	check([]string{system, one, two}, three)
 
-	// As they rotate: what is gone is no longer trusted, what is new is, and the system's roots stay.
+	// After a rotation the old certificate is not trusted, the new one is, and the system's roots still are.
 	write(files[1], third)
 	check([]string{system, one, three}, two)
 
@@ -77,7 +77,7 @@ func TestExtraCAFilesAreTrustedBesideTheSystemsRoots(t *testing.T) {
 	wantError(t, err, files[1])
 }
 
-func TestCAFileReplacesTheSystemsRoots(t *testing.T) {
+func TestCAFile_ReplacesSystemRoots(t *testing.T) {
 	certificate, pair := newKeyPair()
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	if err := os.WriteFile(file, certificate, 0o600); err != nil {
@@ -91,7 +91,7 @@ func TestCAFileReplacesTheSystemsRoots(t *testing.T) {
 	wantError(t, err, "x509: ")
 }
 
-func TestNewRefusesExtraCAFiles(t *testing.T) {
+func TestNew_UnreadableExtraCAFile(t *testing.T) {
 	noCertificate := filepath.Join(t.TempDir(), "ca.crt")
 	if err := os.WriteFile(noCertificate, []byte("not PEM"), 0o600); err != nil {
 		t.Fatal(err)
@@ -100,7 +100,6 @@ func TestNewRefusesExtraCAFiles(t *testing.T) {
 		cfg  Config
 		want string
 	}{
-		"beside caFile":             {Config{CAFile: "/ca.crt", ExtraCAFiles: []string{"/other.crt"}}, "caFile and further CA files are both set"},
 		"one that is absent":        {Config{ExtraCAFiles: []string{"/absent/ca.crt"}}, "/absent/ca.crt"},
 		"one without a certificate": {Config{ExtraCAFiles: []string{noCertificate}}, noCertificate + " holds no PEM certificate"},
 	} {

@@ -27,8 +27,8 @@ type point struct {
 // maxUnixSeconds keeps a time within what UnixMilli and JSON can hold; it is in the year 5138.
 const maxUnixSeconds = 1e11
 
-// UnmarshalJSON takes exactly a number and a string that holds a float. It is by hand because a general array of raw
-// values costs four allocations for each of the series.
+// UnmarshalJSON accepts exactly a number and a string that holds a float. It is written by hand because a general array of raw
+// values costs four allocations a series.
 func (p *point) UnmarshalJSON(b []byte) error {
 	number, quoted, ok := bytes.Cut(bytes.TrimSuffix(bytes.TrimPrefix(b, []byte("[")), []byte("]")), []byte(","))
 	quoted = bytes.TrimSpace(quoted)
@@ -36,18 +36,27 @@ func (p *point) UnmarshalJSON(b []byte) error {
 		return fmt.Errorf("%.64q is not a sample value", b)
 	}
 	seconds, err := strconv.ParseFloat(string(bytes.TrimSpace(number)), 64)
-	if err != nil || !(seconds > 0 && seconds < maxUnixSeconds) {
+	at, ok := timeOf(seconds)
+	if err != nil || !ok {
 		return fmt.Errorf("%.64q has no time", b)
 	}
 	value, err := strconv.ParseFloat(string(quoted[1:len(quoted)-1]), 64)
 	if err != nil {
 		return fmt.Errorf("%.64q has no value", b)
 	}
-	p.at, p.value = time.UnixMilli(int64(math.Round(seconds*1000))), value
+	p.at, p.value = at, value
 	return nil
 }
 
-// queryError is what Prometheus says about a query that it understood but did not answer.
+// timeOf returns the time of a number of seconds since 1970, to the millisecond, and whether it is one that can be.
+func timeOf(seconds float64) (time.Time, bool) {
+	if !(seconds > 0 && seconds < maxUnixSeconds) {
+		return time.Time{}, false
+	}
+	return time.UnixMilli(int64(math.Round(seconds * 1000))), true
+}
+
+// queryError is a query that Prometheus refused or could not evaluate, in its own words.
 type queryError struct {
 	kind, message string
 }
@@ -56,63 +65,63 @@ func (e *queryError) Error() string {
 	return fmt.Sprintf("query refused (%s): %s", e.kind, e.message)
 }
 
-// answer is what stands beside the series in an answer.
-type answer struct {
+// response is a response without its series.
+type response struct {
 	status   string
 	err      queryError
 	warnings []string
-	// answered tells an empty vector from none.
-	answered bool
+	// hasResult tells an empty vector from none.
+	hasResult bool
 }
 
-// decodeAnswer reads the answer to an instant query and hands over its series one by one; a series is valid only during
-// the call. An error means that the series seen so far are not to be used. Anything but a vector of floats is an error.
-func decodeAnswer(r io.Reader, visit func(*series)) (warnings []string, err error) {
-	dec := json.NewDecoder(r)
-	var a answer
-	if err := a.decode(dec, visit); err != nil {
-		return nil, fmt.Errorf("not an answer of the Prometheus API: %w", err)
+// decodeResponse reads the response to an instant query and passes its series to visit one by one; a series is valid only
+// during the call. After an error the series passed so far must not be used. Anything but a vector of floats is an error.
+func decodeResponse(from io.Reader, visit func(*series)) (warnings []string, err error) {
+	dec := json.NewDecoder(from)
+	var r response
+	if err := r.decode(dec, visit); err != nil {
+		return nil, fmt.Errorf("not a response of the Prometheus API: %w", err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("not an answer of the Prometheus API: more follows its end")
+		return nil, errors.New("not a response of the Prometheus API: more follows its end")
 	}
 	switch {
-	case a.status == "error":
-		return nil, &a.err
-	case a.status != "success":
-		return nil, fmt.Errorf("not an answer of the Prometheus API: its status is %q", a.status)
-	case !a.answered:
-		return nil, errors.New("not an answer of the Prometheus API: it has no result")
+	case r.status == "error":
+		return nil, &r.err
+	case r.status != "success":
+		return nil, fmt.Errorf("not a response of the Prometheus API: its status is %q", r.status)
+	case !r.hasResult:
+		return nil, errors.New("not a response of the Prometheus API: it has no result")
 	}
-	return a.warnings, nil
+	return r.warnings, nil
 }
 
-func (a *answer) decode(dec *json.Decoder, visit func(*series)) error {
+func (r *response) decode(dec *json.Decoder, visit func(*series)) error {
 	return decodeObject(dec, func(key string) error {
 		switch key {
 		case "status":
-			return dec.Decode(&a.status)
+			return dec.Decode(&r.status)
 		case "errorType":
-			return dec.Decode(&a.err.kind)
+			return dec.Decode(&r.err.kind)
 		case "error":
-			return dec.Decode(&a.err.message)
+			return dec.Decode(&r.err.message)
 		case "warnings", "infos":
 			var texts []string
 			if err := dec.Decode(&texts); err != nil {
 				return err
 			}
-			a.warnings = append(a.warnings, texts...)
+			r.warnings = append(r.warnings, texts...)
 			return nil
 		case "data":
-			return a.decodeData(dec, visit)
+			return r.decodeData(dec, visit)
 		default:
 			return skip(dec)
 		}
 	})
 }
 
-func (a *answer) decodeData(dec *json.Decoder, visit func(*series)) error {
-	// Servers write the type before the result. One that does not is read in a second pass.
+func (r *response) decodeData(dec *json.Decoder, visit func(*series)) error {
+	// Servers write the type before the result. Where one does not, the result is read in a second pass.
 	var kind string
 	var early json.RawMessage
 	err := decodeObject(dec, func(key string) error {
@@ -128,7 +137,7 @@ func (a *answer) decodeData(dec *json.Decoder, visit func(*series)) error {
 		case key == "result" && kind == "":
 			return dec.Decode(&early)
 		case key == "result":
-			a.answered = true
+			r.hasResult = true
 			return decodeVector(dec, visit)
 		default:
 			return skip(dec)
@@ -140,7 +149,7 @@ func (a *answer) decodeData(dec *json.Decoder, visit func(*series)) error {
 	if kind == "" {
 		return errors.New("the result has no type")
 	}
-	a.answered = true
+	r.hasResult = true
 	return decodeVector(json.NewDecoder(bytes.NewReader(early)), visit)
 }
 
@@ -166,7 +175,7 @@ func decodeVector(dec *json.Decoder, visit func(*series)) error {
 	return expect(dec, ']')
 }
 
-// decodeObject calls member for each key of an object, which has to consume the value. A null is an empty object.
+// decodeObject calls member for each key of an object; member must consume the value. A null is an empty object.
 func decodeObject(dec *json.Decoder, member func(key string) error) error {
 	token, err := dec.Token()
 	if err != nil {

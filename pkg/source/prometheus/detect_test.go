@@ -1,0 +1,148 @@
+package prometheus
+
+import (
+	"io"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+)
+
+func TestAuto_FirstDialectWithValue(t *testing.T) {
+	kubelet := []rule{
+		{"node_cpu_usage_seconds_total", vector(at("w1", "2"))},
+		{"node_memory_working_set_bytes", vector(at("w1", "8589934592"))},
+	}
+	refused := rule{"node_cpu_seconds_total", status(http.StatusUnprocessableEntity, `{"status":"error","errorType":"execution","error":"query processing would load too many samples"}`)}
+	strangers := rule{"node_cpu_seconds_total", vector(at("vm-outside-the-cluster:9100", "0.9"))}
+	for name, rules := range map[string][]rule{
+		"empty responses are passed over":        kubelet,
+		"a refused query is passed over":         append([]rule{refused}, kubelet...),
+		"series of no Node are passed over":      append([]rule{strangers}, kubelet...),
+		"the rules of kube-prometheus are empty": append([]rule{{"instance:node_cpu", vector()}}, kubelet...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := newServer(t, rules...)
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: Auto}, twoNodes()...)
+			var log logged
+			for range 2 {
+				if _, err := s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}}); err != nil {
+					t.Fatalf("Fetch: %v", err)
+				}
+			}
+			if s.dialect != Kubelet {
+				t.Errorf("took %q, want Kubelet", s.dialect)
+			}
+			// Three dialects tried in order, then twice five queries.
+			if got := len(srv.asked()); got != 3+5+5 {
+				t.Errorf("%d queries, want 13", got)
+			}
+			if got := countContaining(log.take(), `"dialect"="Kubelet"`); got != 1 {
+				t.Errorf("%d lines say which dialect was taken, want 1", got)
+			}
+		})
+	}
+}
+
+func TestAuto_ShortestWindow(t *testing.T) {
+	srv := newServer(t, rule{"[1h", vector()}, rule{"[15m", vector()}, rule{"node_cpu_usage_seconds_total", vector(at("w1", "2"))})
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: Auto}, twoNodes()...)
+	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{5 * time.Minute, 15 * time.Minute, time.Hour}})
+	if err != nil {
+		t.Fatalf("Fetch: %v", err)
+	}
+	if s.dialect != Kubelet {
+		t.Errorf("took %q, want Kubelet", s.dialect)
+	}
+	// Four dialects over an hour, three over five minutes, one for the newest samples, then four for each of three windows.
+	if got := len(srv.asked()); got != 4+3+1+12 {
+		t.Errorf("%d queries, want 20", got)
+	}
+	measured := map[time.Duration]bool{}
+	for _, sample := range batch.Samples {
+		measured[sample.Window] = sample.Stats[load.CPU].Known
+	}
+	if !measured[5*time.Minute] {
+		t.Errorf("measured over %v, want five minutes", measured)
+	}
+}
+
+func TestAuto_DetectsAgain(t *testing.T) {
+	srv := newServer(t, nodeExporter(vector(at("w1", "0.25")), vector(), vector(at("w1", "0.5")), vector())...)
+	s := newTestSource(t, Config{Address: srv.URL}, twoNodes()...)
+	fetch(t, s)
+	if s.dialect != NodeExporter {
+		t.Fatalf("took %q, want NodeExporter", s.dialect)
+	}
+
+	// The exporter goes and the rules come: the same Fetch returns their values.
+	srv.setRules(rule{"instance:node_cpu", vector(at("w1", "0.3"))})
+	want := []load.Sample{sample("w1", known(0.3, 0.3), load.Stat{})}
+	if diff := cmp.Diff(want, fetch(t, s), equateValues()); diff != "" {
+		t.Errorf("samples (-want +got):\n%s", diff)
+	}
+
+	// A server that fails says nothing about dialects.
+	srv.setRules(rule{"", status(http.StatusBadGateway, "no upstream")})
+	if _, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}}); err == nil || s.dialect != KubePrometheus {
+		t.Errorf("error %v, dialect %q; want an error and KubePrometheus kept", err, s.dialect)
+	}
+
+	srv.setRules()
+	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
+	wantError(t, err, "no series", "NodeExporter", "KubePrometheus", "Kubelet", "cAdvisor", "set dialect, queries or nodeLabels", srv.URL)
+
+	srv.setRules(nodeExporter(vector(at("w1", "0.25")), vector(), vector(), vector())...)
+	fetch(t, s)
+	if s.dialect != NodeExporter {
+		t.Errorf("took %q, want NodeExporter", s.dialect)
+	}
+}
+
+func TestAuto_CPUGone(t *testing.T) {
+	var gone atomic.Bool
+	nodeExporter := func() string {
+		if gone.Load() {
+			return vectorText()
+		}
+		return vectorText(at("w1", "0.5"))
+	}
+	srv := newServer(t,
+		rule{"stddev", vector()},
+		rule{"node_cpu_seconds_total", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, nodeExporter()) }},
+		rule{"node_memory_MemAvailable_bytes", vector(at("w1", "0.5"))},
+		rule{"instance:node_cpu", vector(at("w1", "0.75"))},
+		rule{"", vector()},
+	)
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: Auto}, twoNodes()...)
+	if got := fetch(t, s)[0].Stats[load.CPU].Mean; got != 0.5 {
+		t.Fatalf("cpu %v, want 0.5", got)
+	}
+	gone.Store(true)
+	if got := fetch(t, s)[0].Stats[load.CPU].Mean; got != 0.75 {
+		t.Errorf("cpu %v once the first dialect has none, want 0.75", got)
+	}
+}
+
+func TestAuto_TwoOwnQueriesNeedNoDialect(t *testing.T) {
+	srv := newServer(t, rule{"my_cpu", vector(at("w1", "0.3"))}, rule{"my_memory", vector(at("w1", "0.4"))})
+	s := newTestSource(t, Config{Address: srv.URL, CPUQuery: "my_cpu", MemoryQuery: "my_memory"}, twoNodes()...)
+	fetch(t, s)
+	if got := len(srv.asked()); got != 5 {
+		t.Errorf("%d queries, want 5: %q", got, srv.asked())
+	}
+}
+
+func TestAuto_NoDialectKeepsOwnQuery(t *testing.T) {
+	srv := newServer(t, rule{"my_cpu", vector(at("w1", "0.3"))})
+	s := newTestSource(t, Config{Address: srv.URL, CPUQuery: "my_cpu"}, twoNodes()...)
+	want := []load.Sample{sample("w1", known(0.3, 0.3), load.Stat{})}
+	if diff := cmp.Diff(want, fetch(t, s), equateValues()); diff != "" {
+		t.Errorf("samples (-want +got):\n%s", diff)
+	}
+}

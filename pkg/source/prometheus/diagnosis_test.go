@@ -1,0 +1,102 @@
+package prometheus
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+)
+
+// equateErrors compares errors by their text.
+func equateErrors() cmp.Option {
+	return cmp.Comparer(func(a, b error) bool {
+		return (a == nil) == (b == nil) && (a == nil || a.Error() == b.Error())
+	})
+}
+
+type text string
+
+func (e text) Error() string { return string(e) }
+
+func TestDiagnosis(t *testing.T) {
+	warned := `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"node":"w1"},"value":[1700000000,"8589934592"]}]},"warnings":["partial"]}`
+	srv := newServer(t,
+		rule{"node_cpu_seconds_total", status(http.StatusUnprocessableEntity, `{"status":"error","errorType":"execution","error":"too many samples"}`)},
+		rule{"instance:node_cpu", vector(element{`"node":"gone"`, "0.5"})},
+		rule{"stddev_over_time", vector()},
+		rule{"node_cpu_usage_seconds_total", vector(element{`"node":"w1"`, "2"}, element{`"node":"vm"`, "2"}, element{`"node":"alone"`, "2"})},
+		rule{"node_memory_working_set_bytes", body(warned)},
+		rule{"latency", status(http.StatusBadGateway, "")},
+	)
+	// Samples of 20 s and of 50 s ago.
+	srv.newest = vector(element{`"node":"w1"`, "1699999980"}, element{`"node":"w2"`, "1699999950"})
+	s := newTestSource(t, Config{Address: srv.URL, NodeLabels: []string{"node"}}, append(twoNodes(), newNode("w3", "10.0.0.3"))...)
+	if diff := cmp.Diff(Diagnosis{}, s.Diagnosis(), equateErrors()); diff != "" {
+		t.Errorf("before the first Fetch (-want +got):\n%s", diff)
+	}
+	if _, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}, Metrics: []string{"latency"}}); err != nil {
+		t.Fatal(err)
+	}
+	endpoint := srv.URL + "/api/v1/query"
+	w1 := Match{Series: `{node="w1"}`, Node: "w1"}
+	want := Diagnosis{
+		Endpoint: endpoint,
+		Dialect:  Kubelet,
+		Tried: []TriedDialect{
+			{NodeExporter, text("query refused (execution): too many samples")},
+			{KubePrometheus, text(`none of 1 series belongs to a Node: {node="gone"}`)},
+		},
+		Queries: []QueryDiagnosis{
+			{Query: "time of the newest sample of cpu (dialect Kubelet)", Series: 2, Matched: 2, Nodes: 2},
+			{Query: "mean of cpu over 5m (dialect Kubelet)", Series: 3, Matched: 1, Nodes: 1},
+			{Query: "mean of memory over 5m (dialect Kubelet)", Series: 1, Matched: 1, Nodes: 1, Warnings: []string{"partial"}},
+			{Query: "standard deviation of cpu over 5m (dialect Kubelet)", Err: text("standard deviation of cpu over 5m (dialect Kubelet): no series")},
+			{Query: "standard deviation of memory over 5m (dialect Kubelet)", Err: text("standard deviation of memory over 5m (dialect Kubelet): no series")},
+			{Query: `metric "latency"`, Err: text(`metric "latency": GET ` + endpoint + ": status 502 Bad Gateway")},
+		},
+		NodeCount:          3,
+		NodesWithoutSeries: []string{"w2", "w3"},
+		Matches:            []Match{w1, {Series: `{node="w2"}`, Node: "w2"}},
+		UnmatchedSeries:    []string{`{node="alone"}`, `{node="vm"}`},
+		SampleAges:         SampleAges{Nodes: 2, Youngest: 20 * time.Second, Oldest: 50 * time.Second},
+		Skew:               -time.Second, // our clock is a second ahead
+	}
+	options := cmp.Options{equateErrors(), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(QueryDiagnosis{}, "PromQL")}
+	if diff := cmp.Diff(want, s.Diagnosis(), options); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+
+	// A Fetch that fails is diagnosed too. The clock of the server is a minute ahead.
+	srv.setRules(rule{"", vector()})
+	s.clock = testingclock.NewFakePassiveClock(evaluationTime().Add(-time.Minute))
+	if _, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}}); err == nil {
+		t.Fatal("no error though there is no series")
+	}
+	got := s.Diagnosis()
+	if got.Dialect != "" || len(got.Tried) != len(autoOrder()) || got.Undetected == nil {
+		t.Errorf("dialect %q, tried %v, because of %v; want none of all that there are, and a reason", got.Dialect, got.Tried, got.Undetected)
+	}
+	if got.Skew != time.Minute || !got.ClocksDiffer {
+		t.Errorf("skew %v, different clocks %v; want 1m0s and true", got.Skew, got.ClocksDiffer)
+	}
+	if diff := cmp.Diff([]string{"w1", "w2", "w3"}, got.NodesWithoutSeries); diff != "" {
+		t.Errorf("nodes without series (-want +got):\n%s", diff)
+	}
+}
+
+func TestDiagnosis_NodeMetricsOnly(t *testing.T) {
+	srv := newServer(t, rule{"", vector(element{`"node":"w1"`, "1"})})
+	s := newTestSource(t, Config{Address: srv.URL}, twoNodes()...)
+	if _, err := s.Fetch(t.Context(), source.Request{Metrics: []string{"latency"}}); err != nil {
+		t.Fatal(err)
+	}
+	got := s.Diagnosis()
+	if len(got.Queries) != 1 || got.Queries[0].PromQL != "latency" || got.SampleAges != (SampleAges{}) || len(got.NodesWithoutSeries) > 0 {
+		t.Errorf("got %+v, want one query, no ages, and no nodes that lack load", got)
+	}
+}

@@ -1,0 +1,169 @@
+package prometheus
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+)
+
+// onlyFor responds to one query, and with an empty vector to any other.
+func onlyFor(promql string, respond func(http.ResponseWriter, *http.Request)) func(http.ResponseWriter, *http.Request) {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("query") == promql {
+			respond(w, r)
+			return
+		}
+		vector()(w, r)
+	}
+}
+
+func ends(samples []load.Sample) map[string]time.Time {
+	byNode := map[string]time.Time{}
+	for _, s := range samples {
+		byNode[s.Node] = s.End
+	}
+	return byNode
+}
+
+// The nodes are scraped every 30 s; the last scrape of w1 was 20 s before the query, and that of w2 5.25 s before.
+func TestFetch_EndIsNewestSample(t *testing.T) {
+	const lastScrapes1, lastScrapes2 = "1699999980", "1699999994.75"
+	for _, tt := range []struct {
+		dialect Dialect
+		newest  string
+	}{
+		{NodeExporter, `max by (node, host) (timestamp(node_cpu_seconds_total{mode="idle"}))`},
+		{KubePrometheus, "max by (node, host) (timestamp(instance:node_cpu_utilisation:rate5m)) or max by (node, host) (timestamp(instance:node_cpu:ratio))"},
+		{Kubelet, "max by (node, host) (timestamp(node_cpu_usage_seconds_total))"},
+		{CAdvisor, `max by (node, host) (timestamp(container_cpu_usage_seconds_total{id="/"}))`},
+	} {
+		t.Run(string(tt.dialect), func(t *testing.T) {
+			srv := newServer(t, rule{"", vector(element{`"node":"w1"`, "0.5"}, element{`"node":"w2"`, "0.5"})})
+			srv.newest = onlyFor(tt.newest, vector(element{`"node":"w1"`, lastScrapes1}, element{`"host":"w2"`, lastScrapes2}))
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: tt.dialect, NodeLabels: []string{"node", "host"}}, twoNodes()...)
+			batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window, 3 * window}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(batch.Samples) != 4 {
+				t.Fatalf("%d samples, want one of each node and window", len(batch.Samples))
+			}
+			for _, sample := range batch.Samples {
+				want := evaluationTime().Add(-20 * time.Second)
+				if sample.Node == "w2" {
+					want = evaluationTime().Add(-5250 * time.Millisecond)
+				}
+				if !sample.End.Equal(want) {
+					t.Errorf("the window of %s over %v ends at %v, want %v", sample.Node, sample.Window, sample.End, want)
+				}
+			}
+			// A pod that started on w1 40 s before the query has 20 s of its five minutes in samples, and not 40 s.
+			started := evaluationTime().Add(-40 * time.Second)
+			if covered := ends(batch.Samples)["w1"].Sub(started); covered != 20*time.Second {
+				t.Errorf("the window covers %v of the pod, want 20s", covered)
+			}
+			// Whatever the number of windows: one query for the newest samples, four for each window.
+			if got := len(srv.asked()); got != 1+4+4 {
+				t.Errorf("%d queries, want 9", got)
+			}
+		})
+	}
+}
+
+func TestFetch_EndFallsBack(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		newest func(http.ResponseWriter, *http.Request)
+		// clock is how far our clock is ahead of the server's.
+		clock time.Duration
+		// want is the end of the window of w1 and w2, relative to the evaluation.
+		want1, want2 time.Duration
+	}{
+		{"the query fails", status(http.StatusInternalServerError, "out of memory"), time.Second, 0, 0},
+		{"the query is refused", status(http.StatusUnprocessableEntity, `{"status":"error","errorType":"execution","error":"too many series"}`), time.Second, 0, 0},
+		{"no series", vector(), time.Second, 0, 0},
+		{"a node without a series", vector(at("w2", "1699999980")), time.Second, 0, -20 * time.Second},
+		{"no number", vector(at("w1", "NaN"), at("w2", "+Inf")), time.Second, 0, 0},
+		{"no time", vector(at("w1", "0"), at("w2", "-5")), time.Second, 0, 0},
+		{"a sample after the evaluation", vector(at("w1", "1700000003"), at("w2", "1699999999")), 10 * time.Second, 0, -time.Second},
+		{"our clock is behind the sample", vector(at("w1", "1699999980"), at("w2", "1699999930")), -time.Minute, -time.Minute, -70 * time.Second},
+		{"the newest of several series", vector(at("w1", "1699999950"), at("w1:9100", "1699999980"), at("w2", "1699999980")), time.Second, -20 * time.Second, -20 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			srv := newServer(t, rule{"", vector(at("w1", "0.5"), at("w2", "0.5"))})
+			srv.newest = tt.newest
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, twoNodes()...)
+			s.clock = testingclock.NewFakePassiveClock(evaluationTime().Add(tt.clock))
+			got := ends(fetch(t, s))
+			for node, want := range map[string]time.Duration{"w1": tt.want1, "w2": tt.want2} {
+				if end := got[node].Sub(evaluationTime()); end != want {
+					t.Errorf("the window of %s ends %v after the evaluation, want %v", node, end, want)
+				}
+			}
+		})
+	}
+}
+
+func TestFetch_FailedNewestSampleIsLoggedOnce(t *testing.T) {
+	srv := newServer(t, rule{"", vector(at("w1", "0.5"))})
+	srv.newest = status(http.StatusInternalServerError, "out of memory")
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, newNode("w1", "10.0.0.1"))
+	var log logged
+	for range 2 {
+		if _, err := s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines := log.take()
+	if len(lines) != 1 || !strings.Contains(lines[0], "time of the newest sample of cpu (dialect NodeExporter)") {
+		t.Errorf("want one line in two refreshes that names the query, got %q", lines)
+	}
+	// It is not what a failed refresh is explained by.
+	srv.setRules(rule{"", status(http.StatusInternalServerError, "out of memory")})
+	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
+	wantError(t, err, "mean of cpu over 5m", "and 3 more")
+}
+
+func TestFetch_NewestSampleOfOwnQueries(t *testing.T) {
+	const expression = `avg(my_cpu{w="$window"})`
+	for _, tt := range []struct {
+		name        string
+		cpu, memory string
+		dialect     Dialect
+		want        string
+	}{
+		{"a selector", `my:cpu{w="$window"}`, "my:memory", NodeExporter, "timestamp(my:cpu{w=\"5m\"}\n)"},
+		{"a selector with a comment", "my:cpu # recorded", "my:memory", NodeExporter, "timestamp(my:cpu # recorded\n)"},
+		{"an expression beside a selector", expression, "my:memory", NodeExporter, "timestamp(my:memory\n)"},
+		{"an expression beside the dialect", expression, "", Kubelet, "max by (node) (timestamp(node_memory_working_set_bytes))"},
+		{"the dialect beside an expression", "", expression, Kubelet, "max by (node) (timestamp(node_cpu_usage_seconds_total))"},
+		{"expressions only", expression, "1 - my_memory", NodeExporter, ""},
+		{"another dialect of PromQL", "rate(my_cpu)", "my_memory if my_cpu", NodeExporter, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			srv := newServer(t, rule{"", vector(element{`"node":"w1"`, "0.5"})})
+			srv.newest = vector(element{`"node":"w1"`, "1699999980"})
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: tt.dialect, CPUQuery: tt.cpu, MemoryQuery: tt.memory, NodeLabels: []string{"node"}},
+				newNode("w1", "10.0.0.1"))
+			samples := fetch(t, s)
+			newest := slices.DeleteFunc(srv.asked(), func(promql string) bool { return !isNewestSample(promql) })
+			want, wantEnd := []string{tt.want}, evaluationTime().Add(-20*time.Second)
+			if tt.want == "" {
+				want, wantEnd = nil, evaluationTime()
+			}
+			if !slices.Equal(newest, want) {
+				t.Errorf("asked %q for the newest samples, want %q", newest, want)
+			}
+			if end := samples[0].End; !end.Equal(wantEnd) {
+				t.Errorf("the window ends at %v, want %v", end, wantEnd)
+			}
+		})
+	}
+}
