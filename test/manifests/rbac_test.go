@@ -180,7 +180,7 @@ func metricsRights(t *testing.T, rendered []*unstructured.Unstructured) []string
 
 func TestChart_ListsAllPlugins(t *testing.T) {
 	var names []string
-	for name := range plugins.NewRegistry(nil, func(...metrics.Registerable) {}) {
+	for name := range plugins.NewRegistry(nil, nil, func(...metrics.Registerable) {}) {
 		names = append(names, name)
 	}
 	slices.Sort(names)
