@@ -229,7 +229,11 @@ func (e environment) container(namespace, deployment string) (c cluster.Containe
 		Ready: fmt.Sprintf("%s://127.0.0.1:%d%s", strings.ToLower(string(probe.Scheme)), port, probe.Path),
 	}
 	for _, variable := range spec.Env {
-		c.Env = append(c.Env, variable.Name+"="+variable.Value)
+		value := variable.Value
+		if from := variable.ValueFrom; from != nil && from.ResourceFieldRef != nil && from.ResourceFieldRef.Resource == "limits.memory" {
+			value = fmt.Sprint(spec.Resources.Limits.Memory().Value())
+		}
+		c.Env = append(c.Env, variable.Name+"="+value)
 	}
 	for _, mount := range spec.VolumeMounts {
 		for _, volume := range pod.Volumes {
