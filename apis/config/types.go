@@ -180,8 +180,10 @@ type ThresholdWindows struct {
 type Exemption struct {
 	// PriorityClassNames exempts the pods of these priority classes.
 	PriorityClassNames []string
-	// PodSelector exempts the pods whose labels it matches; nil matches none.
+	// PodSelector exempts the pods whose labels it matches; nil matches none. Whoever writes a pod sets its labels.
 	PodSelector *metav1.LabelSelector
+	// NamespaceSelector exempts the pods of the namespaces whose labels it matches; nil matches none.
+	NamespaceSelector *metav1.LabelSelector
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

@@ -201,8 +201,11 @@ type ThresholdWindows struct {
 type Exemption struct {
 	// PriorityClassNames exempts the pods of these priority classes.
 	PriorityClassNames []string `json:"priorityClassNames,omitempty"`
-	// PodSelector exempts the pods whose labels it matches. Without it none is exempt by label.
+	// PodSelector exempts the pods whose labels it matches. Without it none is exempt by label. Whoever writes a pod sets its
+	// labels: prefer NamespaceSelector where that may be anybody.
 	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
+	// NamespaceSelector exempts the pods of the namespaces whose labels it matches. Without it none is exempt by namespace.
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

@@ -151,6 +151,7 @@ func RegisterConversions(s *runtime.Scheme) error {
 func autoConvert_v1_Exemption_To_config_Exemption(in *Exemption, out *config.Exemption, s conversion.Scope) error {
 	out.PriorityClassNames = *(*[]string)(unsafe.Pointer(&in.PriorityClassNames))
 	out.PodSelector = (*metav1.LabelSelector)(unsafe.Pointer(in.PodSelector))
+	out.NamespaceSelector = (*metav1.LabelSelector)(unsafe.Pointer(in.NamespaceSelector))
 	return nil
 }
 
@@ -162,6 +163,7 @@ func Convert_v1_Exemption_To_config_Exemption(in *Exemption, out *config.Exempti
 func autoConvert_config_Exemption_To_v1_Exemption(in *config.Exemption, out *Exemption, s conversion.Scope) error {
 	out.PriorityClassNames = *(*[]string)(unsafe.Pointer(&in.PriorityClassNames))
 	out.PodSelector = (*metav1.LabelSelector)(unsafe.Pointer(in.PodSelector))
+	out.NamespaceSelector = (*metav1.LabelSelector)(unsafe.Pointer(in.NamespaceSelector))
 	return nil
 }
 

@@ -48,9 +48,15 @@ func ValidateLoadThresholdArgs(path *field.Path, args *config.LoadThresholdArgs)
 				"must name a priority class: write one, or remove the entry"))
 		}
 	}
-	if selector := args.Exempt.PodSelector; selector != nil {
-		allErrs = append(allErrs, metav1validation.ValidateLabelSelector(selector,
-			metav1validation.LabelSelectorValidationOptions{}, path.Child("exempt", "podSelector"))...)
+	for _, selector := range []struct {
+		name     string
+		selector *metav1.LabelSelector
+	}{
+		{"podSelector", args.Exempt.PodSelector},
+		{"namespaceSelector", args.Exempt.NamespaceSelector},
+	} {
+		allErrs = append(allErrs, metav1validation.ValidateLabelSelector(selector.selector,
+			metav1validation.LabelSelectorValidationOptions{}, path.Child("exempt", selector.name))...)
 	}
 	allErrs = append(allErrs, validateWhenNoneFits(path.Child("whenNoneFits"), args.WhenNoneFits)...)
 	return allErrs.ToAggregate()

@@ -53,6 +53,13 @@ func TestValidateLoadThresholdArgs(t *testing.T) {
 			},
 			want: refused("exempt.podSelector.matchExpressions[0].operator", "Equals"),
 		},
+		{
+			name: "an invalid label in a namespace selector is refused",
+			change: func(a *args) {
+				a.Exempt.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"-k": "v"}}
+			},
+			want: refused("exempt.namespaceSelector.matchLabels", "-k"),
+		},
 		{name: "an unknown whenNoneFits is refused", change: func(a *args) { a.WhenNoneFits = "Wait" }, want: refused("whenNoneFits", `"Wait"`, `"Relax"`, `"Reject"`)},
 		{
 			name: "all errors are reported",
