@@ -1,0 +1,195 @@
+// Package sim runs scheduling decisions without a cluster: the scheduler's own cache, queue, framework and SchedulePod, on
+// objects that the caller adds. It does no I/O. Nothing that a plugin does, preemption included, reaches an API server.
+//
+// A decision follows from the objects, the plugins and Options.Rand alone, with three exceptions: with a Parallelism above 1,
+// goroutines choose which nodes belong to a sample of the nodes; among nodes that preemption rates alike, DefaultPreemption
+// takes any; and it rates a pod without a status.startTime by the real time.
+//
+// Not simulated are extenders, binding, pod groups, and the reuse of scores between pods of one signature (the feature gate
+// OpportunisticBatching), which ends by the real time.
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/utils/clock"
+)
+
+// Options say what a Scheduler decides with.
+type Options struct {
+	// Configuration holds the profiles and percentageOfNodesToScore, defaulted. A pod is decided by the profile that its
+	// spec.schedulerName names. Other fields have no effect. Extenders are refused.
+	Configuration *schedulerconfig.KubeSchedulerConfiguration
+	// Plugins are the factories of plugins beside the stock ones, by name, such as those of plugins.NewRegistry.
+	Plugins frameworkruntime.Registry
+	// Objects are in the cluster before the plugins are built. See Scheduler.Add.
+	Objects []runtime.Object
+	// Clock is the time of the scheduler's queue; nil is the real one. Plugins are built with a clock of their own, which
+	// should be the same.
+	Clock clock.WithTicker
+	// Rand chooses among the nodes with the highest score. Nil is a generator that is always seeded alike.
+	Rand *rand.Rand
+	// Parallelism is the number of nodes that are looked at at once; 0 is 1.
+	Parallelism int
+	// Activated is called with the pods that a plugin has tried again at once, in the goroutine of the plugin. It may be nil.
+	Activated func(pods map[string]*corev1.Pod)
+	// KubeConfig is given to plugins that open connections of their own; it may be nil.
+	KubeConfig *rest.Config
+}
+
+// Scheduler decides where pods go. It is for one goroutine at a time. Use New.
+type Scheduler struct {
+	scheduler *scheduler.Scheduler
+	cluster   *cluster
+	profiles  map[string]*profile
+	rand      *rand.Rand
+	activated func(pods map[string]*corev1.Pod)
+	// sequential has nodes filtered one after the other.
+	sequential bool
+
+	mu sync.Mutex
+	// victims are the pods that the decision under way preempts. mu guards it alone.
+	victims []*corev1.Pod
+}
+
+// profile is a profile of the configuration.
+type profile struct {
+	framework.Framework
+	snapshot *cache.Snapshot
+	// weights are those of score plugins, by name.
+	weights map[string]int64
+}
+
+// New returns a scheduler. Goroutines that plugins start end with ctx.
+func New(ctx context.Context, o Options) (*Scheduler, error) {
+	if len(o.Configuration.Extenders) > 0 {
+		return nil, errors.New("extenders: they cannot be simulated; remove them to see how the scheduler decides without them")
+	}
+	client, err := newClient()
+	if err != nil {
+		return nil, err
+	}
+	s := &Scheduler{cluster: newCluster(client), rand: o.Rand, activated: o.Activated, sequential: o.Parallelism <= 1, profiles: map[string]*profile{}}
+	if s.rand == nil {
+		s.rand = rand.New(rand.NewPCG(0, 0))
+	}
+	if err := s.Add(o.Objects...); err != nil {
+		return nil, err
+	}
+	options := []scheduler.Option{
+		scheduler.WithProfiles(o.Configuration.Profiles...),
+		scheduler.WithPercentageOfNodesToScore(o.Configuration.PercentageOfNodesToScore),
+		scheduler.WithFrameworkOutOfTreeRegistry(o.Plugins),
+		scheduler.WithParallelism(int32(max(o.Parallelism, 1))),
+		scheduler.WithKubeConfig(o.KubeConfig),
+	}
+	if o.Clock != nil {
+		options = append(options, scheduler.WithClock(o.Clock))
+	}
+	recorder := func(string) events.EventRecorderLogger { return &events.FakeRecorder{} }
+	if s.scheduler, err = scheduler.New(ctx, client, s.cluster, nil, recorder, options...); err != nil {
+		return nil, err
+	}
+	for name, fw := range s.scheduler.Profiles {
+		p := &profile{Framework: fw, snapshot: fw.SnapshotSharedLister().(*cache.Snapshot), weights: map[string]int64{}}
+		for _, plugin := range fw.ListPlugins().Score.Enabled {
+			p.weights[plugin.Name] = int64(plugin.Weight)
+		}
+		fw.SetPodActivator(s)
+		s.simulatePreemption(fw)
+		s.profiles[name] = p
+	}
+	return s, nil
+}
+
+// newClient returns a client without a server.
+func newClient() (kubernetes.Interface, error) {
+	return kubernetes.NewForConfig(&rest.Config{Host: "simulation.invalid", Transport: noServer{}, QPS: -1})
+}
+
+type noServer struct{}
+
+// RoundTrip implements http.RoundTripper.
+func (noServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	return nil, fmt.Errorf("%s %s: a simulation has no API server", r.Method, r.URL.Path)
+}
+
+// Activate implements fwk.PodActivator.
+func (s *Scheduler) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
+	if s.activated != nil {
+		s.activated(pods)
+	}
+}
+
+// profileFor returns the profile that decides the pod.
+func (s *Scheduler) profileFor(pod *corev1.Pod) (*profile, error) {
+	if p, ok := s.profiles[pod.Spec.SchedulerName]; ok {
+		return p, nil
+	}
+	var names []string
+	for name := range s.profiles {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return nil, fmt.Errorf("pod %s: spec.schedulerName: no profile is called %q; the profiles are %s",
+		klog.KObj(pod), pod.Spec.SchedulerName, strings.Join(names, ", "))
+}
+
+// Assume has the decision's pod run on the decision's node from now on, until Forget is called or the bound pod is added or
+// removed, and calls the profile's Reserve plugins.
+func (s *Scheduler) Assume(ctx context.Context, d *Decision) error {
+	if d.Node == "" {
+		return fmt.Errorf("pod %s: no node was found for it", klog.KObj(d.Pod))
+	}
+	p, err := s.profileFor(d.Pod)
+	if err != nil {
+		return err
+	}
+	assumed := d.Pod.DeepCopy()
+	assumed.Spec.NodeName = d.Node
+	if err := s.scheduler.Cache.AssumePod(klog.FromContext(ctx), assumed); err != nil {
+		return err
+	}
+	d.assumed = assumed
+	s.scheduler.SchedulingQueue.DeleteNominatedPodIfExists(assumed)
+	if status := p.RunReservePluginsReserve(ctx, d.state, assumed, d.Node); !status.IsSuccess() {
+		return errors.Join(status.AsError(), s.Forget(ctx, d))
+	}
+	return nil
+}
+
+// Forget undoes Assume of the same decision.
+func (s *Scheduler) Forget(ctx context.Context, d *Decision) error {
+	if d.assumed == nil {
+		return fmt.Errorf("pod %s: it is not assumed", klog.KObj(d.Pod))
+	}
+	p, err := s.profileFor(d.Pod)
+	if err != nil {
+		return err
+	}
+	p.RunReservePluginsUnreserve(ctx, d.state, d.assumed, d.Node)
+	assumed := d.assumed
+	d.assumed = nil
+	return s.scheduler.Cache.ForgetPod(klog.FromContext(ctx), assumed)
+}
+
+var _ fwk.PodActivator = &Scheduler{}
