@@ -18,8 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// kinds are the kinds of objects that the scheduler and the stock plugins read, pods last: what they depend on is added
-// first.
+// kinds returns an object of each kind that the scheduler and the stock plugins read. Pods, which depend on the others, are last.
 func kinds() []runtime.Object {
 	return []runtime.Object{
 		&corev1.Namespace{}, &corev1.Node{}, &corev1.PersistentVolume{}, &corev1.PersistentVolumeClaim{},
@@ -33,8 +32,8 @@ func kinds() []runtime.Object {
 	}
 }
 
-// ObjectsOf returns the objects that the factory's informers hold, in an order that is always the same, of the kinds that the
-// scheduler and the stock plugins read. Informers that were not started are left out; wait until the others have synced.
+// ObjectsOf returns the objects of the factory's started informers, for Options.Objects: those of the kinds that the scheduler and
+// the stock plugins read, in a constant order. Wait until the informers have synced.
 func ObjectsOf(factory informers.SharedInformerFactory) []runtime.Object {
 	stopped := make(chan struct{})
 	close(stopped)
@@ -56,9 +55,9 @@ func ObjectsOf(factory informers.SharedInformerFactory) []runtime.Object {
 	return objects
 }
 
-// Add adds objects to the cluster: nodes, pods that run on a node or wait for one, and whatever plugins look up, such as
-// PersistentVolumeClaims, Services and PodDisruptionBudgets. Objects are not copied, and must not be changed. A pod needs a
-// UID. A pod that is assumed may be added as it is bound.
+// Add adds objects to the cluster: nodes, bound and waiting pods, and the other objects that plugins read, such as
+// PersistentVolumeClaims, Services and PodDisruptionBudgets. A pod must have a UID. Objects are not copied, and must not be
+// changed afterwards.
 func (s *Scheduler) Add(objects ...runtime.Object) error {
 	for _, object := range objects {
 		if err := s.cluster.add(object); err != nil {
@@ -74,8 +73,8 @@ func (s *Scheduler) Update(object runtime.Object) error { return s.cluster.updat
 // Remove removes the object of the same kind, namespace and name. The pods of a node stay until they are removed too.
 func (s *Scheduler) Remove(object runtime.Object) error { return s.cluster.remove(object) }
 
-// cluster holds objects in informers that are never started: instead of an API server, its methods fill them, and call their
-// handlers before they return.
+// cluster holds objects in informers that are never started. Its methods fill the informers in place of an API server, and call
+// the informers' handlers before they return.
 type cluster struct {
 	informers.SharedInformerFactory
 	byKind map[reflect.Type]*informer
@@ -95,7 +94,7 @@ func newCluster(client kubernetes.Interface) *cluster {
 // pods returns the pods of the cluster.
 func (c *cluster) pods() cache.Indexer { return c.byKind[reflect.TypeFor[*corev1.Pod]()].GetIndexer() }
 
-// find returns the informer of the object's kind, and the object of the same key that it holds, if any.
+// find returns the informer of the object's kind, and the object with the same key in it, or nil.
 func (c *cluster) find(object runtime.Object) (i *informer, held any, err error) {
 	i, ok := c.byKind[reflect.TypeOf(object)]
 	if !ok {
@@ -139,7 +138,7 @@ func (c *cluster) update(object runtime.Object) error {
 		return fmt.Errorf("%s: it is not in the cluster", nameOf(object))
 	}
 	if pod, ok := object.(*corev1.Pod); ok {
-		// The scheduler's cache ends the process at either.
+		// The scheduler's cache exits the process at both.
 		before := held.(*corev1.Pod)
 		if before.UID != pod.UID {
 			return fmt.Errorf("%s: metadata.uid: %q instead of %q is another pod: remove the one and add the other", nameOf(object), pod.UID, before.UID)
@@ -196,7 +195,7 @@ type informer struct {
 // handler is a registered handler. It is its own registration.
 type handler struct{ cache.ResourceEventHandler }
 
-// AddEventHandler implements cache.SharedInformer. The handler gets what the informer holds at once.
+// AddEventHandler implements cache.SharedInformer. It calls the handler for all objects before it returns.
 func (i *informer) AddEventHandler(to cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
 	h := &handler{to}
 	i.handlers = append(i.handlers, h)
@@ -238,7 +237,7 @@ func (h *handler) HasSynced() bool { return true }
 // HasSyncedChecker implements cache.ResourceEventHandlerRegistration.
 func (h *handler) HasSyncedChecker() cache.DoneChecker { return synced{} }
 
-// synced is what is done already.
+// synced is always done.
 type synced struct{}
 
 // Name implements cache.DoneChecker.

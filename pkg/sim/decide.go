@@ -18,7 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Decision is what became of one attempt to place a pod.
+// Decision is the result of one attempt to place a pod.
 type Decision struct {
 	Pod *corev1.Pod
 	// Node is the name of the node that was chosen; empty if there is none.
@@ -28,7 +28,7 @@ type Decision struct {
 	// Err says why no node was chosen, in the words of the pod's Event; nil if one was. It is a *framework.FitError unless the
 	// cluster has no nodes.
 	Err error
-	// PostFilter is what the PostFilter plugins did; nil if they were not called.
+	// PostFilter is the result of the PostFilter plugins; nil if they were not called.
 	PostFilter *PostFilter
 	// Nodes are all nodes, in the order of the scheduler's snapshot. Explain alone sets it.
 	Nodes []NodeResult
@@ -39,7 +39,7 @@ type Decision struct {
 	assumed *corev1.Pod
 }
 
-// PostFilter is what PostFilter plugins did for a pod that no node was found for.
+// PostFilter is the result of the PostFilter plugins, for a pod that no node was found for.
 type PostFilter struct {
 	// Status is Success if a plugin helped the pod; otherwise it says why none did. Its Code is Error where a plugin failed: the
 	// scheduler reports that, and goes on.
@@ -51,38 +51,37 @@ type PostFilter struct {
 	Victims []*corev1.Pod
 }
 
-// NodeResult is what a decision found of one node. A node that has no Status and did not pass was not looked at.
+// NodeResult is the result for one node. A node that has no Status and did not pass was not evaluated.
 type NodeResult struct {
 	Name string
-	// Status is the reason why the node was ruled out, and the plugin; nil if it was not.
+	// Status holds the plugin that ruled the node out, its reasons and its code; nil if the node was not ruled out.
 	Status *fwk.Status
 	// Passed tells that the node passed all filters.
 	Passed bool
-	// Scores are those of the plugins that score the pod, in the order of the profile. A node that is the only one to pass is
-	// not scored.
+	// Scores are in the order of the profile, without SkippedScores. If one node alone passes, it is not scored.
 	Scores []Score
 	// Total is the sum of the weighted scores.
 	Total int64
 }
 
-// Score is what one plugin says of one node.
+// Score is one plugin's score of one node.
 type Score struct {
 	Plugin string
 	// Normalized is the score between fwk.MinScore and fwk.MaxScore, after NormalizeScore.
 	Normalized int64
-	// Weight is the plugin's weight in the profile, Weighted the product of both.
+	// Weight is the plugin's weight in the profile. Weighted is Normalized times Weight.
 	Weight, Weighted int64
 }
 
-// Decide finds a node for the pod as the scheduler does: on a sample of the nodes, where the configuration says so. To have it
-// place the pod there, call Assume. The pod need not have been added.
+// Decide finds a node for the pod as the scheduler does: on a sample of the nodes, unless percentageOfNodesToScore is 100. Call
+// Assume to place the pod on that node. The pod need not be in the cluster.
 //
-// A pod that is nominated to a node, whose status says so, is decided on that node alone while it passes there.
+// If the pod's status.nominatedNodeName is set, that node alone is evaluated, as long as it passes the filters.
 func (s *Scheduler) Decide(ctx context.Context, pod *corev1.Pod) (*Decision, error) {
 	return s.decide(ctx, pod, false)
 }
 
-// Explain is Decide on all nodes, with the reasons and scores of each.
+// Explain is Decide on all nodes, and reports the reasons and scores of each.
 func (s *Scheduler) Explain(ctx context.Context, pod *corev1.Pod) (*Decision, error) {
 	return s.decide(ctx, pod, true)
 }
@@ -106,7 +105,6 @@ func (s *Scheduler) decide(ctx context.Context, pod *corev1.Pod, explain bool) (
 	}
 	c := &cycle{profile: p, scheduler: s, explain: explain}
 	state := framework.NewCycleState()
-	state.Write(framework.PodsToActivateKey, framework.NewPodsToActivate())
 	d := &Decision{Pod: pod, state: state}
 	result, err := s.scheduler.SchedulePod(ctx, c, state, &framework.QueuedPodInfo{PodInfo: podInfo})
 	d.Node, d.Evaluated, d.Feasible = result.SuggestedHost, result.EvaluatedNodes, result.FeasibleNodes
@@ -129,7 +127,7 @@ func (s *Scheduler) decide(ctx context.Context, pod *corev1.Pod, explain bool) (
 	return d, nil
 }
 
-// postFilter calls the PostFilter plugins, and nominates the pod if they say so.
+// postFilter calls the PostFilter plugins, and nominates the pod to the node that they return.
 func (s *Scheduler) postFilter(ctx context.Context, d *Decision, p *profile, pod *framework.PodInfo, diagnosis *framework.Diagnosis) error {
 	if !p.HasPostFilterPlugins() {
 		return nil
@@ -139,7 +137,7 @@ func (s *Scheduler) postFilter(ctx context.Context, d *Decision, p *profile, pod
 	if err != nil {
 		return err
 	}
-	if !added { // plugins look the pod up
+	if !added { // DefaultPreemption gets the pod from its lister
 		if err := pods.Add(d.Pod); err != nil {
 			return err
 		}
@@ -161,25 +159,25 @@ func (s *Scheduler) postFilter(ctx context.Context, d *Decision, p *profile, pod
 	return nil
 }
 
-// cycle is a profile's framework during one decision. Through it passes all that SchedulePod asks plugins; what it does
-// not have a method for goes to the profile's framework unchanged.
+// cycle is a profile's framework during one decision. SchedulePod calls the plugins through it; methods that it does not define
+// are those of the framework.
 type cycle struct {
 	*profile
 	scheduler *Scheduler
 	explain   bool
 
-	// preFiltered is the reason for which PreFilter ruled out all nodes, or those that are not in among.
+	// preFiltered is the reason why PreFilter plugins ruled out all nodes that are not in candidates.
 	preFiltered *fwk.Status
-	// among are the nodes that PreFilter plugins left; nil is all.
-	among sets.Set[string]
+	// candidates are the nodes that PreFilter plugins selected; nil if they selected none.
+	candidates sets.Set[string]
 
 	mu sync.Mutex
-	// statuses are those of filters by node, nil where the node passed. mu guards it alone.
+	// statuses are the results of the filters by node, nil for nodes that passed. mu guards statuses alone.
 	statuses map[string]*fwk.Status
 	scores   map[string]fwk.NodePluginScores
 }
 
-// GetNodeHint returns no hint.
+// GetNodeHint returns no hint: no scores are reused.
 func (c *cycle) GetNodeHint(context.Context, *corev1.Pod, fwk.PodSignature, fwk.CycleState, int64) string {
 	return ""
 }
@@ -188,7 +186,7 @@ func (c *cycle) GetNodeHint(context.Context, *corev1.Pod, fwk.PodSignature, fwk.
 func (c *cycle) StoreScheduleResults(context.Context, fwk.PodSignature, string, string, framework.SortedScoredNodes, int64) {
 }
 
-// Parallelizer returns what nodes are filtered by.
+// Parallelizer returns the parallelizer of the filters.
 func (c *cycle) Parallelizer() fwk.Parallelizer {
 	if c.scheduler.sequential {
 		return sequence{}
@@ -206,18 +204,18 @@ func (sequence) Until(ctx context.Context, pieces int, do workqueue.DoWorkPieceF
 	}
 }
 
-// PercentageOfNodesToScore is 100 where all nodes are to be explained, and where a sample would be taken in the order of a map.
+// PercentageOfNodesToScore is 100 for Explain, and for candidates: SchedulePod samples them in the order of a map.
 func (c *cycle) PercentageOfNodesToScore() *int32 {
-	if c.explain || c.among != nil {
+	if c.explain || c.candidates != nil {
 		return ptr.To[int32](100)
 	}
 	return c.profile.PercentageOfNodesToScore()
 }
 
-// HasScorePlugins tells whether more than one node has to be found.
+// HasScorePlugins reports whether SchedulePod has to find more than one node.
 func (c *cycle) HasScorePlugins() bool { return c.explain || c.profile.HasScorePlugins() }
 
-// RunPreFilterPlugins notes which nodes the plugins rule out.
+// RunPreFilterPlugins records which nodes the plugins rule out.
 func (c *cycle) RunPreFilterPlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod) (*fwk.PreFilterResult, *fwk.Status, sets.Set[string]) {
 	result, status, plugins := c.profile.RunPreFilterPlugins(ctx, state, pod)
 	switch {
@@ -225,14 +223,14 @@ func (c *cycle) RunPreFilterPlugins(ctx context.Context, state fwk.CycleState, p
 		c.preFiltered = status
 	case !result.AllNodes():
 		names := sets.List(plugins)
-		c.among = result.NodeNames
+		c.candidates = result.NodeNames
 		c.preFiltered = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", names)).
 			WithPlugin(strings.Join(names, ","))
 	}
 	return result, status, plugins
 }
 
-// RunFilterPluginsWithNominatedPods notes the node's status.
+// RunFilterPluginsWithNominatedPods records the node's status for Explain.
 func (c *cycle) RunFilterPluginsWithNominatedPods(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
 	status := c.profile.RunFilterPluginsWithNominatedPods(ctx, state, pod, node)
 	if c.explain {
@@ -246,16 +244,16 @@ func (c *cycle) RunFilterPluginsWithNominatedPods(ctx context.Context, state fwk
 	return status
 }
 
-// RunPreScorePlugins puts the nodes in an order that is always the same.
+// RunPreScorePlugins sorts candidates, which SchedulePod takes in the order of a map.
 func (c *cycle) RunPreScorePlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
-	if c.among != nil {
+	if c.candidates != nil {
 		slices.SortFunc(nodes, byName)
 	}
 	return c.profile.RunPreScorePlugins(ctx, state, pod, nodes)
 }
 
-// RunScorePlugins notes the scores, and makes the choice among the highest totals, which the scheduler leaves to the order of
-// the nodes: it takes the node with the highest Randomizer.
+// RunScorePlugins records the scores for Explain, and chooses among the nodes with the highest total by setting the Randomizer of
+// one: SchedulePod takes the node with the highest total and, among those, the highest Randomizer.
 func (c *cycle) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) ([]fwk.NodePluginScores, *fwk.Status) {
 	scores, status := c.profile.RunScorePlugins(ctx, state, pod, nodes)
 	if !status.IsSuccess() {
@@ -284,7 +282,7 @@ func (c *cycle) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod *
 	return scores, status
 }
 
-// results returns what was noted of all nodes.
+// results returns the results of all nodes.
 func (c *cycle) results() []NodeResult {
 	nodes, _ := c.snapshot.List() // a snapshot returns no error
 	results := make([]NodeResult, len(nodes))
@@ -297,7 +295,7 @@ func (c *cycle) results() []NodeResult {
 			r.Status = status
 		case filtered:
 			r.Passed = true
-		case c.preFiltered != nil && !c.among.Has(name):
+		case c.preFiltered != nil && !c.candidates.Has(name):
 			r.Status = c.preFiltered
 		}
 		scores := c.scores[name]

@@ -15,8 +15,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 )
 
-// simulatePreemption has DefaultPreemption, where the profile enables it, report its victims instead of evicting them, and do
-// so before it returns. What it chooses is what it would choose in a cluster.
+// simulatePreemption makes the profile's DefaultPreemption, if enabled, report its victims before it returns, instead of evicting
+// them in a goroutine. Its choice stays the same.
 func (s *Scheduler) simulatePreemption(fw framework.Framework) {
 	for _, extension := range fw.EnqueueExtensions() {
 		pl, ok := extension.(*defaultpreemption.DefaultPreemption)
@@ -29,8 +29,8 @@ func (s *Scheduler) simulatePreemption(fw framework.Framework) {
 	}
 }
 
-// preempt notes the victim. Pods of lower priority that are nominated to the node lose their place there at once, which the
-// plugin asks the API server for afterwards.
+// preempt records the victim, and removes the nominations of pods of lower priority to the node, as the API server would at the
+// request of the plugin.
 func (s *Scheduler) preempt(_ context.Context, candidate preemption.Candidate, by preemption.ExecutorPreemptor, victim *corev1.Pod, _ string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +44,7 @@ func (s *Scheduler) preempt(_ context.Context, candidate preemption.Candidate, b
 	return nil
 }
 
-// seeded is the preemption of the plugin with another source of randomness.
+// seeded is DefaultPreemption with the random numbers of rand.
 type seeded struct {
 	*defaultpreemption.DefaultPreemption
 	rand *rand.Rand
@@ -56,7 +56,7 @@ func (p seeded) GetOffsetAndNumCandidates(nodes int32) (offset, candidates int32
 	return p.rand.Int32N(nodes), candidates
 }
 
-// takeVictims returns the victims of the decision under way, by namespace and name.
+// takeVictims returns the victims of the present decision, sorted by namespace and name.
 func (s *Scheduler) takeVictims() []*corev1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func (s *Scheduler) takeVictims() []*corev1.Pod {
 	return victims
 }
 
-// orderedStatuses gives PostFilter plugins the nodes in the order of their names, instead of that of a map.
+// orderedStatuses returns nodes sorted by name; a NodeToStatus returns them in the order of a map.
 type orderedStatuses struct{ *framework.NodeToStatus }
 
 // NodesForStatusCode implements fwk.NodeToStatusReader.

@@ -1,12 +1,13 @@
-// Package sim runs scheduling decisions without a cluster: the scheduler's own cache, queue, framework and SchedulePod, on
-// objects that the caller adds. It does no I/O. Nothing that a plugin does, preemption included, reaches an API server.
+// Package sim runs scheduling decisions without a cluster, on objects that the caller adds. The decisions are those of the
+// scheduler's own cache, queue, framework and SchedulePod. The package does no I/O: plugins get a client without a server, and
+// preemption evicts no pod.
 //
-// A decision follows from the objects, the plugins and Options.Rand alone, with three exceptions: with a Parallelism above 1,
-// goroutines choose which nodes belong to a sample of the nodes; among nodes that preemption rates alike, DefaultPreemption
-// takes any; and it rates a pod without a status.startTime by the real time.
+// The same objects, plugins, calls and Options.Rand lead to the same decisions, with two exceptions. If Parallelism is above 1,
+// the order of goroutines decides which nodes a sample contains. DefaultPreemption chooses at random among nodes that it rates
+// alike, and takes the real time for the start of victims without a status.startTime.
 //
-// Not simulated are extenders, binding, pod groups, and the reuse of scores between pods of one signature (the feature gate
-// OpportunisticBatching), which ends by the real time.
+// Extenders, Permit, binding, pod groups and the reuse of scores between pods of one signature (the feature gate
+// OpportunisticBatching, whose results expire by the real time) are not simulated.
 package sim
 
 import (
@@ -34,40 +35,39 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Options say what a Scheduler decides with.
+// Options configure a Scheduler.
 type Options struct {
-	// Configuration holds the profiles and percentageOfNodesToScore, defaulted. A pod is decided by the profile that its
-	// spec.schedulerName names. Other fields have no effect. Extenders are refused.
+	// Configuration, with defaults, holds the profiles and percentageOfNodesToScore. The spec.schedulerName of a pod selects its
+	// profile. Extenders are refused; the other fields have no effect.
 	Configuration *schedulerconfig.KubeSchedulerConfiguration
 	// Plugins are the factories of plugins beside the stock ones, by name, such as those of plugins.NewRegistry.
 	Plugins frameworkruntime.Registry
-	// Objects are in the cluster before the plugins are built. See Scheduler.Add.
+	// Objects are added before the plugins are built. See Scheduler.Add.
 	Objects []runtime.Object
-	// Clock is the time of the scheduler's queue; nil is the real one. Plugins are built with a clock of their own, which
-	// should be the same.
+	// Clock is the clock of the scheduler's queue; nil is the real one. Give the factories of Plugins the same clock.
 	Clock clock.WithTicker
-	// Rand chooses among the nodes with the highest score. Nil is a generator that is always seeded alike.
+	// Rand chooses among the nodes with the highest score. Nil is a generator with a constant seed.
 	Rand *rand.Rand
-	// Parallelism is the number of nodes that are looked at at once; 0 is 1.
+	// Parallelism is the number of nodes that are evaluated at a time; 0 is 1.
 	Parallelism int
-	// Activated is called with the pods that a plugin has tried again at once, in the goroutine of the plugin. It may be nil.
+	// Activated is called, from any goroutine, with pods that a plugin wants to be tried again at once. It may be nil.
 	Activated func(pods map[string]*corev1.Pod)
-	// KubeConfig is given to plugins that open connections of their own; it may be nil.
+	// KubeConfig is the Handle.KubeConfig of plugins that open connections of their own. It may be nil.
 	KubeConfig *rest.Config
 }
 
-// Scheduler decides where pods go. It is for one goroutine at a time. Use New.
+// Scheduler decides on which nodes pods run. It must be used by one goroutine at a time. Use New.
 type Scheduler struct {
 	scheduler *scheduler.Scheduler
 	cluster   *cluster
 	profiles  map[string]*profile
 	rand      *rand.Rand
 	activated func(pods map[string]*corev1.Pod)
-	// sequential has nodes filtered one after the other.
+	// sequential says that nodes are filtered one after the other.
 	sequential bool
 
 	mu sync.Mutex
-	// victims are the pods that the decision under way preempts. mu guards it alone.
+	// victims are the victims of the present decision. mu guards victims alone.
 	victims []*corev1.Pod
 }
 
@@ -75,7 +75,7 @@ type Scheduler struct {
 type profile struct {
 	framework.Framework
 	snapshot *cache.Snapshot
-	// weights are those of score plugins, by name.
+	// weights are the weights of the score plugins, by name.
 	weights map[string]int64
 }
 
@@ -154,8 +154,8 @@ func (s *Scheduler) profileFor(pod *corev1.Pod) (*profile, error) {
 		klog.KObj(pod), pod.Spec.SchedulerName, strings.Join(names, ", "))
 }
 
-// Assume has the decision's pod run on the decision's node from now on, until Forget is called or the bound pod is added or
-// removed, and calls the profile's Reserve plugins.
+// Assume places the decision's pod on its node, and calls the profile's Reserve plugins. Afterwards Add or Update the bound pod,
+// or call Forget.
 func (s *Scheduler) Assume(ctx context.Context, d *Decision) error {
 	if d.Node == "" {
 		return fmt.Errorf("pod %s: no node was found for it", klog.KObj(d.Pod))

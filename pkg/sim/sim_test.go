@@ -114,24 +114,25 @@ func explain(tb testing.TB, s *sim.Scheduler, pod *corev1.Pod) *sim.Decision {
 	return d
 }
 
-// told is a NodeResult in words.
-type told struct {
+// nodeSummary is a NodeResult that can be compared.
+type nodeSummary struct {
 	Name, Plugin, Code, Reasons string
 	Passed                      bool
 	Scores                      []sim.Score
 	Total                       int64
 }
 
-func tell(nodes []sim.NodeResult) []told {
-	var all []told
+// summarize returns the summaries, sorted by name.
+func summarize(nodes []sim.NodeResult) []nodeSummary {
+	var all []nodeSummary
 	for _, n := range nodes {
-		r := told{Name: n.Name, Passed: n.Passed, Scores: n.Scores, Total: n.Total}
+		r := nodeSummary{Name: n.Name, Passed: n.Passed, Scores: n.Scores, Total: n.Total}
 		if n.Status != nil {
 			r.Plugin, r.Code, r.Reasons = n.Status.Plugin(), n.Status.Code().String(), strings.Join(n.Status.Reasons(), "; ")
 		}
 		all = append(all, r)
 	}
-	slices.SortFunc(all, func(a, b told) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b nodeSummary) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
@@ -146,7 +147,7 @@ func TestExplain_ReasonsAndScoresOfStockPlugins(t *testing.T) {
 		pod("other", "500m", "0").Node("full").Obj(),
 	}})
 	d := explain(t, s, pod("p", "1", "2Gi").Obj())
-	want := []told{
+	want := []nodeSummary{
 		// No taint less than any other counts 0 of at most 1: 100·(1 − 1/1) = 0, times 3. With the pod, 3 of 4 cores and 4 of
 		// 8 GiB are requested: (25 + 50)/2 = 37, times 2.
 		{Name: "avoided", Passed: true, Total: 74, Scores: []sim.Score{
@@ -162,7 +163,7 @@ func TestExplain_ReasonsAndScoresOfStockPlugins(t *testing.T) {
 		{Name: "small", Plugin: "NodeResourcesFit", Code: "UnschedulableAndUnresolvable", Reasons: "Insufficient cpu"},
 		{Name: "tainted", Plugin: "TaintToleration", Code: "UnschedulableAndUnresolvable", Reasons: "node(s) had untolerated taint(s)"},
 	}
-	if diff := cmp.Diff(want, tell(d.Nodes)); diff != "" {
+	if diff := cmp.Diff(want, summarize(d.Nodes)); diff != "" {
 		t.Errorf("nodes (-want +got):\n%s", diff)
 	}
 	if d.Node != "idle" || d.Evaluated != 5 || d.Feasible != 2 || d.Err != nil || d.PostFilter != nil {
@@ -178,11 +179,11 @@ func TestExplain_NodesThatPreFilterRulesOut(t *testing.T) {
 	named := func(node string) *corev1.Pod {
 		return pod("p", "1", "1Gi").NodeAffinityIn("metadata.name", []string{node}, st.NodeSelectorTypeMatchFields).Obj()
 	}
-	ruledOut := told{Plugin: "NodeAffinity", Code: "UnschedulableAndUnresolvable", Reasons: "node(s) didn't satisfy plugin(s) [NodeAffinity]"}
-	others := func(but string) (want []told) {
+	ruledOut := nodeSummary{Plugin: "NodeAffinity", Code: "UnschedulableAndUnresolvable", Reasons: "node(s) didn't satisfy plugin(s) [NodeAffinity]"}
+	others := func(but string) (want []nodeSummary) {
 		for _, name := range []string{"a", "b", "c"} {
 			if n := ruledOut; name == but {
-				want = append(want, told{Name: name, Passed: true}) // the only one is not scored
+				want = append(want, nodeSummary{Name: name, Passed: true}) // the only one is not scored
 			} else {
 				n.Name = name
 				want = append(want, n)
@@ -191,11 +192,11 @@ func TestExplain_NodesThatPreFilterRulesOut(t *testing.T) {
 		return want
 	}
 	d := explain(t, s, named("b"))
-	if diff := cmp.Diff(others("b"), tell(d.Nodes)); diff != "" || d.Node != "b" {
+	if diff := cmp.Diff(others("b"), summarize(d.Nodes)); diff != "" || d.Node != "b" {
 		t.Errorf("node %q, want b (-want +got):\n%s", d.Node, diff)
 	}
 	d = explain(t, s, named("x"))
-	if diff := cmp.Diff(others("x"), tell(d.Nodes)); diff != "" || d.Node != "" {
+	if diff := cmp.Diff(others("x"), summarize(d.Nodes)); diff != "" || d.Node != "" {
 		t.Errorf("node %q, want none (-want +got):\n%s", d.Node, diff)
 	}
 	if want := "0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [NodeAffinity]."; d.Err == nil || !strings.HasPrefix(d.Err.Error(), want) {
@@ -261,8 +262,8 @@ func TestDecide_Preemption(t *testing.T) {
 	bound.Spec.NodeName = "a"
 	must(t, s.Update(bound))
 	must(t, s.Remove(bound))
-	if d := decide(t, s, middle); d.Node != "a" {
-		t.Errorf("middle goes to %q, want a: nobody has a place there any more", d.Node)
+	if d := decide(t, s, pod("lowest", "1", "1Gi").Obj()); d.Node != "a" {
+		t.Errorf("a pod of low priority goes to %q, want a: middle lost its place there to high", d.Node)
 	}
 }
 
@@ -373,7 +374,7 @@ profiles:
 	s := newScheduler(t, yaml, o)
 	d := explain(t, s, pod("p", "0", "0").Lim(resources("0", "0")).Obj())
 	var got []int64
-	for _, n := range tell(d.Nodes) {
+	for _, n := range summarize(d.Nodes) {
 		got = append(got, n.Total)
 	}
 	// Target 40: 60·25/40 + 40 = 77.5; 40·(100 − 50)/60 = 33.3; 60·10/40 + 40 = 55.
@@ -405,7 +406,7 @@ profiles:
 	if d.Node != "" || !d.PostFilter.Status.IsSuccess() || d.PostFilter.NominatedNode != "" || !slices.Equal(activated, []string{"ns/p"}) {
 		t.Errorf("node %q, PostFilter %+v, activated %v; want none, Success without a nomination, ns/p", d.Node, d.PostFilter, activated)
 	}
-	for _, n := range tell(d.Nodes) {
+	for _, n := range summarize(d.Nodes) {
 		if n.Plugin != "LoadThreshold" || n.Reasons != "node(s) above their cpu load line (80 percent)" {
 			t.Errorf("%s: %+v, want above its load line", n.Name, n)
 		}
@@ -436,7 +437,7 @@ func TestObjects_ReachPlugins(t *testing.T) {
 	if d.Node != "b" {
 		t.Errorf("node %q, want b, which has the volume (%v)", d.Node, d.Err)
 	}
-	if a := tell(d.Nodes)[0]; a.Plugin != "VolumeBinding" || a.Reasons != "node(s) didn't match PersistentVolume's node affinity" {
+	if a := summarize(d.Nodes)[0]; a.Plugin != "VolumeBinding" || a.Reasons != "node(s) didn't match PersistentVolume's node affinity" {
 		t.Errorf("a: %+v, want ruled out by VolumeBinding", a)
 	}
 }

@@ -1,5 +1,5 @@
-// Package soak runs the load plugins in simulated time, in clusters whose pods and nodes come and go. It checks what is left
-// behind after half an hour, and what becomes of waivers and of waiting pods as they age.
+// Package soak runs the load plugins in simulated time, in clusters whose pods and nodes come and go. It checks that memory and
+// goroutines do not grow within half an hour, that waivers age, and that waiting pods are tried again.
 package soak
 
 import (
@@ -41,7 +41,7 @@ import (
 // step is longer than the refresh interval of 30 s with its jitter of a tenth: each step has a refresh.
 const step = 35 * time.Second
 
-// The profiles. In one a pod that the limits leave no node for waits; in the other the limits are waived for it.
+// The profiles differ in what they do with a pod that the limits leave no node for: it waits, or the limits are waived for it.
 const (
 	rejecting = "rejecting"
 	relaxing  = "relaxing"
@@ -80,11 +80,11 @@ profiles:
   - *balancing
 `
 
-// timers is the number of timers that run while nothing is under way: one of the source that the profiles share, and one for
+// timers is the number of timers that are set while all goroutines wait: one of the source, which the profiles share, and one for
 // each plugin with a limit in each profile.
 const timers = 1 + 2*2
 
-// window is the window of the source by default.
+// window is the default window of the source.
 const window = 5 * time.Minute
 
 // soak is a cluster as the scheduler sees it, and its pods. The number of its nodes does not change.
@@ -102,11 +102,11 @@ type soak struct {
 	created int
 
 	mu sync.Mutex
-	// activated are the pods that plugins have tried again and that were not taken yet.
+	// activated are the pods that plugins want to be tried again, until takeActivated.
 	activated map[types.UID]bool
 }
 
-// sharedSource is a provider whose publisher is noted.
+// sharedSource is a provider that records the publisher of its source.
 type sharedSource struct {
 	*provider.Provider
 	soak *soak
@@ -178,7 +178,7 @@ func (s *soak) activate(pods map[string]*corev1.Pod) {
 	}
 }
 
-// takeActivated tells whether the pod was to be tried again since it was last asked for.
+// takeActivated reports whether a plugin wants the pod to be tried again, since the last call for the pod.
 func (s *soak) takeActivated(pod *corev1.Pod) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -258,14 +258,14 @@ func (s *soak) newPod(profile, cpu string) *corev1.Pod {
 		Req(map[corev1.ResourceName]string{corev1.ResourceCPU: cpu, corev1.ResourceMemory: "64Mi"}).Obj()
 }
 
-// newWaitingPod is newPod of a pod that the scheduler knows of.
+// newWaitingPod is newPod, and adds the pod.
 func (s *soak) newWaitingPod(profile, cpu string) *corev1.Pod {
 	pod := s.newPod(profile, cpu)
 	s.must(s.sim.Add(pod))
 	return pod
 }
 
-// run has a pod that was not added run on the node from now on.
+// run adds the pod, running on the node from now on.
 func (s *soak) run(pod *corev1.Pod, node string) {
 	bound := s.bound(pod, node)
 	s.must(s.sim.Add(bound))
@@ -287,7 +287,7 @@ func (s *soak) decide(pod *corev1.Pod) *sim.Decision {
 	return d
 }
 
-// place decides the waiting pod, which must find a node, and has it run there.
+// place decides the waiting pod, which must find a node, and binds it.
 func (s *soak) place(pod *corev1.Pod) {
 	s.t.Helper()
 	d := s.decide(pod)
@@ -300,8 +300,9 @@ func (s *soak) place(pod *corev1.Pod) {
 	s.pods = append(s.pods, bound)
 }
 
-// refuse decides the waiting pod, which must find no node, and returns whether the limits are waived for its next attempt.
-func (s *soak) refuse(pod *corev1.Pod) (waived bool) {
+// decideWithoutNode decides the waiting pod, which must find no node, and reports whether the limits are waived for its next
+// attempt.
+func (s *soak) decideWithoutNode(pod *corev1.Pod) (waived bool) {
 	s.t.Helper()
 	d := s.decide(pod)
 	if d.Node != "" {
@@ -310,18 +311,18 @@ func (s *soak) refuse(pod *corev1.Pod) (waived bool) {
 	return d.PostFilter.Status.IsSuccess() && s.takeActivated(pod)
 }
 
-// beWaived is refuse of a pod that the limits are waived for.
-func (s *soak) beWaived(pod *corev1.Pod) {
+// expectWaiver decides the waiting pod, which must find no node but have the limits waived.
+func (s *soak) expectWaiver(pod *corev1.Pod) {
 	s.t.Helper()
-	if !s.refuse(pod) {
+	if !s.decideWithoutNode(pod) {
 		s.t.Fatalf("the limits are not waived for %s", pod.Name)
 	}
 }
 
-// beRefused is refuse of a pod that the limits are not waived for.
-func (s *soak) beRefused(pod *corev1.Pod) {
+// expectRefusal decides the waiting pod, which must find no node and have no limits waived.
+func (s *soak) expectRefusal(pod *corev1.Pod) {
 	s.t.Helper()
-	if s.refuse(pod) {
+	if s.decideWithoutNode(pod) {
 		s.t.Fatalf("the limits are waived for %s", pod.Name)
 	}
 }
@@ -331,15 +332,15 @@ func TestWaivers_Age(t *testing.T) {
 	s := newSoak(t, 50)
 	// A pod of eight cores is beyond the load line of each node, which has as many.
 	soon, late, last := s.newWaitingPod(relaxing, "8"), s.newWaitingPod(relaxing, "8"), s.newWaitingPod(relaxing, "8")
-	s.beWaived(soon)
-	s.beWaived(late)
+	s.expectWaiver(soon)
+	s.expectWaiver(late)
 	s.advanceBy(9 * time.Minute)
-	s.beWaived(last)
+	s.expectWaiver(last)
 	s.place(soon)
 	s.advanceBy(2 * time.Minute)
-	s.beWaived(s.newWaitingPod(relaxing, "8")) // which drops waivers that are older than ten minutes
+	s.expectWaiver(s.newWaitingPod(relaxing, "8")) // which drops waivers that are older than ten minutes
 	s.place(last)
-	s.beWaived(late) // once more
+	s.expectWaiver(late) // once more
 	s.place(late)
 }
 
@@ -350,7 +351,7 @@ func TestWaitingPods_AreTriedAfterARefresh(t *testing.T) {
 	s.advance()
 	waiting, deleted, large := s.newWaitingPod(rejecting, "100m"), s.newWaitingPod(rejecting, "100m"), s.newWaitingPod(rejecting, "8")
 	for _, pod := range []*corev1.Pod{waiting, deleted, large} {
-		s.beRefused(pod)
+		s.expectRefusal(pod)
 	}
 	s.must(s.sim.Remove(deleted))
 	s.advanceBy(10 * time.Minute)
@@ -375,7 +376,7 @@ func TestWaitingPods_AreTriedWhenLoadExpires(t *testing.T) {
 	s.stub.SetUtilization(s.names(), 0.85, 0.95)
 	s.advance()
 	waiting := s.newWaitingPod(rejecting, "100m")
-	s.beRefused(waiting)
+	s.expectRefusal(waiting)
 	s.stub.SetInstances(nil) // a refresh fails
 	lost := s.clock.Now()
 	for !s.takeActivated(waiting) {
@@ -395,23 +396,23 @@ const (
 	warmUp = 17 * step
 	length = 52 * step
 
-	// In each step, so many pods are placed in each profile, so many in each find no node and are deleted, so many run
-	// without a decision, and so many nodes are replaced.
+	// Numbers per step: of pods that each profile places, of pods in each that find no node, most of which are deleted, of pods
+	// that run without a decision, and of nodes that are replaced.
 	placed, refused, foreign, replaced = 3, 10, 400, 200
-	// In every so many steps, all nodes are beyond their load lines.
+	// peak is the number of steps from one peak to the next.
 	peak = 8
 
 	// growth is the limit of the heap's growth since the warm-up, as a share of it.
 	growth = 0.02
 )
 
-// deleted are weak pointers to what was removed from a cluster.
+// deleted are weak pointers to objects that were removed from a cluster.
 type deleted struct {
 	pods  []weak.Pointer[corev1.Pod]
 	nodes []weak.Pointer[corev1.Node]
 }
 
-// held counts what can still be reached.
+// held counts the objects that can still be reached.
 func (d *deleted) held() (pods, nodes int) {
 	runtime.GC()
 	for _, p := range d.pods {
@@ -443,8 +444,8 @@ func (s *soak) next(n int, removed *deleted) {
 	}
 	for i := range refused {
 		large, waived := s.newWaitingPod(rejecting, "8"), s.newWaitingPod(relaxing, "8")
-		s.beRefused(large)
-		s.beWaived(waived)
+		s.expectRefusal(large)
+		s.expectWaiver(waived)
 		if i == 0 {
 			s.place(waived)
 		} else {
@@ -461,16 +462,16 @@ func (s *soak) next(n int, removed *deleted) {
 	s.pods = append([]*corev1.Pod(nil), s.pods[len(s.pods)-podCount:]...)
 }
 
-// peak is a step in which all nodes are beyond their load lines. Pods wait until it is over.
+// peak is a step in which all nodes are above their load lines, and one in which waiting pods find room again.
 func (s *soak) peak(removed *deleted) {
 	s.stub.SetUtilization(s.names(), 0.85, 0.95)
 	s.advance()
 	var waiting []*corev1.Pod
 	for range refused {
 		pod, lost, waived := s.newWaitingPod(rejecting, "100m"), s.newWaitingPod(rejecting, "100m"), s.newWaitingPod(relaxing, "100m")
-		s.beRefused(pod)
-		s.beRefused(lost)
-		s.beWaived(waived)
+		s.expectRefusal(pod)
+		s.expectRefusal(lost)
+		s.expectWaiver(waived)
 		s.place(waived)
 		s.delete(lost, removed)
 		waiting = append(waiting, pod)
@@ -488,35 +489,35 @@ func (s *soak) delete(pod *corev1.Pod, removed *deleted) {
 	removed.pods = append(removed.pods, weak.Make(pod))
 }
 
-// left is what there is of a process when nothing of it is under way.
-type left struct {
+// footprint is the size of the process while all goroutines wait.
+type footprint struct {
 	heap       uint64
 	goroutines int
 }
 
-func leftover() left {
+func measure() footprint {
 	for range 2 { // what sync.Pools hold lives for one more collection
 		runtime.GC()
 	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return left{heap: m.HeapAlloc, goroutines: runtime.NumGoroutine()}
+	return footprint{heap: m.HeapAlloc, goroutines: runtime.NumGoroutine()}
 }
 
-func TestNothingIsLeftBehind(t *testing.T) {
+func TestMemoryAndGoroutines_DoNotGrow(t *testing.T) {
 	s := newSoak(t, nodeCount)
 	for range podCount {
 		s.run(s.newPod(rejecting, "100m"), s.nodes[s.created%nodeCount].Name)
 	}
-	var warm left
+	var warm footprint
 	var removed deleted
 	for n := 1; n <= int(length/step); n++ {
 		s.next(n, &removed)
 		if n == int(warmUp/step) {
-			warm = leftover()
+			warm = measure()
 		}
 	}
-	end := leftover()
+	end := measure()
 	t.Logf("%d nodes, %d pods: %.1f MiB and %d goroutines after %v, %.1f MiB and %d after %v; %d pods and nodes were created",
 		nodeCount, podCount, mebibytes(warm.heap), warm.goroutines, warmUp, mebibytes(end.heap), end.goroutines, length, s.created)
 	if grown := float64(end.heap)/float64(warm.heap) - 1; grown > growth {
@@ -525,7 +526,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	if end.goroutines > warm.goroutines {
 		t.Errorf("%d goroutines, want %d as after the warm-up", end.goroutines, warm.goroutines)
 	}
-	s.next(1, &deleted{}) // what the plugins hold of the latest decisions and the latest snapshot is replaced
+	s.next(1, &deleted{}) // plugins hold the objects of the latest decision and the latest snapshot
 	var pods, nodes int
 	gone := func(context.Context) (bool, error) {
 		pods, nodes = removed.held()

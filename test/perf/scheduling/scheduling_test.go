@@ -233,7 +233,7 @@ func (r *run) report(b *testing.B) {
 	if err != nil {
 		b.Error(err)
 	}
-	bound, skipped := r.stopwatch.seen()
+	bound, skipped := r.stopwatch.counts()
 	for _, plugin := range loadPlugins(b) {
 		got, filters := int(decisions[plugin]), plugin == "LoadThreshold" || plugin == "NodeMetrics"
 		if got < bound && !filters {
