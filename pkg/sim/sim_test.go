@@ -226,6 +226,27 @@ func TestDecide_SamplesNodesAsConfigured(t *testing.T) {
 	}
 }
 
+// A sample of the nodes that PreFilter selected would be in the order of a map.
+func TestDecide_EvaluatesAllNodesThatPreFilterSelects(t *testing.T) {
+	var nodes []apiruntime.Object
+	selected := pod("p", "1", "1Gi").Obj()
+	selected.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{}}}
+	required := selected.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	for i := range 300 {
+		name := fmt.Sprint("n", i)
+		nodes = append(nodes, node(name, "4", "8Gi"))
+		if i < 200 {
+			required.NodeSelectorTerms = append(required.NodeSelectorTerms, corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{
+				{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{name}},
+			}})
+		}
+	}
+	s := newScheduler(t, byRequests, sim.Options{Objects: nodes})
+	if got := decide(t, s, selected).Feasible; got != 200 {
+		t.Errorf("%d feasible nodes, want all 200 that are selected", got)
+	}
+}
+
 func TestDecide_Preemption(t *testing.T) {
 	low, high := pod("low", "1", "1Gi").Priority(1).Node("a").Obj(), pod("high", "1", "1Gi").Priority(10).Obj()
 	s := newScheduler(t, byRequests, sim.Options{Objects: []apiruntime.Object{
@@ -250,8 +271,8 @@ func TestDecide_Preemption(t *testing.T) {
 	}
 
 	must(t, s.Remove(low))
-	if d := decide(t, s, middle); d.Node != "" {
-		t.Errorf("middle goes to %s, want nowhere: the place is kept for high", d.Node)
+	if d := decide(t, s, pod("other", "1", "1Gi").Priority(5).Obj()); d.Node != "" {
+		t.Errorf("another pod goes to %s, want nowhere: the place is kept for high", d.Node)
 	}
 	d = decide(t, s, high)
 	if d.Node != "a" {
@@ -299,6 +320,39 @@ func TestAssumeAndForget(t *testing.T) {
 	if err := s.Forget(t.Context(), first); err == nil {
 		t.Error("a pod is forgotten twice")
 	}
+}
+
+func TestAssume_ReservesVolumes(t *testing.T) {
+	const class = "local"
+	waiting := func(name string) *corev1.PersistentVolumeClaim {
+		claim := st.MakePersistentVolumeClaim().Namespace("ns").Name(name).StorageClassName(ptr.To(class)).
+			AccessModes([]corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}).Obj()
+		claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+		return claim
+	}
+	volume := localVolume("pv", "a")
+	volume.Spec.StorageClassName, volume.Status.Phase = class, corev1.VolumeAvailable
+	s := newScheduler(t, stock, sim.Options{Objects: []apiruntime.Object{
+		node("a", "4", "8Gi"), waiting("first"), waiting("second"), volume, &storagev1.StorageClass{
+			ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: "kubernetes.io/no-provisioner",
+			VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+		},
+	}})
+	first, second := decide(t, s, pod("p1", "1", "1Gi").PVC("first").Obj()), pod("p2", "1", "1Gi").PVC("second").Obj()
+	must(t, s.Assume(t.Context(), first))
+	if d := decide(t, s, second); d.Node != "" {
+		t.Errorf("the second pod goes to %s, want nowhere: the volume is reserved", d.Node)
+	}
+	must(t, s.Forget(t.Context(), first))
+	if d := decide(t, s, second); d.Node != "a" {
+		t.Errorf("the second pod goes to %q, want a: the volume is free again (%v)", d.Node, d.Err)
+	}
+}
+
+// localVolume is a volume on the node.
+func localVolume(name, node string) *corev1.PersistentVolume {
+	return st.MakePersistentVolume().Name(name).Capacity(corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}).
+		AccessModes([]corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}).NodeAffinityIn(corev1.LabelHostname, []string{node}).Obj()
 }
 
 func TestTies_FollowTheSeed(t *testing.T) {
@@ -426,19 +480,40 @@ func TestObjects_ReachPlugins(t *testing.T) {
 	if want := `persistentvolumeclaim "data" not found`; d.Node != "" || !strings.Contains(d.Err.Error(), want) {
 		t.Errorf("without the claim: node %q, %v; want none, %s", d.Node, d.Err, want)
 	}
-	volume := st.MakePersistentVolume().Name("pv").Capacity(corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}).AccessModes([]corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}).
-		NodeAffinityIn(corev1.LabelHostname, []string{"b"}).Obj()
+	volume := localVolume("pv", "b")
 	volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "ns", Name: claim, UID: claim}
 	bound := st.MakePersistentVolumeClaim().Namespace("ns").Name(claim).VolumeName("pv").
 		Annotation("pv.kubernetes.io/bind-completed", "yes").Obj()
 	bound.UID = claim
-	must(t, s.Add(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "local"}, VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer)}, volume, bound))
+	must(t, s.Add(volume, bound))
 	d = explain(t, s, p)
 	if d.Node != "b" {
 		t.Errorf("node %q, want b, which has the volume (%v)", d.Node, d.Err)
 	}
 	if a := summarize(d.Nodes)[0]; a.Plugin != "VolumeBinding" || a.Reasons != "node(s) didn't match PersistentVolume's node affinity" {
 		t.Errorf("a: %+v, want ruled out by VolumeBinding", a)
+	}
+}
+
+func TestObjects_AreAddedUpdatedAndRemoved(t *testing.T) {
+	s, p := newScheduler(t, stock, sim.Options{}), pod("p", "3", "1Gi").Obj()
+	small, large := node("a", "2", "8Gi"), node("a", "4", "8Gi")
+	running := pod("running", "2", "1Gi").Node("a").Obj()
+	for _, step := range []struct {
+		name string
+		do   func() error
+		fits bool
+	}{
+		{"the node is too small", func() error { return s.Add(small) }, false},
+		{"the node grows", func() error { return s.Update(large) }, true},
+		{"another pod runs there", func() error { return s.Add(running) }, false},
+		{"which ends", func() error { return s.Remove(running) }, true},
+		{"and the node with it", func() error { return s.Remove(large) }, false},
+	} {
+		must(t, step.do())
+		if d := decide(t, s, p); (d.Node == "a") != step.fits {
+			t.Errorf("%s: the pod goes to %q (%v)", step.name, d.Node, d.Err)
+		}
 	}
 }
 
