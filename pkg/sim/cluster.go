@@ -78,13 +78,23 @@ func (s *Scheduler) Remove(object runtime.Object) error { return s.cluster.remov
 type cluster struct {
 	informers.SharedInformerFactory
 	byKind map[reflect.Type]*informer
+	// synced is closed once all plugins are built. As in a scheduler, sources of load wait for it, and so for the windows and
+	// metrics of all plugins.
+	synced chan struct{}
 }
 
 func newCluster(client kubernetes.Interface) *cluster {
-	c := &cluster{SharedInformerFactory: informers.NewSharedInformerFactory(client, 0), byKind: map[reflect.Type]*informer{}}
+	c := &cluster{
+		SharedInformerFactory: informers.NewSharedInformerFactory(client, 0),
+		byKind:                map[reflect.Type]*informer{},
+		synced:                make(chan struct{}),
+	}
 	for _, kind := range kinds() {
-		i := &informer{SharedIndexInformer: cache.NewSharedIndexInformer(&cache.ListWatch{}, kind, 0,
-			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})}
+		i := &informer{
+			SharedIndexInformer: cache.NewSharedIndexInformer(&cache.ListWatch{}, kind, 0,
+				cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
+			synced: synced(c.synced),
+		}
 		c.byKind[reflect.TypeOf(kind)] = i
 		c.InformerFor(kind, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return i })
 	}
@@ -186,18 +196,22 @@ func nameOf(object runtime.Object) string {
 	return kind + " " + o.GetNamespace() + "/" + o.GetName()
 }
 
-// informer holds the objects of one kind. It is always in sync.
+// informer holds the objects of one kind.
 type informer struct {
 	cache.SharedIndexInformer
+	synced
 	handlers []*handler
 }
 
 // handler is a registered handler. It is its own registration.
-type handler struct{ cache.ResourceEventHandler }
+type handler struct {
+	cache.ResourceEventHandler
+	synced
+}
 
 // AddEventHandler implements cache.SharedInformer. It calls the handler for all objects before it returns.
 func (i *informer) AddEventHandler(to cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	h := &handler{to}
+	h := &handler{to, i.synced}
 	i.handlers = append(i.handlers, h)
 	keys := i.GetIndexer().ListKeys()
 	slices.Sort(keys)
@@ -226,26 +240,29 @@ func (i *informer) RemoveEventHandler(registration cache.ResourceEventHandlerReg
 }
 
 // HasSynced implements cache.SharedInformer.
-func (i *informer) HasSynced() bool { return true }
+func (i *informer) HasSynced() bool { return i.synced.HasSynced() }
 
 // HasSyncedChecker implements cache.SharedInformer.
-func (i *informer) HasSyncedChecker() cache.DoneChecker { return synced{} }
+func (i *informer) HasSyncedChecker() cache.DoneChecker { return i.synced }
+
+// synced is closed once the informers are in sync.
+type synced <-chan struct{}
 
 // HasSynced implements cache.ResourceEventHandlerRegistration.
-func (h *handler) HasSynced() bool { return true }
+func (s synced) HasSynced() bool {
+	select {
+	case <-s:
+		return true
+	default:
+		return false
+	}
+}
 
 // HasSyncedChecker implements cache.ResourceEventHandlerRegistration.
-func (h *handler) HasSyncedChecker() cache.DoneChecker { return synced{} }
-
-// synced is always done.
-type synced struct{}
+func (s synced) HasSyncedChecker() cache.DoneChecker { return s }
 
 // Name implements cache.DoneChecker.
-func (synced) Name() string { return "simulation" }
+func (s synced) Name() string { return "simulation" }
 
 // Done implements cache.DoneChecker.
-func (synced) Done() <-chan struct{} {
-	done := make(chan struct{})
-	close(done)
-	return done
-}
+func (s synced) Done() <-chan struct{} { return s }

@@ -118,6 +118,7 @@ func New(ctx context.Context, o Options) (*Scheduler, error) {
 		s.simulatePreemption(fw)
 		s.profiles[name] = p
 	}
+	close(s.cluster.synced)
 	return s, nil
 }
 

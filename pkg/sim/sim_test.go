@@ -19,10 +19,12 @@ import (
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -553,6 +555,31 @@ func TestNew_RefusesExtenders(t *testing.T) {
 	cfg.Extenders = []schedulerconfig.Extender{{URLPrefix: "http://extender"}}
 	if _, err := sim.New(t.Context(), sim.Options{Configuration: cfg}); err == nil || !strings.HasPrefix(err.Error(), "extenders:") {
 		t.Errorf("%v, want a refusal", err)
+	}
+}
+
+// unsynced is a plugin that is built before the informers have synced.
+type unsynced struct{ fwk.PreFilterPlugin }
+
+func (unsynced) Name() string { return "Unsynced" }
+
+func TestNew_SyncsInformersOncePluginsAreBuilt(t *testing.T) {
+	const yaml = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles: [{plugins: {preFilter: {enabled: [{name: Unsynced}]}}}]
+`
+	var nodes cache.SharedIndexInformer
+	build := func(_ context.Context, _ apiruntime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		nodes = handle.SharedInformerFactory().Core().V1().Nodes().Informer()
+		if nodes.HasSynced() {
+			t.Error("the informer has synced while plugins are built")
+		}
+		return unsynced{}, nil
+	}
+	newScheduler(t, yaml, sim.Options{Plugins: frameworkruntime.Registry{"Unsynced": build}})
+	if !nodes.HasSynced() || !cache.IsDone(nodes.HasSyncedChecker()) {
+		t.Error("the informer has not synced")
 	}
 }
 
