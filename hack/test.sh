@@ -14,8 +14,8 @@ if [[ ${1:-} == --stream ]]; then
 	go run ./test/cluster/build/build-parts
 	say "unit tests, with the race detector: $*"
 	go test -json -race "$@" || status=$?
-	say "half an hour of simulated time at 5,000 nodes: nothing may be left behind"
-	go test -json -count=1 ./test/soak/... || status=$?
+	say "half an hour of simulated time at 5,000 nodes: nothing may be left behind, and memory per node is bounded"
+	go test -json -count=1 ./test/soak/... ./test/perf/memory || status=$?
 	say "end to end: the built binary on etcd, kube-apiserver, KWOK and Prometheus"
 	go test -json -count=1 -timeout 25m ./test/e2e/... || status=$?
 	say "the image, from the built programs"

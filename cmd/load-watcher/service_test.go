@@ -275,7 +275,7 @@ func TestService_PrometheusToScheduler(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := client.Fetch(t.Context(), source.Request{}); err != nil {
-		t.Errorf("both sides read the token anew, but: %v", err)
+		t.Errorf("both sides read the new token, but: %v", err)
 	}
 	newCert, newKey := writeKeyPair(t)
 	for from, to := range map[string]string{newCert: certFile, newKey: keyFile} {

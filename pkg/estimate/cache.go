@@ -72,7 +72,7 @@ func (m *Model) dropUnused(previous *load.Snapshot) {
 	}
 }
 
-// node returns the estimate of the node in the given row. With ignoreGeneration it is computed anew, and not stored.
+// node returns the estimate of the node in the given row. With ignoreGeneration it is always computed, and not stored.
 func (c *tableCache) node(row int, node fwk.NodeInfo, ignoreGeneration bool) *nodeEstimate {
 	previous := c.nodes[row].Load()
 	if ignoreGeneration {

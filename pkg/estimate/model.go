@@ -40,6 +40,9 @@ func NewModel(snapshots *Snapshots, config Config) *Model {
 // Snapshots are what the model reads.
 func (m *Model) Snapshots() *Snapshots { return m.snapshots }
 
+// Config returns what the model was made with.
+func (m *Model) Config() Config { return m.config }
+
 // PodUsage estimates what the pod will use, as it is estimated of the pods on a node.
 func (m *Model) PodUsage(pod *corev1.Pod) podusage.Amounts { return m.config.Estimator.Estimate(pod) }
 

@@ -25,21 +25,21 @@ type pinned[T any] struct {
 
 // Get returns the value pinned for the cycle, or nil.
 func (p *Pin[T]) Get(state fwk.CycleState) *T {
-	if held := p.latest.Load(); held != nil && held.state == state {
-		return held.value
+	if current := p.latest.Load(); current != nil && current.state == state {
+		return current.value
 	}
 	return nil
 }
 
 // Set pins the value for the cycle unless another goroutine was first. It returns what is pinned, and whether that is value.
-func (p *Pin[T]) Set(state fwk.CycleState, value *T) (held *T, first bool) {
+func (p *Pin[T]) Set(state fwk.CycleState, value *T) (winner *T, first bool) {
 	fresh := &pinned[T]{state: state, value: value}
 	for {
-		held := p.latest.Load()
-		if held != nil && held.state == state {
-			return held.value, false
+		current := p.latest.Load()
+		if current != nil && current.state == state {
+			return current.value, false
 		}
-		if p.latest.CompareAndSwap(held, fresh) {
+		if p.latest.CompareAndSwap(current, fresh) {
 			return value, true
 		}
 	}

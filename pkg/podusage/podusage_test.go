@@ -313,7 +313,7 @@ func everything() *corev1.Pod {
 	}}
 }
 
-func TestContainersRequestMillisAgreesWithTheAPIServer(t *testing.T) {
+func TestContainersRequestMillis(t *testing.T) {
 	specs := map[string]corev1.PodSpec{
 		"containers": {Containers: containers(container(requests("cpu", "500m")), container(requests("cpu", "1")))},
 		"a large init container before and after a sidecar": {

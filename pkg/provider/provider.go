@@ -33,11 +33,24 @@ type Provider struct {
 	labels map[string]int
 }
 
-// sharedSource is a source with its watcher.
+// sharedSource is a source with its watcher, and the models of its load.
 type sharedSource struct {
 	spec      sourceSpec
 	watcher   *refresh.Watcher
 	snapshots *estimate.Snapshots
+	models    []*estimate.Model
+}
+
+// model returns the source's model for the config. Readers with the same config share one, with what it caches of each node.
+func (s *sharedSource) model(config estimate.Config) *estimate.Model {
+	for _, m := range s.models {
+		if reflect.DeepEqual(m.Config(), config) {
+			return m
+		}
+	}
+	m := estimate.NewModel(s.snapshots, config)
+	s.models = append(s.models, m)
+	return m
 }
 
 // New returns a provider whose watchers report to registry. Sources without a token of their own are read as account.
@@ -54,11 +67,13 @@ func (p *Provider) Model(ctx context.Context, handle fwk.Handle, spec config.Loa
 // ModelOf is Model for a cluster without a scheduler's handle.
 func (p *Provider) ModelOf(ctx context.Context, cluster Cluster, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
 	window := spec.Window.Duration
-	snapshots, err := p.snapshots(ctx, cluster, spec, load.Requirements{Windows: []time.Duration{window}})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s, err := p.source(ctx, cluster, spec, load.Requirements{Windows: []time.Duration{window}})
 	if err != nil {
 		return nil, err
 	}
-	return estimate.NewModel(snapshots, estimate.Config{Window: window, Trust: TrustOf(spec), Estimator: e, Clock: p.clock}), nil
+	return s.model(estimate.Config{Window: window, Trust: TrustOf(spec), Estimator: e, Clock: p.clock}), nil
 }
 
 // NodeMetrics returns the node metrics of the PromQL expressions, read from the source that spec names until ctx is done.
@@ -68,19 +83,19 @@ func (p *Provider) NodeMetrics(ctx context.Context, handle fwk.Handle, spec conf
 
 // NodeMetricsOf is NodeMetrics for a cluster without a scheduler's handle.
 func (p *Provider) NodeMetricsOf(ctx context.Context, cluster Cluster, spec config.LoadSpec, expressions []string) (*estimate.NodeMetrics, error) {
-	snapshots, err := p.snapshots(ctx, cluster, spec, load.Requirements{Metrics: expressions})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s, err := p.source(ctx, cluster, spec, load.Requirements{Metrics: expressions})
 	if err != nil {
 		return nil, err
 	}
-	return estimate.NewNodeMetrics(snapshots, spec.MaxAge.Duration, p.clock), nil
+	return estimate.NewNodeMetrics(s.snapshots, spec.MaxAge.Duration, p.clock), nil
 }
 
-// snapshots registers the requirements with the source's watcher, which it starts if there is none yet. The watcher runs
-// until the ctx of the call that started it is done.
-func (p *Provider) snapshots(ctx context.Context, cluster Cluster, spec config.LoadSpec, requirements load.Requirements) (*estimate.Snapshots, error) {
+// source registers the requirements with the source's watcher, which it starts if there is none yet. The watcher runs until the
+// ctx of the call that started it is done. mu must be held.
+func (p *Provider) source(ctx context.Context, cluster Cluster, spec config.LoadSpec, requirements load.Requirements) (*sharedSource, error) {
 	requirements.RefreshInterval = spec.RefreshInterval.Duration
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	s := p.find(sourceSpecOf(spec))
 	if s == nil {
 		src, err := Open(ctx, cluster, spec, p.account)
@@ -93,7 +108,7 @@ func (p *Provider) snapshots(ctx context.Context, cluster Cluster, spec config.L
 		defer func() { go watcher.Run(ctx) }()
 	}
 	s.watcher.Register(requirements, TrustOf(spec))
-	return s.snapshots, nil
+	return s, nil
 }
 
 // find returns the source with the given spec, or nil.

@@ -153,6 +153,36 @@ func TestPluginsOfOneSourceReadTheSameSnapshots(t *testing.T) {
 	}
 }
 
+func TestReadersOfTheSameLoadShareAModel(t *testing.T) {
+	p, h := New(clock.RealClock{}, metrics.NewKubeRegistry(), Account{}), newHandle()
+	first, err := p.Model(t.Context(), h, prometheusSpec(), podusage.ByRequests{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	otherWindow, otherTrust := prometheusSpec(), prometheusSpec()
+	otherWindow.Window.Duration = time.Minute
+	otherTrust.DriftTolerance = 5
+	for _, tc := range []struct {
+		name      string
+		spec      config.LoadSpec
+		estimator podusage.Estimator
+		shared    bool
+	}{
+		{"the same arguments", prometheusSpec(), podusage.ByRequests{}, true},
+		{"another estimator", prometheusSpec(), podusage.BySpec{Multiplier: 1.5}, false},
+		{"another window", otherWindow, podusage.ByRequests{}, false},
+		{"another trust", otherTrust, podusage.ByRequests{}, false},
+	} {
+		model, err := p.Model(t.Context(), h, tc.spec, tc.estimator)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := model == first; got != tc.shared {
+			t.Errorf("%s: the model is shared: %v, want %v", tc.name, got, tc.shared)
+		}
+	}
+}
+
 func TestSourceWithoutTokenIsReadAsAccount(t *testing.T) {
 	p := New(clock.RealClock{}, metrics.NewKubeRegistry(), Account{Dir: "/absent"})
 	_, err := p.Model(t.Context(), newHandle(), config.LoadSpec{WatcherAddress: "https://load-watcher"}, podusage.ByRequests{})

@@ -71,7 +71,7 @@ func TestMoments_StoreASampleOnce(t *testing.T) {
 	}
 }
 
-func TestMoments_ResourceMissingInTheLatestSampleIsNotKnown(t *testing.T) {
+func TestMoments_MissingResourceIsNotKnown(t *testing.T) {
 	var m moments
 	m.add(start, load.Stats{known(0.5), known(0.25)}, window, window)
 	m.add(start.Add(time.Minute), load.Stats{load.CPU: known(0.7)}, window, window)
@@ -98,7 +98,7 @@ func TestMoments_EachResourceHasItsOwnSpan(t *testing.T) {
 	}
 }
 
-func TestMoments_AreWeightedByTheTimeSinceTheOneBefore(t *testing.T) {
+func TestMoments_AreWeightedByTime(t *testing.T) {
 	var m moments
 	for _, r := range []struct {
 		after time.Duration

@@ -202,7 +202,7 @@ func TestRefresh_KeepsTheLastDeviation(t *testing.T) {
 	}
 }
 
-func TestRefresh_ReadsAllLoadAgainAfterTheClockWentBack(t *testing.T) {
+func TestRefresh_ReadsLoadAgainAfterTheClockWentBack(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, clock := newTestWatcher()
 	for _, step := range []struct {
@@ -225,7 +225,7 @@ func TestRefresh_ReadsAllLoadAgainAfterTheClockWentBack(t *testing.T) {
 	}
 }
 
-func TestRefresh_ForgetsLoadWhenTheClockWentBackAndTheSourceIsDown(t *testing.T) {
+func TestRefresh_ForgetsLoadWhenTheClockWentBack(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, clock := newTestWatcher()
 	clock.SetTime(start.Add(time.Hour))

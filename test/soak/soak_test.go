@@ -1,5 +1,5 @@
-// Package soak runs the load plugins for half an hour of simulated time in a cluster whose pods and nodes come and go, on the
-// scheduler's own cache and framework, and looks at what is left behind.
+// Package soak runs the load plugins in simulated time, in clusters whose pods and nodes come and go. It checks that memory and
+// goroutines do not grow within half an hour, that waivers age, and that waiting pods are tried again.
 package soak
 
 import (
@@ -7,60 +7,52 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"runtime"
+	"slices"
+	"sync"
 	"testing"
 	"time"
+	"weak"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
-	corelisters "k8s.io/client-go/listers/core/v1"
-	clientcache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/events"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
-	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
-	stockplugins "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
-	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
-	schedulermetrics "k8s.io/kubernetes/pkg/scheduler/metrics"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // the scheduler's scheme knows the plugins' arguments
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
 )
 
+// step is longer than the refresh interval of 30 s with its jitter of a tenth: each step has a refresh.
+const step = 35 * time.Second
+
+// The profiles differ in what they do with a pod that the limits leave no node for: it waits, or the limits are waived for it.
 const (
-	nodeCount = 5000
-	podCount  = 2 * nodeCount
-
-	step   = 30 * time.Second
-	warmUp = 10 * time.Minute
-	length = 30 * time.Minute
-
-	// In each step so many pods are placed by the plugins, so many are refused and deleted, so many are placed by somebody
-	// else, and so many nodes are replaced.
-	placed, refused, foreign, replaced = 5, 20, 400, 200
-
-	// growth is by how much the heap may have grown since the warm-up, as a share of it. It is so little that one small thing
-	// left behind by each node, or by each refused pod, is too much.
-	growth = 0.02
+	rejecting = "rejecting"
+	relaxing  = "relaxing"
 )
 
 const configuration = `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:
-- plugins:
+- schedulerName: rejecting
+  plugins: &plugins
     multiPoint:
       disabled: [{name: "*"}]
       enabled:
@@ -72,66 +64,62 @@ profiles:
       - {name: LoadVariationRiskBalancing}
   pluginConfig:
   - name: LoadThreshold
-    args: {whenNoneFits: Reject, metricProvider: &source {type: Prometheus, address: "http://prometheus"}}
+    args: {whenNoneFits: Reject, metricProvider: &source {type: Prometheus, address: %q}}
   - name: NodeMetrics
-    args:
-      metricProvider: *source
-      metrics:
-      - {name: a, query: perf_metric_a, prefer: Lower, reject: "> 0.9"}
-      - {name: b, query: perf_metric_b, prefer: Higher}
-  - {name: TargetLoadPacking, args: {metricProvider: *source}}
-  - {name: LoadVariationRiskBalancing, args: {metricProvider: *source}}
+    args: {whenNoneFits: Reject, metricProvider: *source, metrics: &metrics [
+      {name: a, query: perf_metric_a, prefer: Lower, reject: "> 0.9"},
+      {name: b, query: perf_metric_b, prefer: Higher}]}
+  - &packing {name: TargetLoadPacking, args: {metricProvider: *source}}
+  - &balancing {name: LoadVariationRiskBalancing, args: {metricProvider: *source}}
+- schedulerName: relaxing
+  plugins: *plugins
+  pluginConfig:
+  - {name: LoadThreshold, args: {whenNoneFits: Relax, metricProvider: *source}}
+  - {name: NodeMetrics, args: {whenNoneFits: Relax, metricProvider: *source, metrics: *metrics}}
+  - *packing
+  - *balancing
 `
 
-var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+// timers is the number of timers that are set while all goroutines wait: one of the source, which the profiles share, and one for
+// each plugin with a limit in each profile.
+const timers = 1 + 2*2
 
-// soak is a cluster as the scheduler sees it, and what runs in it. Its population does not grow.
+// window is the default window of the source.
+const window = 5 * time.Minute
+
+// soak is a cluster as the scheduler sees it, and its pods. The number of its nodes does not change.
 type soak struct {
-	t         *testing.T
-	ctx       context.Context
-	clock     *clocktesting.FakeClock
-	stub      *promstub.Server
-	watcher   *loadwatcher.Watcher
-	cache     cache.Cache
-	snapshot  *cache.Snapshot
-	framework framework.Framework
-	nodes     clientcache.Indexer
-	names     []string
-	// pods are those that are placed, the oldest first.
+	t     *testing.T
+	ctx   context.Context
+	clock *clocktesting.FakeClock
+	stub  *promstub.Server
+	sim   *sim.Scheduler
+	// source publishes the load of the nodes.
+	source *load.Publisher
+	nodes  []*corev1.Node
+	// pods run on the nodes, the oldest first.
 	pods    []*corev1.Pod
 	created int
+
+	mu sync.Mutex
+	// activated are the pods that plugins want to be tried again, until takeActivated.
+	activated map[types.UID]bool
 }
 
-// Model and Metrics implement plugins.Models.
-func (s *soak) Model(_ context.Context, _ fwk.Handle, spec config.LoadSpec, usage podusage.Estimator) (*estimate.Model, error) {
-	settings := settingsOf(spec)
-	s.watcher.Want(settings)
-	return estimate.NewModel(s.watcher.Publisher(), settings, usage, s.clock), nil
+// sharedSource is a provider that records the publisher of its source.
+type sharedSource struct {
+	*provider.Provider
+	soak *soak
 }
 
-func (s *soak) Metrics(_ context.Context, _ fwk.Handle, spec config.LoadSpec, expressions []string) (*estimate.NodeMetrics, error) {
-	settings := settingsOf(spec)
-	settings.Window, settings.Metrics = 0, expressions
-	s.watcher.Want(settings)
-	return estimate.NewNodeMetrics(s.watcher.Publisher(), settings.MaxAge, s.clock), nil
-}
-
-func settingsOf(spec config.LoadSpec) load.Settings {
-	return load.Settings{
-		Window:          spec.Window.Duration,
-		RefreshInterval: spec.RefreshInterval.Duration,
-		MaxAge:          spec.MaxAge.Duration,
-		DriftTolerance:  spec.DriftTolerance,
+// Model implements plugins.LoadProvider.
+func (p sharedSource) Model(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
+	model, err := p.Provider.Model(ctx, handle, spec, e)
+	if err == nil {
+		p.soak.source = model.Snapshots().Publisher()
 	}
+	return model, err
 }
-
-// HasSynced and Names implement loadwatcher.Nodes.
-func (s *soak) HasSynced() bool { return true }
-
-func (s *soak) Names() []string { return s.nodes.ListKeys() }
-
-// Activate implements framework.PodActivator: there is no queue.
-func (s *soak) Activate(klog.Logger, map[string]*corev1.Pod) {}
 
 func (s *soak) must(err error) {
 	s.t.Helper()
@@ -140,194 +128,415 @@ func (s *soak) must(err error) {
 	}
 }
 
-func newSoak(t *testing.T) *soak {
+// eventually waits until the condition holds, in real time: the simulated time stands still.
+func (s *soak) eventually(what string, holds func() bool) {
+	s.t.Helper()
+	err := wait.PollUntilContextTimeout(s.ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return holds(), nil })
+	if err != nil {
+		s.t.Fatalf("waiting until %s: %v", what, err)
+	}
+}
+
+// newSoak returns a cluster of so many nodes, without pods.
+func newSoak(t *testing.T, nodes int) *soak {
 	s := &soak{
-		t:        t,
-		ctx:      klog.NewContext(t.Context(), klog.Logger{}),
-		clock:    clocktesting.NewFakeClock(start),
-		snapshot: cache.NewEmptySnapshot(),
-		nodes:    clientcache.NewIndexer(clientcache.MetaNamespaceKeyFunc, clientcache.Indexers{}),
+		t:         t,
+		ctx:       klog.NewContext(t.Context(), logr.Discard()),
+		clock:     clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
+		activated: map[types.UID]bool{},
 	}
 	s.stub = &promstub.Server{Now: s.clock.Now}
 	server := httptest.NewServer(s.stub)
 	t.Cleanup(server.Close)
-	source, err := prometheus.New(prometheus.Config{Address: server.URL}, corelisters.NewNodeLister(s.nodes))
-	s.must(err)
-	s.watcher = loadwatcher.NewWatcher(source, source.Name(), s, s.clock, loadwatcher.NewMetrics(metrics.NewKubeRegistry()))
-	schedulermetrics.Register()
-	s.cache = cache.New(s.ctx, nil, false)
-
-	object, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(configuration), nil, nil)
-	s.must(err)
-	registry := stockplugins.NewInTreeRegistry()
-	s.must(registry.Merge(plugins.NewRegistry(s, metrics.NewKubeRegistry().MustRegister)))
-	client := fake.NewClientset()
-	s.framework, err = frameworkruntime.NewFramework(s.ctx, registry, &object.(*schedulerconfig.KubeSchedulerConfiguration).Profiles[0],
-		frameworkruntime.WithSnapshotSharedLister(s.snapshot),
-		frameworkruntime.WithClientSet(client),
-		frameworkruntime.WithInformerFactory(informers.NewSharedInformerFactory(client, 0)),
-		frameworkruntime.WithEventRecorder(&events.FakeRecorder{}),
-	)
-	s.must(err)
-	s.framework.SetPodActivator(s)
-
-	for range nodeCount {
-		s.addNode()
+	var objects []apiruntime.Object
+	for range nodes {
+		objects = append(objects, s.newNode())
 	}
-	for range podCount {
-		s.place(s.newPod("100m"), s.names[s.created%nodeCount])
-	}
+	s.stub.SetInstances(s.names())
+
+	object, _, err := scheme.Codecs.UniversalDecoder().Decode(fmt.Appendf(nil, configuration, server.URL), nil, nil)
+	s.must(err)
+	registry := metrics.NewKubeRegistry()
+	source := sharedSource{provider.New(s.clock, registry, provider.Account{}), s}
+	s.sim, err = sim.New(s.ctx, sim.Options{
+		Configuration: object.(*schedulerconfig.KubeSchedulerConfiguration),
+		Plugins:       plugins.NewRegistry(source, s.clock, registry.MustRegister),
+		Objects:       objects,
+		Clock:         s.clock,
+		Activated:     s.activate,
+	})
+	s.must(err)
+	s.waitForRefresh()
 	return s
 }
 
-func (s *soak) addNode() {
+func (s *soak) activate(pods map[string]*corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, pod := range pods {
+		s.activated[pod.UID] = true
+	}
+}
+
+// takeActivated reports whether a plugin wants the pod to be tried again, since the last call for the pod.
+func (s *soak) takeActivated(pod *corev1.Pod) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.activated[pod.UID]
+	delete(s.activated, pod.UID)
+	return was
+}
+
+// waitForRefresh waits until the load of the newest node is published.
+func (s *soak) waitForRefresh() {
+	s.t.Helper()
+	newest := s.nodes[len(s.nodes)-1].Name
+	s.eventually("the load is refreshed", func() bool {
+		m := s.source.Latest().Over(window).Node(newest)[load.CPU]
+		return m.Known && m.End.Equal(s.clock.Now().Truncate(time.Millisecond)) && s.clock.Waiters() == timers
+	})
+}
+
+// advance is one step of the simulated time, with a refresh.
+func (s *soak) advance() {
+	s.t.Helper()
+	s.clock.Step(step)
+	s.waitForRefresh()
+}
+
+// advanceBy is as many steps as take the duration.
+func (s *soak) advanceBy(d time.Duration) {
+	s.t.Helper()
+	for ; d > 0; d -= step {
+		s.advance()
+	}
+}
+
+func (s *soak) names() []string {
+	names := make([]string, len(s.nodes))
+	for i, node := range s.nodes {
+		names[i] = node.Name
+	}
+	return names
+}
+
+func (s *soak) newNode() *corev1.Node {
 	s.created++
 	name := fmt.Sprintf("node-%06d", s.created)
 	node := st.MakeNode().Name(name).Label(corev1.LabelHostname, name).
 		Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "8", corev1.ResourceMemory: "32Gi", corev1.ResourcePods: "110"}).Obj()
-	s.must(s.nodes.Add(node))
-	s.cache.AddNode(klog.FromContext(s.ctx), node)
-	s.names = append(s.names, name)
+	s.nodes = append(s.nodes, node)
+	return node
 }
 
-// replaceNode takes the oldest node away, with its pods, and brings a new one, with as many.
-func (s *soak) replaceNode() {
-	name := s.names[0]
-	s.names = s.names[1:]
-	object, _, err := s.nodes.GetByKey(name)
-	s.must(err)
-	kept, gone := make([]*corev1.Pod, 0, len(s.pods)), 0
+// replaceNode replaces the oldest node with its pods by a new one with as many pods, and returns what it removed.
+func (s *soak) replaceNode() *corev1.Node {
+	node := s.nodes[0]
+	s.nodes = slices.Delete(s.nodes, 0, 1)
+	kept, removed := make([]*corev1.Pod, 0, len(s.pods)), 0
 	for _, pod := range s.pods {
-		if pod.Spec.NodeName != name {
+		if pod.Spec.NodeName != node.Name {
 			kept = append(kept, pod)
 			continue
 		}
-		s.must(s.cache.RemovePod(klog.FromContext(s.ctx), pod))
-		gone++
+		s.must(s.sim.Remove(pod))
+		removed++
 	}
 	s.pods = kept
-	s.must(s.nodes.Delete(object))
-	s.must(s.cache.RemoveNode(klog.FromContext(s.ctx), object.(*corev1.Node)))
-	s.addNode()
-	for range gone {
-		s.place(s.newPod("100m"), s.names[len(s.names)-1])
+	s.must(s.sim.Remove(node))
+	s.must(s.sim.Add(s.newNode()))
+	for range removed {
+		s.run(s.newPod(rejecting, "100m"), s.nodes[len(s.nodes)-1].Name)
 	}
+	return node
 }
 
-func (s *soak) newPod(cpu string) *corev1.Pod {
+func (s *soak) newPod(profile, cpu string) *corev1.Pod {
 	s.created++
 	name := fmt.Sprintf("pod-%06d", s.created)
-	return st.MakePod().Namespace("soak").Name(name).UID(name).Req(map[corev1.ResourceName]string{corev1.ResourceCPU: cpu, corev1.ResourceMemory: "64Mi"}).Obj()
+	return st.MakePod().Namespace("soak").Name(name).UID(name).SchedulerName(profile).
+		Req(map[corev1.ResourceName]string{corev1.ResourceCPU: cpu, corev1.ResourceMemory: "64Mi"}).Obj()
 }
 
-// place has the pod run on the node from now on.
-func (s *soak) place(pod *corev1.Pod, node string) {
-	pod.Spec.NodeName = node
-	pod.Status.Phase = corev1.PodRunning
-	pod.Status.StartTime = &metav1.Time{Time: s.clock.Now()}
-	s.must(s.cache.AddPod(klog.FromContext(s.ctx), pod))
-	s.pods = append(s.pods, pod)
+// newWaitingPod is newPod, and adds the pod.
+func (s *soak) newWaitingPod(profile, cpu string) *corev1.Pod {
+	pod := s.newPod(profile, cpu)
+	s.must(s.sim.Add(pod))
+	return pod
 }
 
-// decide is a scheduling cycle of the pod. It returns the node with the highest score, or nothing if there is none.
-func (s *soak) decide(pod *corev1.Pod) string {
-	s.must(s.cache.UpdateSnapshot(klog.FromContext(s.ctx), s.snapshot))
-	all, err := s.snapshot.NodeInfos().List()
+// run adds the pod, running on the node from now on.
+func (s *soak) run(pod *corev1.Pod, node string) {
+	bound := s.bound(pod, node)
+	s.must(s.sim.Add(bound))
+	s.pods = append(s.pods, bound)
+}
+
+func (s *soak) bound(pod *corev1.Pod, node string) *corev1.Pod {
+	bound := pod.DeepCopy()
+	bound.Spec.NodeName = node
+	bound.Status.Phase = corev1.PodRunning
+	bound.Status.StartTime = &metav1.Time{Time: s.clock.Now()}
+	return bound
+}
+
+func (s *soak) decide(pod *corev1.Pod) *sim.Decision {
+	s.t.Helper()
+	d, err := s.sim.Decide(s.ctx, pod)
 	s.must(err)
-	state, statuses := framework.NewCycleState(), framework.NewDefaultNodeToStatus()
-	if _, status, _ := s.framework.RunPreFilterPlugins(s.ctx, state, pod); !status.IsSuccess() {
-		s.t.Fatal(status.AsError())
-	}
-	var feasible []fwk.NodeInfo
-	for _, node := range all {
-		if status := s.framework.RunFilterPlugins(s.ctx, state, pod, node); !status.IsSuccess() {
-			statuses.Set(node.Node().Name, status)
-			continue
-		}
-		feasible = append(feasible, node)
-	}
-	if len(feasible) == 0 {
-		s.framework.RunPostFilterPlugins(s.ctx, state, pod, statuses)
-		return ""
-	}
-	if status := s.framework.RunPreScorePlugins(s.ctx, state, pod, feasible); !status.IsSuccess() {
-		s.t.Fatal(status.AsError())
-	}
-	scores, status := s.framework.RunScorePlugins(s.ctx, state, pod, feasible)
-	if !status.IsSuccess() {
-		s.t.Fatal(status.AsError())
-	}
-	best := scores[0]
-	for _, node := range scores {
-		if node.TotalScore > best.TotalScore {
-			best = node
-		}
-	}
-	return best.Name
+	return d
 }
 
-// next is one step of the simulated time.
-func (s *soak) next() {
-	s.clock.Step(step)
+// place decides the waiting pod, which must find a node, and binds it.
+func (s *soak) place(pod *corev1.Pod) {
+	s.t.Helper()
+	d := s.decide(pod)
+	if d.Node == "" {
+		s.t.Fatalf("%s pod %s finds no node: %v", pod.Spec.SchedulerName, pod.Name, d.Err)
+	}
+	s.must(s.sim.Assume(s.ctx, d))
+	bound := s.bound(pod, d.Node)
+	s.must(s.sim.Update(bound))
+	s.pods = append(s.pods, bound)
+}
+
+// decideWithoutNode decides the waiting pod, which must find no node, and reports whether the limits are waived for its next
+// attempt.
+func (s *soak) decideWithoutNode(pod *corev1.Pod) (waived bool) {
+	s.t.Helper()
+	d := s.decide(pod)
+	if d.Node != "" {
+		s.t.Fatalf("%s pod %s passes the limits on %s", pod.Spec.SchedulerName, pod.Name, d.Node)
+	}
+	return d.PostFilter.Status.IsSuccess() && s.takeActivated(pod)
+}
+
+// expectWaiver decides the waiting pod, which must find no node but have the limits waived.
+func (s *soak) expectWaiver(pod *corev1.Pod) {
+	s.t.Helper()
+	if !s.decideWithoutNode(pod) {
+		s.t.Fatalf("the limits are not waived for %s", pod.Name)
+	}
+}
+
+// expectRefusal decides the waiting pod, which must find no node and have no limits waived.
+func (s *soak) expectRefusal(pod *corev1.Pod) {
+	s.t.Helper()
+	if s.decideWithoutNode(pod) {
+		s.t.Fatalf("the limits are waived for %s", pod.Name)
+	}
+}
+
+// Waivers are kept for ten minutes.
+func TestWaivers_Age(t *testing.T) {
+	s := newSoak(t, 50)
+	// A pod of eight cores is beyond the load line of each node, which has as many.
+	soon, late, last := s.newWaitingPod(relaxing, "8"), s.newWaitingPod(relaxing, "8"), s.newWaitingPod(relaxing, "8")
+	s.expectWaiver(soon)
+	s.expectWaiver(late)
+	s.advanceBy(9 * time.Minute)
+	s.expectWaiver(last)
+	s.place(soon)
+	s.advanceBy(2 * time.Minute)
+	s.expectWaiver(s.newWaitingPod(relaxing, "8")) // which drops waivers that are older than ten minutes
+	s.place(last)
+	s.expectWaiver(late) // once more
+	s.place(late)
+}
+
+// A pod that waits is tried again at the refresh that shows room for it, and no earlier.
+func TestWaitingPods_AreTriedAfterARefresh(t *testing.T) {
+	s := newSoak(t, 50)
+	s.stub.SetUtilization(s.names(), 0.85, 0.95)
+	s.advance()
+	waiting, deleted, large := s.newWaitingPod(rejecting, "100m"), s.newWaitingPod(rejecting, "100m"), s.newWaitingPod(rejecting, "8")
+	for _, pod := range []*corev1.Pod{waiting, deleted, large} {
+		s.expectRefusal(pod)
+	}
+	s.must(s.sim.Remove(deleted))
+	s.advanceBy(10 * time.Minute)
+	if s.takeActivated(waiting) {
+		t.Error("the pod is tried while all nodes are beyond their load line")
+	}
+	s.stub.SetInstances(s.names())
+	s.advance()
+	s.eventually("the pod is tried again", func() bool { return s.takeActivated(waiting) })
+	s.place(waiting)
+	s.advanceBy(5 * time.Minute)
+	for _, pod := range []*corev1.Pod{waiting, deleted, large} {
+		if s.takeActivated(pod) {
+			t.Errorf("%s is tried though it was placed, deleted or still finds no room", pod.Name)
+		}
+	}
+}
+
+// A pod that waits is tried again once the load that kept it out has expired, without any refresh.
+func TestWaitingPods_AreTriedWhenLoadExpires(t *testing.T) {
+	s := newSoak(t, 50)
+	s.stub.SetUtilization(s.names(), 0.85, 0.95)
+	s.advance()
+	waiting := s.newWaitingPod(rejecting, "100m")
+	s.expectRefusal(waiting)
+	s.stub.SetInstances(nil) // a refresh fails
+	lost := s.clock.Now()
+	for !s.takeActivated(waiting) {
+		if s.clock.Since(lost) > window+2*time.Minute {
+			t.Fatal("the pod still waits two minutes after the load expired")
+		}
+		s.clock.Step(step)
+		s.eventually("the refresh failed", func() bool { return s.clock.Waiters() == timers })
+	}
+	s.place(waiting)
+}
+
+const (
+	nodeCount = 5000
+	podCount  = 2 * nodeCount
+
+	warmUp = 17 * step
+	length = 52 * step
+
+	// Numbers per step: of pods that each profile places, of pods in each that find no node, most of which are deleted, of pods
+	// that run without a decision, and of nodes that are replaced.
+	placed, refused, foreign, replaced = 3, 10, 400, 200
+	// peak is the number of steps from one peak to the next.
+	peak = 8
+
+	// growth is the limit of the heap's growth since the warm-up, as a share of it.
+	growth = 0.02
+)
+
+// deleted are weak pointers to objects that were removed from a cluster.
+type deleted struct {
+	pods  []weak.Pointer[corev1.Pod]
+	nodes []weak.Pointer[corev1.Node]
+}
+
+// held counts the objects that can still be reached.
+func (d *deleted) held() (pods, nodes int) {
+	runtime.GC()
+	for _, p := range d.pods {
+		if p.Value() != nil {
+			pods++
+		}
+	}
+	for _, n := range d.nodes {
+		if n.Value() != nil {
+			nodes++
+		}
+	}
+	return pods, nodes
+}
+
+// next is one step of the simulated time in a cluster with pods.
+func (s *soak) next(n int, removed *deleted) {
 	for range replaced {
-		s.replaceNode()
+		removed.nodes = append(removed.nodes, weak.Make(s.replaceNode()))
 	}
-	s.stub.SetInstances(s.names)
-	s.must(s.watcher.Refresh(s.ctx))
+	s.stub.SetInstances(s.names())
+	if n%peak == 0 {
+		s.peak(removed)
+	}
+	s.advance()
 	for range placed {
-		pod := s.newPod("100m")
-		node := s.decide(pod)
-		if node == "" {
-			s.t.Fatal("a small pod finds no node")
-		}
-		s.place(pod, node)
+		s.place(s.newWaitingPod(rejecting, "100m"))
+		s.place(s.newWaitingPod(relaxing, "100m"))
 	}
-	for range refused {
-		if node := s.decide(s.newPod("8")); node != "" {
-			s.t.Fatalf("a pod as large as a node passes the load line on %s", node)
+	for i := range refused {
+		large, waived := s.newWaitingPod(rejecting, "8"), s.newWaitingPod(relaxing, "8")
+		s.expectRefusal(large)
+		s.expectWaiver(waived)
+		if i == 0 {
+			s.place(waived)
+		} else {
+			s.delete(waived, removed)
 		}
+		s.delete(large, removed)
 	}
 	for i := range foreign {
-		s.place(s.newPod("100m"), s.names[(s.created+i)%nodeCount])
+		s.run(s.newPod(rejecting, "100m"), s.nodes[(s.created+i)%nodeCount].Name)
 	}
 	for _, pod := range s.pods[:len(s.pods)-podCount] {
-		s.must(s.cache.RemovePod(klog.FromContext(s.ctx), pod))
+		s.must(s.sim.Remove(pod))
 	}
 	s.pods = append([]*corev1.Pod(nil), s.pods[len(s.pods)-podCount:]...)
 }
 
-// left is what there is of a process when nothing of it is under way.
-type left struct {
+// peak is a step in which all nodes are above their load lines, and one in which waiting pods find room again.
+func (s *soak) peak(removed *deleted) {
+	s.stub.SetUtilization(s.names(), 0.85, 0.95)
+	s.advance()
+	var waiting []*corev1.Pod
+	for range refused {
+		pod, lost, waived := s.newWaitingPod(rejecting, "100m"), s.newWaitingPod(rejecting, "100m"), s.newWaitingPod(relaxing, "100m")
+		s.expectRefusal(pod)
+		s.expectRefusal(lost)
+		s.expectWaiver(waived)
+		s.place(waived)
+		s.delete(lost, removed)
+		waiting = append(waiting, pod)
+	}
+	s.stub.SetInstances(s.names())
+	s.advance()
+	for _, pod := range waiting {
+		s.eventually("the pod is tried again", func() bool { return s.takeActivated(pod) })
+		s.place(pod)
+	}
+}
+
+func (s *soak) delete(pod *corev1.Pod, removed *deleted) {
+	s.must(s.sim.Remove(pod))
+	removed.pods = append(removed.pods, weak.Make(pod))
+}
+
+// footprint is the size of the process while all goroutines wait.
+type footprint struct {
 	heap       uint64
 	goroutines int
 }
 
-func leftover() left {
+func measure() footprint {
 	for range 2 { // what sync.Pools hold lives for one more collection
 		runtime.GC()
 	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return left{heap: m.HeapAlloc, goroutines: runtime.NumGoroutine()}
+	return footprint{heap: m.HeapAlloc, goroutines: runtime.NumGoroutine()}
 }
 
-func TestMemoryAndGoroutinesAreFlat(t *testing.T) {
-	s := newSoak(t)
-	var warm left
-	for at := step; at <= length; at += step {
-		s.next()
-		if at == warmUp {
-			warm = leftover()
+func TestMemoryAndGoroutines_DoNotGrow(t *testing.T) {
+	s := newSoak(t, nodeCount)
+	for range podCount {
+		s.run(s.newPod(rejecting, "100m"), s.nodes[s.created%nodeCount].Name)
+	}
+	var warm footprint
+	var removed deleted
+	for n := 1; n <= int(length/step); n++ {
+		s.next(n, &removed)
+		if n == int(warmUp/step) {
+			warm = measure()
 		}
 	}
-	end := leftover()
+	end := measure()
 	t.Logf("%d nodes, %d pods: %.1f MiB and %d goroutines after %v, %.1f MiB and %d after %v; %d pods and nodes were created",
 		nodeCount, podCount, mebibytes(warm.heap), warm.goroutines, warmUp, mebibytes(end.heap), end.goroutines, length, s.created)
 	if grown := float64(end.heap)/float64(warm.heap) - 1; grown > growth {
-		t.Errorf("the heap has grown by %.0f %%, want at most %.0f %%", 100*grown, 100*growth)
+		t.Errorf("the heap has grown by %.1f %%, want at most %.0f %%", 100*grown, 100*growth)
 	}
 	if end.goroutines > warm.goroutines {
 		t.Errorf("%d goroutines, want %d as after the warm-up", end.goroutines, warm.goroutines)
+	}
+	s.next(1, &deleted{}) // plugins hold the objects of the latest decision and the latest snapshot
+	var pods, nodes int
+	gone := func(context.Context) (bool, error) {
+		pods, nodes = removed.held()
+		return pods+nodes == 0, nil
+	}
+	if err := wait.PollUntilContextTimeout(s.ctx, 100*time.Millisecond, 10*time.Second, true, gone); err != nil {
+		t.Errorf("%d of %d deleted pods and %d of %d nodes are still held", pods, len(removed.pods), nodes, len(removed.nodes))
+	}
+	if n := len(s.activated); n > 0 {
+		t.Errorf("%d pods are to be tried again that were placed or deleted", n)
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 )
 
 // Paths that are served.
@@ -35,7 +34,7 @@ type Config struct {
 	Source string
 	// Publisher is where the load appears; Nodes are the nodes whose load is served.
 	Publisher *load.Publisher
-	Nodes     refresh.Nodes
+	Nodes     interface{ Names() []string }
 	// Window is the window that is served unless a request asks for another, which has to be one of Windows. The publisher
 	// has all of them.
 	Window  time.Duration

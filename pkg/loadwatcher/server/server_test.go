@@ -230,7 +230,7 @@ func TestServesFreshLoadOnly(t *testing.T) {
 	}
 }
 
-func TestNodeThatIsNoLongerMeasuredDoesNotAgeTheOthers(t *testing.T) {
+func TestOldMeasurementDoesNotAgeTheOthers(t *testing.T) {
 	five := 5 * time.Minute
 	f := newFixture(t, "", "n1", "n2", "n3", "n4")
 	f.publish(map[time.Duration]map[string]load.NodeLoad{five: {

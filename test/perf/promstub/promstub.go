@@ -1,6 +1,5 @@
-// Package promstub answers the queries of a scheduler's load plugins as a Prometheus would that scrapes a node-exporter on
-// each of a number of nodes. It evaluates nothing: the answers are prepared, so that benchmarks measure who asks, not who
-// answers.
+// Package promstub answers the queries of a scheduler's load plugins like a Prometheus that scrapes a node-exporter on each
+// node. It evaluates nothing: the responses are prepared, so that benchmarks measure the client and not the server.
 package promstub
 
 import (
@@ -17,32 +16,35 @@ import (
 // Metric is what the queries of an operator's own metrics begin with.
 const Metric = "perf_metric"
 
-// placeholder stands in prepared answers for the time of the evaluation, which has as many digits.
+// placeholder stands for the time of the evaluation in prepared responses. It has as many digits.
 const placeholder = "0000000000.000"
 
-// Server is an http.Handler of the path /api/v1/query. Its zero value knows no nodes and answers with empty vectors.
+// Server is an http.Handler of the path /api/v1/query. Its zero value knows no nodes and returns empty vectors.
 type Server struct {
-	// Gzip packs answers for clients that accept it, as Prometheus does.
+	// Gzip compresses responses for clients that accept it, as Prometheus does.
 	Gzip bool
-	// Now is the time at which queries are evaluated; if nil, the real one.
+	// Now is the time of the evaluation; nil is time.Now.
 	Now func() time.Time
 
-	queries atomic.Int64
-	answers atomic.Pointer[answers]
+	queries   atomic.Int64
+	responses atomic.Pointer[responses]
 }
 
-// answers hold one vector for each of what is asked for.
-type answers struct{ newest, cpu, cpuDeviation, memory, memoryDeviation, metric []byte }
+// responses are the prepared bodies, by what is queried.
+type responses struct{ newest, cpu, cpuDeviation, memory, memoryDeviation, metric []byte }
 
 // SetInstances makes the server answer for targets whose label "instance" has the given values. Utilizations are between
 // 5 and 65 %, so that no usual limit is passed, and deviations between 0 and 10 points. Queries that begin with Metric
 // yield values between 0 and 1, queries of any other kind nothing.
-func (s *Server) SetInstances(instances []string) {
-	s.answers.Store(&answers{
+func (s *Server) SetInstances(instances []string) { s.SetUtilization(instances, 0.05, 0.65) }
+
+// SetUtilization is SetInstances with utilizations between low and high, as fractions.
+func (s *Server) SetUtilization(instances []string, low, high float64) {
+	s.responses.Store(&responses{
 		newest:          newest(instances),
-		cpu:             vector(instances, 1, 0.05, 0.65),
+		cpu:             vector(instances, 1, low, high),
 		cpuDeviation:    vector(instances, 2, 0, 0.1),
-		memory:          vector(instances, 3, 0.05, 0.65),
+		memory:          vector(instances, 3, low, high),
 		memoryDeviation: vector(instances, 4, 0, 0.1),
 		metric:          vector(instances, 5, 0, 1),
 	})
@@ -63,7 +65,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		now = s.Now
 	}
 	evaluated := fmt.Sprintf("%.3f", float64(now().UnixMilli())/1000)
-	body := bytes.ReplaceAll(s.answer(r.FormValue("query")), []byte(placeholder), []byte(evaluated))
+	body := bytes.ReplaceAll(s.response(r.FormValue("query")), []byte(placeholder), []byte(evaluated))
 	w.Header().Set("Content-Type", "application/json")
 	if !s.Gzip || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		_, _ = w.Write(body) // a client that goes away is not the server's concern
@@ -75,30 +77,30 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = packed.Close()
 }
 
-func (s *Server) answer(query string) []byte {
-	held := s.answers.Load()
-	if held == nil {
+func (s *Server) response(query string) []byte {
+	prepared := s.responses.Load()
+	if prepared == nil {
 		return vector(nil, 0, 0, 0)
 	}
 	deviation := strings.HasPrefix(query, "stddev_over_time") || strings.Contains(query, "(stddev_over_time")
 	switch {
 	case strings.Contains(query, "(timestamp("):
-		return held.newest
+		return prepared.newest
 	case strings.Contains(query, "node_cpu_seconds_total") && deviation:
-		return held.cpuDeviation
+		return prepared.cpuDeviation
 	case strings.Contains(query, "node_cpu_seconds_total"):
-		return held.cpu
+		return prepared.cpu
 	case strings.Contains(query, "node_memory_MemAvailable_bytes") && deviation:
-		return held.memoryDeviation
+		return prepared.memoryDeviation
 	case strings.Contains(query, "node_memory_MemAvailable_bytes"):
-		return held.memory
+		return prepared.memory
 	case strings.HasPrefix(query, Metric):
-		return held.metric
+		return prepared.metric
 	}
 	return vector(nil, 0, 0, 0)
 }
 
-// newest is an answer with one series per instance whose value is the time of the evaluation: that of the newest sample.
+// newest is a response with one series per instance. Its value is the time of the evaluation: that of the newest sample.
 func newest(instances []string) []byte {
 	values := make([]string, len(instances))
 	for i := range values {
@@ -107,8 +109,8 @@ func newest(instances []string) []byte {
 	return encode(instances, values)
 }
 
-// vector is an answer with one series per instance. The values spread evenly from low to high, in an order of their own for
-// each seed, and have as many digits as those of a Prometheus.
+// vector is a response with one series per instance. The values spread evenly from low to high, in another order for each
+// seed, and have as many digits as those of a Prometheus.
 func vector(instances []string, seed int, low, high float64) []byte {
 	values := make([]string, len(instances))
 	for i := range values {
@@ -118,7 +120,7 @@ func vector(instances []string, seed int, low, high float64) []byte {
 	return encode(instances, values)
 }
 
-// encode is an answer with one series per instance.
+// encode returns a response with one series per instance.
 func encode(instances, values []string) []byte {
 	var b bytes.Buffer
 	b.WriteString(`{"status":"success","data":{"resultType":"vector","result":[`)

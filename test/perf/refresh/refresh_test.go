@@ -1,5 +1,5 @@
-// Package refresh benchmarks the reading of load: one refresh from the queries to the published snapshot, and what is kept of
-// it. The server answers from a process of its own, so that nothing it takes is counted.
+// Package refresh benchmarks one refresh of load, from the queries to the published snapshot, and the memory that the load takes.
+// The server runs in a process of its own, so that its share is not counted.
 package refresh
 
 import (
@@ -29,13 +29,15 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
 )
 
-// serveNodes is the environment variable that makes the test binary the server of so many nodes.
+// serveNodes is the environment variable that makes the test binary a server of the load of so many nodes.
 const serveNodes = "PLIMSOLL_PERF_SERVE_NODES"
 
 func TestMain(m *testing.M) {
@@ -49,7 +51,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serve answers for so many nodes until standard input ends. The first line of its output is its address.
+// serve serves the load of so many nodes until standard input ends. The first line of its output is its address.
 func serve(nodes int) error {
 	stub := promstub.Server{Gzip: true}
 	instances := make([]string, nodes)
@@ -82,13 +84,13 @@ func serve(nodes int) error {
 	}
 }
 
-// queriesPath tells the number of queries answered so far.
+// queriesPath is the path of the number of queries answered so far.
 const queriesPath = "/queries"
 
 // address is the IP address of the node with the given number.
 func address(i int) string { return fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255) }
 
-// startServer starts a server of so many nodes and returns its URL.
+// startServer starts a server of the load of so many nodes and returns its URL.
 func startServer(b *testing.B, nodes int) string {
 	b.Helper()
 	executable, err := os.Executable()
@@ -124,7 +126,7 @@ func startServer(b *testing.B, nodes int) string {
 	return "http://" + strings.TrimSpace(line)
 }
 
-// queries asks the server how many queries it has answered.
+// queries returns the number of queries that the server has answered.
 func queries(b *testing.B, url string) int {
 	b.Helper()
 	resp, err := http.Get(url + queriesPath)
@@ -145,10 +147,10 @@ type nodes struct {
 	infos   []fwk.NodeInfo
 }
 
-// HasSynced implements loadwatcher.Nodes.
+// HasSynced implements refresh.Nodes.
 func (n *nodes) HasSynced() bool { return true }
 
-// Names implements loadwatcher.Nodes.
+// Names implements refresh.Nodes.
 func (n *nodes) Names() []string { return n.indexer.ListKeys() }
 
 func newNodes(b *testing.B, count int) *nodes {
@@ -173,39 +175,36 @@ func newNodes(b *testing.B, count int) *nodes {
 	return n
 }
 
-// historyLength is the number of refreshes after which what is kept of a node does not grow any more.
+// historyLength is the number of refreshes after which the history of a node does not grow any more.
 const historyLength = 6
 
-// BenchmarkRefresh is one refresh over one window, for what a profile reads: the processor time of this process per node, the
-// queries per refresh, and the live heap per node of the whole cache: source, history, snapshot, and what is kept of all
-// nodes for the plugins that read load, each with twenty pods that have run for long.
+// BenchmarkRefresh is one refresh over one window, for all that a profile reads. It reports the processor time of this process
+// per node, the queries per refresh, and the live heap per node: of the source, the history, the snapshot, and the estimates of
+// all nodes by each of the profile's models. Each node has twenty pods that have run for long.
 func BenchmarkRefresh(b *testing.B) {
 	for _, profile := range []struct {
-		name    string
-		usages  []podusage.Estimator
-		metrics int
+		name       string
+		estimators []podusage.Estimator
+		metrics    int
 	}{
-		{"TargetLoadPacking", []podusage.Estimator{constant{}}, 0},
-		{"all", []podusage.Estimator{constant{}, podusage.ByRequests{}}, 3}, // which two plugins have; NodeMetrics reads metrics alone
+		{"TargetLoadPacking", []podusage.Estimator{podusage.BySpec{}}, 0},
+		// NodeMetrics has no model.
+		{"all", []podusage.Estimator{podusage.BySpec{}, podusage.ByRequests{}, podusage.ByRequests{}}, 3},
 	} {
 		for _, count := range []int{500, 5000, 15000} {
 			b.Run(fmt.Sprintf("profile=%s/nodes=%d", profile.name, count), func(b *testing.B) {
-				benchmarkRefresh(b, profile.usages, profile.metrics, count)
+				benchmarkRefresh(b, profile.estimators, profile.metrics, count)
 			})
 		}
 	}
 }
 
-// constant is a usage other than what pods request.
-type constant struct{}
-
-// Of implements podusage.Estimator.
-func (constant) Of(fwk.PodInfo) (cpuMillis, memoryBytes float64) { return 100, 0 }
-
-func benchmarkRefresh(b *testing.B, usages []podusage.Estimator, metricCount, count int) {
-	settings := load.Settings{Window: 5 * time.Minute, RefreshInterval: 30 * time.Second, MaxAge: 5 * time.Minute, DriftTolerance: 10}
+func benchmarkRefresh(b *testing.B, estimators []podusage.Estimator, metricCount, count int) {
+	const window = 5 * time.Minute
+	trust := load.Trust{RefreshInterval: 30 * time.Second, MaxAge: 5 * time.Minute, DriftTolerance: 10}
+	requirements := load.Requirements{Windows: []time.Duration{window}, RefreshInterval: trust.RefreshInterval}
 	for i := range metricCount {
-		settings.Metrics = append(settings.Metrics, fmt.Sprint(promstub.Metric, "_", i))
+		requirements.Metrics = append(requirements.Metrics, fmt.Sprint(promstub.Metric, "_", i))
 	}
 	cluster, url := newNodes(b, count), startServer(b, count)
 	before := liveHeap()
@@ -214,31 +213,32 @@ func benchmarkRefresh(b *testing.B, usages []podusage.Estimator, metricCount, co
 	if err != nil {
 		b.Fatal(err)
 	}
-	watcher := loadwatcher.NewWatcher(source, source.Name(), cluster, clock.RealClock{}, loadwatcher.NewMetrics(metrics.NewKubeRegistry()))
-	watcher.Want(settings)
-	models := make([]*estimate.Model, len(usages))
-	for i, usage := range usages {
-		models[i] = estimate.NewModel(watcher.Publisher(), settings, usage, clock.RealClock{})
+	watcher := refresh.NewWatcher(source, source.Name(), cluster, clock.RealClock{}, refresh.NewMetrics(metrics.NewKubeRegistry()))
+	watcher.Register(requirements, trust)
+	snapshots := estimate.NewSnapshots(watcher.Publisher())
+	models := make([]*estimate.Model, len(estimators))
+	for i, estimator := range estimators {
+		models[i] = estimate.NewModel(snapshots, estimate.Config{Window: window, Trust: trust, Estimator: estimator, Clock: clock.RealClock{}})
 	}
 	ctx := klog.NewContext(b.Context(), logr.Discard())
-	refresh := func() {
+	refreshOnce := func() {
 		if err := watcher.Refresh(ctx); err != nil {
 			b.Fatal(err)
 		}
 	}
 	for range historyLength {
-		refresh()
+		refreshOnce()
 	}
 	asked, used := queries(b, url), processorTime(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		refresh()
+		refreshOnce()
 	}
 	used, asked = processorTime(b)-used, queries(b, url)-asked
 	b.ReportMetric(float64(used.Nanoseconds())/float64(b.N)/float64(count), "cpu-ns/node")
 	b.ReportMetric(float64(asked)/float64(b.N), "queries/op")
 
-	decide := func() {
+	estimateAll := func() {
 		for _, model := range models {
 			view := model.View(framework.NewCycleState())
 			for _, info := range cluster.infos {
@@ -248,12 +248,18 @@ func benchmarkRefresh(b *testing.B, usages []podusage.Estimator, metricCount, co
 			}
 		}
 	}
-	decide()
-	refresh()
-	decide()
-	for _, metric := range settings.Metrics {
-		if got := len(watcher.Publisher().Latest().Metric(metric)); got != count {
-			b.Fatalf("%d nodes have a value of %s, want %d", got, metric, count)
+	estimateAll()
+	refreshOnce()
+	estimateAll()
+	for _, metric := range requirements.Metrics {
+		snapshot, known := watcher.Publisher().Latest(), 0
+		for row := range snapshot.Index().Len() {
+			if _, end := snapshot.Metric(metric).Row(row); end != 0 {
+				known++
+			}
+		}
+		if known != count {
+			b.Fatalf("%d nodes have a value of %s, want %d", known, metric, count)
 		}
 	}
 	if err := source.Close(); err != nil { // buffers of connections are no load
@@ -266,7 +272,7 @@ func benchmarkRefresh(b *testing.B, usages []podusage.Estimator, metricCount, co
 	runtime.KeepAlive(models)
 }
 
-// liveHeap is the size in bytes of all that can be reached.
+// liveHeap is the size in bytes of all objects that can be reached.
 func liveHeap() int64 {
 	for range 2 { // what sync.Pools hold lives for one more collection
 		runtime.GC()

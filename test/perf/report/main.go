@@ -1,5 +1,5 @@
-// report reads the output of the benchmarks and writes the table of what was to be reached and what was. It is a module of its
-// own, because what it parses benchmarks with asks for newer versions of modules than the scheduler is built with.
+// report reads the output of the benchmarks and prints a table of targets and results. It is a module of its own, because its
+// parser of benchmarks requires newer versions of some modules than the scheduler is built with.
 package main
 
 import (
@@ -31,7 +31,7 @@ func run(out io.Writer, paths []string) error {
 	return write(out, r)
 }
 
-// write writes the table in Markdown. What was not measured says so.
+// write writes the table in Markdown, with rows that were not measured.
 func write(out io.Writer, r results) error {
 	lines := [][]string{{"what", "target", "measured (medians)", "reached"}, {"---", "---", "---", "---"}}
 	for _, row := range rows() {

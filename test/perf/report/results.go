@@ -19,7 +19,7 @@ type result struct {
 // results are in the order they were measured in.
 type results []result
 
-// read reads all results. A file that is no benchmark output at all is one without results.
+// read reads all results. A file that is not benchmark output has no results.
 func read(files *benchfmt.Files) (results, error) {
 	var all results
 	for files.Scan() {
@@ -47,7 +47,7 @@ func read(files *benchfmt.Files) (results, error) {
 	return all, nil
 }
 
-// values returns what was measured in the unit by the benchmarks whose name holds all of the parts, in order.
+// values returns the results in the unit of all benchmarks whose names contain all of the parts, in the order of measurement.
 func (r results) values(unit string, parts ...string) []float64 {
 	var values []float64
 	for _, result := range r {
@@ -72,8 +72,7 @@ func median(values []float64) (float64, bool) {
 	return sorted[middle], true
 }
 
-// ratios are the quotients of the i-th values: of runs that were made one after the other. It is empty unless there are as
-// many of one as of the other.
+// ratios returns the quotients of the i-th values, which are of the same round. It is empty unless both are of one length.
 func ratios(ours, stock []float64) []float64 {
 	if len(ours) != len(stock) {
 		return nil

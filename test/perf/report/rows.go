@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// row is one figure to reach.
+// row is one target.
 type row struct {
 	what, target string
-	// measure returns what was measured, or nothing if it was not, and whether it is as good as the target.
+	// measure returns the result, empty if it was not measured, and whether it reaches the target.
 	measure func(results) (measured string, reached bool)
 	// optional rows are left out if they were not measured.
 	optional bool
-	// untargeted rows are there to be compared with.
+	// untargeted rows are shown for comparison.
 	untargeted bool
 }
 
 // The numbers of nodes that are measured.
 const smallest, usual, largest = 500, 5000, 15000
 
-// anyNumber is no limit.
+// anyNumber stands for no limit.
 const anyNumber = -1
 
 func rows() []row {
@@ -111,7 +111,7 @@ func scoring(what string, nanoseconds float64, plugin string) row {
 	}}
 }
 
-// throughput is the ratio of pods/s, run against the run of the stock profile next to it.
+// throughput is the ratio of pods/s between each run and the run of the stock profile in the same round.
 func throughput(what string, least float64, profile string, workload []string) row {
 	return row{what: what, target: fmt.Sprintf("≥ %.2f", least), measure: func(r results) (string, bool) {
 		pairs := compared(r, "pods/s", profile, workload)
@@ -125,25 +125,25 @@ func throughput(what string, least float64, profile string, workload []string) r
 	}}
 }
 
-// beside is a row of a profile that not every workload is run with.
+// beside makes the row optional: not every workload is run with its profile.
 func beside(r row) row {
 	r.optional = true
 	return r
 }
 
-// floor is the throughput of plugins that do nothing: what the framework takes for calling them.
+// floor is the throughput with plugins that do nothing: the framework's own cost of calling them.
 func floor(what, profile string, workload []string) row {
 	return untargeted(beside(throughput(what, 0, profile, workload)))
 }
 
-// untargeted is a row to which nothing was set.
+// untargeted removes the target of the row.
 func untargeted(r row) row {
 	r.target, r.untargeted = "–", true
 	return r
 }
 
-// tail is by how many percent the p99 is above that of the run of the stock profile next to it: of a whole attempt, and of
-// the part of it in which plugins choose a node.
+// tail is the increase of the p99 in percent, between each run and the run of the stock profile in the same round: of a whole
+// attempt, and of its part in which plugins choose a node.
 func tail(what string, most float64, profile string, workload []string) row {
 	return row{what: what, target: fmt.Sprintf("≤ %.0f %%", most), measure: func(r results) (string, bool) {
 		attempts := percent(compared(r, "attempt-p99-ms", profile, workload))
@@ -176,8 +176,8 @@ func refresh(what, target, format, unit string, most, scale float64, profile str
 	}}
 }
 
-// cost is the quotient of a cost per node at the largest and at the smallest number of nodes. One that grows with the nodes
-// as a whole would be thirty-fold; caches of the processor and the depth of maps make some of it.
+// cost is the ratio of the cost per node at the largest and at the smallest number of nodes. It would be 30 if the cost per node
+// grew with the number of nodes. Processor caches and the depth of maps account for the difference to 1.
 func cost(what, target, unit string, name ...string) row {
 	const most = 1.5
 	return row{what: what, target: fmt.Sprintf("%s: × ≤ %.1f", target, most), measure: func(r results) (string, bool) {
@@ -190,7 +190,7 @@ func cost(what, target, unit string, name ...string) row {
 	}}
 }
 
-// compared are the ratios of a profile's runs of a workload over those of the stock profile.
+// compared returns the ratios of the profile's runs of the workload to those of the stock profile.
 func compared(r results, unit, profile string, workload []string) []float64 {
 	return ratios(r.values(unit, named(profile, workload)...), r.values(unit, named("profile=stock", workload)...))
 }
@@ -203,7 +203,7 @@ func atNodes(name []string, nodes int) []string {
 	return append(slices.Clone(name), fmt.Sprint("nodes=", nodes))
 }
 
-// percent is by how many percent each ratio is above 1.
+// percent returns by how many percent each ratio exceeds 1.
 func percent(ratios []float64) []float64 {
 	above := make([]float64, len(ratios))
 	for i, ratio := range ratios {

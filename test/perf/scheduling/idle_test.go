@@ -9,8 +9,8 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
 
-// idlers are plugins that do nothing at the extension points at which the load plugins do something. What a profile with them
-// takes more than the stock profile is what the framework takes for calling one more, or four.
+// idlers returns plugins that do nothing at the extension points of the load plugins. What a profile with them costs beyond the
+// stock profile is the framework's cost of calling one more plugin, or four.
 func idlers() frameworkruntime.Registry {
 	registry := frameworkruntime.Registry{}
 	for name, plugin := range map[string]fwk.Plugin{
@@ -63,7 +63,7 @@ func (pl *idleFilter) Filter(context.Context, fwk.CycleState, *corev1.Pod, fwk.N
 	return nil
 }
 
-// idleFilterAndScore does both, and leaves the scores as they are.
+// idleFilterAndScore lets all nodes pass, scores them alike, and normalizes nothing.
 type idleFilterAndScore struct{ idleFilter }
 
 func (pl *idleFilterAndScore) Score(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) (int64, *fwk.Status) {

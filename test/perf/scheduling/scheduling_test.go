@@ -27,9 +27,9 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // plugin args decode like the stock plugins' own
-	"github.com/plimsoll-scheduler/plimsoll/cmd/kube-scheduler/models"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
 )
@@ -37,10 +37,11 @@ import (
 //go:embed config/*.yaml
 var configFiles embed.FS
 
-// prometheusPlaceholder is what the scheduler configurations hold in the place of the server's host and port.
+// prometheusPlaceholder stands for the server's host and port in the scheduler configurations.
 const prometheusPlaceholder = "PROMETHEUS"
 
-// measuredNamespace is where scheduler_perf creates the pods of the operation with the index 2, which are measured.
+// measuredNamespace is the namespace in which scheduler_perf creates the pods that are measured: those of the operation with
+// the index 2.
 const measuredNamespace = "namespace-2"
 
 func TestMain(m *testing.M) {
@@ -51,13 +52,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// BenchmarkScheduling runs one workload of performance.yaml, which -bench has to name in full: of several in one process one
-// would warm the other up. Beside what scheduler_perf reports it reports the pods bound a second and the durations of their
-// attempts, exactly. It fails unless all plugins of the profile decided all pods by fresh load.
+// BenchmarkScheduling runs one workload of performance.yaml, which -bench has to name in full: of two in one process the first
+// would warm up the second. Beside the metrics of scheduler_perf it reports the pods bound per second and the exact durations
+// of their attempts. It fails unless all plugins of the profile decided all pods by fresh load.
 func BenchmarkScheduling(b *testing.B) {
 	r := &run{metrics: metrics.NewKubeRegistry(), stopwatch: newStopwatch(measuredNamespace)}
 	r.server = httptest.NewUnstartedServer(&r.prometheus)
-	registry := plugins.NewRegistry(&recorded{Models: models.New(clock.RealClock{}, r.metrics), run: r}, r.metrics.MustRegister)
+	loads := &recorder{Provider: provider.New(clock.RealClock{}, r.metrics, provider.Account{}), run: r}
+	registry := plugins.NewRegistry(loads, clock.RealClock{}, r.metrics.MustRegister)
 	if err := registry.Register(stopwatchName, r.stopwatch.new); err != nil {
 		b.Fatal(err)
 	}
@@ -76,7 +78,7 @@ func BenchmarkScheduling(b *testing.B) {
 		schedulerperf.WithPreRunFn(r.prepare), schedulerperf.WithNodeUpdateFn(r.measureNodes))
 }
 
-// provideEtcd makes sure that there is an etcd, which scheduler_perf looks for on PATH.
+// provideEtcd puts an etcd on PATH, where scheduler_perf looks for it.
 func provideEtcd(b *testing.B) {
 	b.Helper()
 	builder, err := build.New(b.Context(), os.Stderr)
@@ -108,7 +110,7 @@ func writeConfig(prometheus string) error {
 	return nil
 }
 
-// run is the one workload of a process.
+// run is the workload of the process.
 type run struct {
 	metrics    metrics.KubeRegistry
 	stopwatch  *stopwatch
@@ -117,26 +119,26 @@ type run struct {
 	started    bool
 	// nodes are the nodes of the cluster, once they are created.
 	nodes []corev1.Node
-	// asked are the operator's own metrics that the profile reads.
-	asked []askedMetrics
+	// nodeMetrics are the node metrics that the profile reads.
+	nodeMetrics []profileMetrics
 }
 
-type askedMetrics struct {
+type profileMetrics struct {
 	metrics     *estimate.NodeMetrics
 	expressions []string
 }
 
-// recorded remembers the metrics that it gives to plugins, which tell nobody what they know.
-type recorded struct {
-	*models.Models
+// recorder is a provider that records the node metrics that it gives to plugins. Plugins do not export their values.
+type recorder struct {
+	*provider.Provider
 	run *run
 }
 
-// Metrics implements plugins.Models.
-func (r *recorded) Metrics(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, expressions []string) (*estimate.NodeMetrics, error) {
-	m, err := r.Models.Metrics(ctx, handle, spec, expressions)
+// NodeMetrics implements plugins.LoadProvider.
+func (r *recorder) NodeMetrics(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, expressions []string) (*estimate.NodeMetrics, error) {
+	m, err := r.Provider.NodeMetrics(ctx, handle, spec, expressions)
 	if err == nil {
-		r.run.asked = append(r.run.asked, askedMetrics{m, expressions})
+		r.run.nodeMetrics = append(r.run.nodeMetrics, profileMetrics{m, expressions})
 	}
 	return m, err
 }
@@ -151,7 +153,7 @@ func (r *run) prepare(ktesting.TContext, *schedulerperf.Workload) (cleanup func(
 	return r.server.Close, nil
 }
 
-// measureNodes is called once the nodes are created, whose names nobody knew before. It waits until the load of all of them
+// measureNodes is called once the nodes are created: their names are not known before. It waits until the load of all of them
 // is fresh.
 func (r *run) measureNodes(tCtx ktesting.TContext, _ *scheduler.Scheduler, _ *schedulerperf.Workload, nodes *corev1.NodeList) error {
 	b, ok := tCtx.TB().(*testing.B)
@@ -176,7 +178,7 @@ func (r *run) measureNodes(tCtx ktesting.TContext, _ *scheduler.Scheduler, _ *sc
 	return nil
 }
 
-// checkFresh tells whether the profile's plugins know the load of all nodes, and all metrics of theirs, at this moment.
+// checkFresh fails unless the profile's plugins know the load and the node metrics of all nodes at this moment.
 func (r *run) checkFresh(b *testing.B) error {
 	if len(loadPlugins(b)) == 0 {
 		return nil
@@ -190,9 +192,9 @@ func (r *run) checkFresh(b *testing.B) error {
 			return fmt.Errorf("%d of %d nodes are known: %s", got, len(r.nodes), state)
 		}
 	}
-	for _, asked := range r.asked {
-		view := asked.metrics.Latest()
-		for _, expression := range asked.expressions {
+	for _, read := range r.nodeMetrics {
+		view := read.metrics.Latest()
+		for _, expression := range read.expressions {
 			for i := range r.nodes {
 				if _, known := view.Values(expression).At(view.RowOf(r.nodes[i].Name)); !known {
 					return fmt.Errorf("%s of %s is not known", expression, r.nodes[i].Name)
@@ -216,8 +218,8 @@ func loadPlugins(b *testing.B) []string {
 	return nil
 }
 
-// report reports what the stopwatch measured. It fails the benchmark if a plugin that counts its decisions decided less than
-// all pods, or any without fresh load, if one that filters stepped aside, or if load went stale meanwhile.
+// report reports the measurements of the stopwatch. It fails the benchmark if a plugin that counts its decisions decided fewer
+// than all pods, or any pod without fresh load, if a plugin skipped its filter, or if load expired meanwhile.
 func (r *run) report(b *testing.B) {
 	r.stopwatch.report(b)
 	if err := r.checkFresh(b); err != nil {
@@ -231,9 +233,9 @@ func (r *run) report(b *testing.B) {
 	if err != nil {
 		b.Error(err)
 	}
-	bound, skipped := r.stopwatch.seen()
+	bound, skipped := r.stopwatch.counts()
 	for _, plugin := range loadPlugins(b) {
-		got, filters := int(decisions[plugin]), plugin == "LoadThreshold" || plugin == "NodeMetrics" // which count none
+		got, filters := int(decisions[plugin]), plugin == "LoadThreshold" || plugin == "NodeMetrics"
 		if got < bound && !filters {
 			b.Errorf("%s decided %d times, but %d pods were bound", plugin, got, bound)
 		}
@@ -241,9 +243,9 @@ func (r *run) report(b *testing.B) {
 			b.Errorf("%s did not filter in %d of %d attempts", plugin, skipped[plugin], bound)
 		}
 	}
-	for what, n := range fallbacks {
+	for reason, n := range fallbacks {
 		if n > 0 {
-			b.Errorf("%v decisions not by fresh load: %s", n, what)
+			b.Errorf("%v decisions not by fresh load: %s", n, reason)
 		}
 	}
 	if len(loadPlugins(b)) > 0 {
@@ -251,7 +253,7 @@ func (r *run) report(b *testing.B) {
 	}
 }
 
-// values are the values of a counter or gauge of ours, by the values of the given labels, joined by spaces.
+// values returns the values of a counter or gauge of the plugins, by the values of the given labels, joined by spaces.
 func (r *run) values(name string, labels ...string) (map[string]float64, error) {
 	families, err := r.metrics.Gather()
 	if err != nil {

@@ -17,17 +17,16 @@ import (
 
 const stopwatchName = "Stopwatch"
 
-// stopwatch is a plugin that every profile has on, and that takes the time of each attempt. The scheduler's own histograms
-// have buckets that double, in which a difference of a few percent cannot be seen.
+// stopwatch is a plugin of every profile. It measures each scheduling attempt exactly: the buckets of the scheduler's own
+// histograms double, and do not show a difference of a few percent.
 type stopwatch struct {
 	namespace string
 
 	mu sync.Mutex
-	// bound and skipped count pods of any namespace; skipped those for which a plugin, by name, had nothing to filter.
+	// bound and skipped count pods of all namespaces: those that were bound, and those that a plugin, by name, did not filter.
 	bound   int
 	skipped map[string]int
-	// What follows is of the namespace alone: durations, the first beginning and the last binding, and what the process had
-	// used of all processors by then.
+	// The fields below cover the namespace alone: the durations, the beginning of the first attempt, and the last binding.
 	cycles, attempts []time.Duration
 	first, last      moment
 }
@@ -52,7 +51,7 @@ var (
 
 // newStopwatch returns a stopwatch for the pods of a namespace.
 func newStopwatch(namespace string) *stopwatch {
-	const room = 1 << 14 // more pods than any workload has, so that nothing is moved while it is measured
+	const room = 1 << 14 // more than the pods of any workload, so that append does not copy during the measurement
 	return &stopwatch{namespace: namespace, skipped: map[string]int{}, cycles: make([]time.Duration, 0, room), attempts: make([]time.Duration, 0, room)}
 }
 
@@ -120,16 +119,16 @@ func (s *stopwatch) PostBind(_ context.Context, state fwk.CycleState, pod *corev
 	s.cycles, s.attempts = append(s.cycles, reserved.Sub(began)), append(s.attempts, last.at.Sub(began))
 }
 
-// seen returns the number of pods bound so far, in any namespace, and for how many of them each plugin did not filter.
-func (s *stopwatch) seen() (bound int, skipped map[string]int) {
+// counts returns the number of pods bound so far, and how many of them each plugin did not filter, in all namespaces.
+func (s *stopwatch) counts() (bound int, skipped map[string]int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.bound, maps.Clone(s.skipped)
 }
 
-// report reports what was measured: pods bound a second from the first attempt to the last binding, and the processor time
-// of the whole process, API server included, for each of them; the durations of scheduling cycles, in which a node is
-// chosen; and those of whole attempts, binding included.
+// report reports the pods bound per second from the first attempt to the last binding; the processor time of the whole process,
+// API server included, per pod; the durations of scheduling cycles, in which a node is chosen; and the durations of whole
+// attempts, binding included.
 func (s *stopwatch) report(b *testing.B) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +151,7 @@ func (s *stopwatch) report(b *testing.B) {
 	}
 }
 
-// quantile is the smallest of the sorted durations that at least the share q of all of them does not exceed.
+// quantile returns the smallest of the sorted durations that is not exceeded by at least the share q of them.
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[max(int(math.Ceil(q*float64(len(sorted))))-1, 0)]
 }

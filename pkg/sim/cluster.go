@@ -1,0 +1,268 @@
+package sim
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// kinds returns an object of each kind that the scheduler and the stock plugins read. Pods, which depend on the others, are last.
+func kinds() []runtime.Object {
+	return []runtime.Object{
+		&corev1.Namespace{}, &corev1.Node{}, &corev1.PersistentVolume{}, &corev1.PersistentVolumeClaim{},
+		&corev1.ReplicationController{}, &corev1.Service{},
+		&appsv1.ReplicaSet{}, &appsv1.StatefulSet{},
+		&policyv1.PodDisruptionBudget{},
+		&resourcev1.DeviceClass{}, &resourcev1.ResourceClaim{}, &resourcev1.ResourceSlice{},
+		&storagev1.CSIDriver{}, &storagev1.CSINode{}, &storagev1.CSIStorageCapacity{}, &storagev1.StorageClass{},
+		&storagev1.VolumeAttachment{},
+		&corev1.Pod{},
+	}
+}
+
+// ObjectsOf returns the objects of the factory's started informers, for Options.Objects: those of the kinds that the scheduler and
+// the stock plugins read, in a constant order. Wait until the informers have synced.
+func ObjectsOf(factory informers.SharedInformerFactory) []runtime.Object {
+	stopped := make(chan struct{})
+	close(stopped)
+	started := factory.WaitForCacheSync(stopped) // which returns at once
+	var objects []runtime.Object
+	for _, kind := range kinds() {
+		if _, ok := started[reflect.TypeOf(kind)]; !ok {
+			continue
+		}
+		held := factory.InformerFor(kind, nil).GetStore()
+		keys := held.ListKeys()
+		slices.Sort(keys)
+		for _, key := range keys {
+			if object, ok, err := held.GetByKey(key); ok && err == nil {
+				objects = append(objects, object.(runtime.Object))
+			}
+		}
+	}
+	return objects
+}
+
+// Add adds objects to the cluster: nodes, bound and waiting pods, and the other objects that plugins read, such as
+// PersistentVolumeClaims, Services and PodDisruptionBudgets. A pod must have a UID. Objects are not copied, and must not be
+// changed afterwards.
+func (s *Scheduler) Add(objects ...runtime.Object) error {
+	for _, object := range objects {
+		if err := s.cluster.add(object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Update replaces the object of the same kind, namespace and name.
+func (s *Scheduler) Update(object runtime.Object) error { return s.cluster.update(object) }
+
+// Remove removes the object of the same kind, namespace and name. The pods of a node stay until they are removed too.
+func (s *Scheduler) Remove(object runtime.Object) error { return s.cluster.remove(object) }
+
+// cluster holds objects in informers that are never started. Its methods fill the informers in place of an API server, and call
+// the informers' handlers before they return.
+type cluster struct {
+	informers.SharedInformerFactory
+	byKind map[reflect.Type]*informer
+	// synced is closed once all plugins are built. As in a scheduler, sources of load wait for it, and so for the windows and
+	// metrics of all plugins.
+	synced chan struct{}
+}
+
+func newCluster(client kubernetes.Interface) *cluster {
+	c := &cluster{
+		SharedInformerFactory: informers.NewSharedInformerFactory(client, 0),
+		byKind:                map[reflect.Type]*informer{},
+		synced:                make(chan struct{}),
+	}
+	for _, kind := range kinds() {
+		i := &informer{
+			SharedIndexInformer: cache.NewSharedIndexInformer(&cache.ListWatch{}, kind, 0,
+				cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
+			synced: synced(c.synced),
+		}
+		c.byKind[reflect.TypeOf(kind)] = i
+		c.InformerFor(kind, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return i })
+	}
+	return c
+}
+
+// pods returns the pods of the cluster.
+func (c *cluster) pods() cache.Indexer { return c.byKind[reflect.TypeFor[*corev1.Pod]()].GetIndexer() }
+
+// find returns the informer of the object's kind, and the object with the same key in it, or nil.
+func (c *cluster) find(object runtime.Object) (i *informer, held any, err error) {
+	i, ok := c.byKind[reflect.TypeOf(object)]
+	if !ok {
+		var known []string
+		for kind := range c.byKind {
+			known = append(known, kind.Elem().Name())
+		}
+		slices.Sort(known)
+		return nil, nil, fmt.Errorf("%T: no plugin reads this kind; the kinds are %v", object, known)
+	}
+	held, _, err = i.GetIndexer().Get(object)
+	return i, held, err
+}
+
+func (c *cluster) add(object runtime.Object) error {
+	i, held, err := c.find(object)
+	if err != nil {
+		return err
+	}
+	if held != nil {
+		return fmt.Errorf("%s: it is in the cluster already", nameOf(object))
+	}
+	if pod, ok := object.(*corev1.Pod); ok && pod.UID == "" {
+		return fmt.Errorf("%s: metadata.uid: required", nameOf(object))
+	}
+	if err := i.GetIndexer().Add(object); err != nil {
+		return err
+	}
+	for _, h := range i.handlers {
+		h.OnAdd(object, false)
+	}
+	return nil
+}
+
+func (c *cluster) update(object runtime.Object) error {
+	i, held, err := c.find(object)
+	if err != nil {
+		return err
+	}
+	if held == nil {
+		return fmt.Errorf("%s: it is not in the cluster", nameOf(object))
+	}
+	if pod, ok := object.(*corev1.Pod); ok {
+		// The scheduler's cache exits the process at both.
+		before := held.(*corev1.Pod)
+		if before.UID != pod.UID {
+			return fmt.Errorf("%s: metadata.uid: %q instead of %q is another pod: remove the one and add the other", nameOf(object), pod.UID, before.UID)
+		}
+		if before.Spec.NodeName != "" && before.Spec.NodeName != pod.Spec.NodeName {
+			return fmt.Errorf("%s: spec.nodeName: a pod cannot go from %q to %q", nameOf(object), before.Spec.NodeName, pod.Spec.NodeName)
+		}
+	}
+	if err := i.GetIndexer().Update(object); err != nil {
+		return err
+	}
+	for _, h := range i.handlers {
+		h.OnUpdate(held, object)
+	}
+	return nil
+}
+
+func (c *cluster) remove(object runtime.Object) error {
+	i, held, err := c.find(object)
+	if err != nil {
+		return err
+	}
+	if held == nil {
+		return fmt.Errorf("%s: it is not in the cluster", nameOf(object))
+	}
+	if err := i.GetIndexer().Delete(held); err != nil {
+		return err
+	}
+	for _, h := range i.handlers {
+		h.OnDelete(held)
+	}
+	return nil
+}
+
+// nameOf returns the object's kind, namespace and name, for errors.
+func nameOf(object runtime.Object) string {
+	kind := reflect.TypeOf(object).Elem().Name()
+	o, ok := object.(metav1.Object)
+	if !ok {
+		return kind
+	}
+	if o.GetNamespace() == "" {
+		return kind + " " + o.GetName()
+	}
+	return kind + " " + o.GetNamespace() + "/" + o.GetName()
+}
+
+// informer holds the objects of one kind.
+type informer struct {
+	cache.SharedIndexInformer
+	synced
+	handlers []*handler
+}
+
+// handler is a registered handler. It is its own registration.
+type handler struct {
+	cache.ResourceEventHandler
+	synced
+}
+
+// AddEventHandler implements cache.SharedInformer. It calls the handler for all objects before it returns.
+func (i *informer) AddEventHandler(to cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	h := &handler{to, i.synced}
+	i.handlers = append(i.handlers, h)
+	keys := i.GetIndexer().ListKeys()
+	slices.Sort(keys)
+	for _, key := range keys {
+		if object, ok, err := i.GetIndexer().GetByKey(key); ok && err == nil {
+			h.OnAdd(object, true)
+		}
+	}
+	return h, nil
+}
+
+// AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
+func (i *informer) AddEventHandlerWithResyncPeriod(to cache.ResourceEventHandler, _ time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	return i.AddEventHandler(to)
+}
+
+// AddEventHandlerWithOptions implements cache.SharedInformer.
+func (i *informer) AddEventHandlerWithOptions(to cache.ResourceEventHandler, _ cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+	return i.AddEventHandler(to)
+}
+
+// RemoveEventHandler implements cache.SharedInformer.
+func (i *informer) RemoveEventHandler(registration cache.ResourceEventHandlerRegistration) error {
+	i.handlers = slices.DeleteFunc(i.handlers, func(h *handler) bool { return h == registration })
+	return nil
+}
+
+// HasSynced implements cache.SharedInformer.
+func (i *informer) HasSynced() bool { return i.synced.HasSynced() }
+
+// HasSyncedChecker implements cache.SharedInformer.
+func (i *informer) HasSyncedChecker() cache.DoneChecker { return i.synced }
+
+// synced is closed once the informers are in sync.
+type synced <-chan struct{}
+
+// HasSynced implements cache.ResourceEventHandlerRegistration.
+func (s synced) HasSynced() bool {
+	select {
+	case <-s:
+		return true
+	default:
+		return false
+	}
+}
+
+// HasSyncedChecker implements cache.ResourceEventHandlerRegistration.
+func (s synced) HasSyncedChecker() cache.DoneChecker { return s }
+
+// Name implements cache.DoneChecker.
+func (s synced) Name() string { return "simulation" }
+
+// Done implements cache.DoneChecker.
+func (s synced) Done() <-chan struct{} { return s }

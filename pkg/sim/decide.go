@@ -1,0 +1,312 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/ptr"
+)
+
+// Decision is the result of one attempt to place a pod.
+type Decision struct {
+	Pod *corev1.Pod
+	// Node is the name of the node that was chosen; empty if there is none.
+	Node string
+	// Evaluated is the number of nodes that were filtered, Feasible that of those that passed.
+	Evaluated, Feasible int
+	// Err says why no node was chosen, in the words of the pod's Event; nil if one was. It is a *framework.FitError unless the
+	// cluster has no nodes.
+	Err error
+	// PostFilter is the result of the PostFilter plugins; nil if they were not called.
+	PostFilter *PostFilter
+	// Nodes are all nodes, in the order of the scheduler's snapshot. Explain alone sets it.
+	Nodes []NodeResult
+	// SkippedFilters and SkippedScores are the plugins that had nothing to filter or to score, sorted by name.
+	SkippedFilters, SkippedScores []string
+
+	state   fwk.CycleState
+	assumed *corev1.Pod
+}
+
+// PostFilter is the result of the PostFilter plugins, for a pod that no node was found for.
+type PostFilter struct {
+	// Status is Success if a plugin helped the pod; otherwise it says why none did. Its Code is Error where a plugin failed: the
+	// scheduler reports that, and goes on.
+	Status *fwk.Status
+	// NominatedNode is the node whose pods are preempted for the pod; empty if none are. Until the pod is removed or
+	// assumed, its place there is kept free from pods of no higher priority, provided that the pod was added.
+	NominatedNode string
+	// Victims are the pods to be preempted, by namespace and name. They stay in the cluster until they are removed.
+	Victims []*corev1.Pod
+}
+
+// NodeResult is the result for one node. A node that has no Status and did not pass was not evaluated.
+type NodeResult struct {
+	Name string
+	// Status holds the plugin that ruled the node out, its reasons and its code; nil if the node was not ruled out.
+	Status *fwk.Status
+	// Passed tells that the node passed all filters.
+	Passed bool
+	// Scores are in the order of the profile, without SkippedScores. If one node alone passes, it is not scored.
+	Scores []Score
+	// Total is the sum of the weighted scores.
+	Total int64
+}
+
+// Score is one plugin's score of one node.
+type Score struct {
+	Plugin string
+	// Normalized is the score between fwk.MinScore and fwk.MaxScore, after NormalizeScore.
+	Normalized int64
+	// Weight is the plugin's weight in the profile. Weighted is Normalized times Weight.
+	Weight, Weighted int64
+}
+
+// Decide finds a node for the pod as the scheduler does: on a sample of the nodes, unless percentageOfNodesToScore is 100. Call
+// Assume to place the pod on that node. The pod need not be in the cluster.
+//
+// If the pod's status.nominatedNodeName is set, that node alone is evaluated, as long as it passes the filters.
+func (s *Scheduler) Decide(ctx context.Context, pod *corev1.Pod) (*Decision, error) {
+	return s.decide(ctx, pod, false)
+}
+
+// Explain is Decide on all nodes, and reports the reasons and scores of each.
+func (s *Scheduler) Explain(ctx context.Context, pod *corev1.Pod) (*Decision, error) {
+	return s.decide(ctx, pod, true)
+}
+
+func (s *Scheduler) decide(ctx context.Context, pod *corev1.Pod, explain bool) (*Decision, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p, err := s.profileFor(pod)
+	if err != nil {
+		return nil, err
+	}
+	if pod.UID == "" {
+		return nil, fmt.Errorf("%s: metadata.uid: required", nameOf(pod))
+	}
+	podInfo, err := framework.NewPodInfo(pod)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", nameOf(pod), err)
+	}
+	if err := s.scheduler.Cache.UpdateSnapshot(klog.FromContext(ctx), p.snapshot); err != nil {
+		return nil, err
+	}
+	c := &cycle{profile: p, scheduler: s, explain: explain}
+	state := framework.NewCycleState()
+	d := &Decision{Pod: pod, state: state}
+	result, err := s.scheduler.SchedulePod(ctx, c, state, &framework.QueuedPodInfo{PodInfo: podInfo})
+	d.Node, d.Evaluated, d.Feasible = result.SuggestedHost, result.EvaluatedNodes, result.FeasibleNodes
+	d.SkippedFilters, d.SkippedScores = sets.List(state.GetSkipFilterPlugins()), sets.List(state.GetSkipScorePlugins())
+	var fitError *framework.FitError
+	switch {
+	case errors.As(err, &fitError):
+		d.Evaluated, d.Err = fitError.Diagnosis.NodeToStatus.Len(), err
+		if err := s.postFilter(ctx, d, p, podInfo, &fitError.Diagnosis); err != nil {
+			return nil, err
+		}
+	case errors.Is(err, scheduler.ErrNoNodesAvailable):
+		d.Err = err
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", nameOf(pod), err)
+	}
+	if explain {
+		d.Nodes = c.results()
+	}
+	return d, nil
+}
+
+// postFilter calls the PostFilter plugins, and nominates the pod to the node that they return.
+func (s *Scheduler) postFilter(ctx context.Context, d *Decision, p *profile, pod *framework.PodInfo, diagnosis *framework.Diagnosis) error {
+	if !p.HasPostFilterPlugins() {
+		return nil
+	}
+	pods := s.cluster.pods()
+	_, added, err := pods.Get(d.Pod)
+	if err != nil {
+		return err
+	}
+	if !added { // DefaultPreemption gets the pod from its lister
+		if err := pods.Add(d.Pod); err != nil {
+			return err
+		}
+		defer func() { _ = pods.Delete(d.Pod) }() // a store in memory does not fail
+	}
+	result, status := p.RunPostFilterPlugins(ctx, d.state, d.Pod, orderedStatuses{diagnosis.NodeToStatus})
+	diagnosis.PostFilterMsg = status.Message()
+	d.PostFilter = &PostFilter{Status: status, Victims: s.takeVictims()}
+	var nominating *fwk.NominatingInfo
+	if result != nil {
+		nominating = result.NominatingInfo
+	}
+	if nominating.Mode() == fwk.ModeOverride {
+		d.PostFilter.NominatedNode = nominating.NominatedNodeName
+	}
+	if added {
+		s.scheduler.SchedulingQueue.AddNominatedPod(klog.FromContext(ctx), pod, nominating)
+	}
+	return nil
+}
+
+// cycle is a profile's framework during one decision. SchedulePod calls the plugins through it; methods that it does not define
+// are those of the framework.
+type cycle struct {
+	*profile
+	scheduler *Scheduler
+	explain   bool
+
+	// preFiltered is the reason why PreFilter plugins ruled out all nodes that are not in candidates.
+	preFiltered *fwk.Status
+	// candidates are the nodes that PreFilter plugins selected; nil if they selected none.
+	candidates sets.Set[string]
+
+	mu sync.Mutex
+	// statuses are the results of the filters by node, nil for nodes that passed. mu guards statuses alone.
+	statuses map[string]*fwk.Status
+	scores   map[string]fwk.NodePluginScores
+}
+
+// GetNodeHint returns no hint: no scores are reused.
+func (c *cycle) GetNodeHint(context.Context, *corev1.Pod, fwk.PodSignature, fwk.CycleState, int64) string {
+	return ""
+}
+
+// StoreScheduleResults does nothing.
+func (c *cycle) StoreScheduleResults(context.Context, fwk.PodSignature, string, string, framework.SortedScoredNodes, int64) {
+}
+
+// Parallelizer returns the parallelizer of the filters.
+func (c *cycle) Parallelizer() fwk.Parallelizer {
+	if c.scheduler.sequential {
+		return sequence{}
+	}
+	return c.profile.Parallelizer()
+}
+
+// sequence does one piece of work after the other.
+type sequence struct{}
+
+// Until implements fwk.Parallelizer.
+func (sequence) Until(ctx context.Context, pieces int, do workqueue.DoWorkPieceFunc, _ string) {
+	for i := 0; i < pieces && ctx.Err() == nil; i++ {
+		do(i)
+	}
+}
+
+// PercentageOfNodesToScore is 100 for Explain, and for candidates: SchedulePod samples them in the order of a map.
+func (c *cycle) PercentageOfNodesToScore() *int32 {
+	if c.explain || c.candidates != nil {
+		return ptr.To[int32](100)
+	}
+	return c.profile.PercentageOfNodesToScore()
+}
+
+// HasScorePlugins reports whether SchedulePod has to find more than one node.
+func (c *cycle) HasScorePlugins() bool { return c.explain || c.profile.HasScorePlugins() }
+
+// RunPreFilterPlugins records which nodes the plugins rule out.
+func (c *cycle) RunPreFilterPlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod) (*fwk.PreFilterResult, *fwk.Status, sets.Set[string]) {
+	result, status, plugins := c.profile.RunPreFilterPlugins(ctx, state, pod)
+	switch {
+	case !status.IsSuccess():
+		c.preFiltered = status
+	case !result.AllNodes():
+		names := sets.List(plugins)
+		c.candidates = result.NodeNames
+		c.preFiltered = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", names)).
+			WithPlugin(strings.Join(names, ","))
+	}
+	return result, status, plugins
+}
+
+// RunFilterPluginsWithNominatedPods records the node's status for Explain.
+func (c *cycle) RunFilterPluginsWithNominatedPods(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
+	status := c.profile.RunFilterPluginsWithNominatedPods(ctx, state, pod, node)
+	if c.explain {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.statuses == nil {
+			c.statuses = map[string]*fwk.Status{}
+		}
+		c.statuses[node.Node().Name] = status
+	}
+	return status
+}
+
+// RunPreScorePlugins sorts candidates, which SchedulePod takes in the order of a map.
+func (c *cycle) RunPreScorePlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+	if c.candidates != nil {
+		slices.SortFunc(nodes, byName)
+	}
+	return c.profile.RunPreScorePlugins(ctx, state, pod, nodes)
+}
+
+// RunScorePlugins records the scores for Explain, and chooses among the nodes with the highest total by setting the Randomizer of
+// one: SchedulePod takes the node with the highest total and, among those, the highest Randomizer.
+func (c *cycle) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) ([]fwk.NodePluginScores, *fwk.Status) {
+	scores, status := c.profile.RunScorePlugins(ctx, state, pod, nodes)
+	if !status.IsSuccess() {
+		return scores, status
+	}
+	var best []int
+	for i := range scores {
+		if len(best) > 0 && scores[i].TotalScore < scores[best[0]].TotalScore {
+			continue
+		}
+		if len(best) > 0 && scores[i].TotalScore > scores[best[0]].TotalScore {
+			best = best[:0]
+		}
+		best = append(best, i)
+	}
+	if len(best) > 1 {
+		slices.SortFunc(best, func(a, b int) int { return strings.Compare(scores[a].Name, scores[b].Name) })
+		scores[best[c.scheduler.rand.IntN(len(best))]].Randomizer = 1
+	}
+	if c.explain {
+		c.scores = make(map[string]fwk.NodePluginScores, len(scores))
+		for _, node := range scores {
+			c.scores[node.Name] = node
+		}
+	}
+	return scores, status
+}
+
+// results returns the results of all nodes.
+func (c *cycle) results() []NodeResult {
+	nodes, _ := c.snapshot.List() // a snapshot returns no error
+	results := make([]NodeResult, len(nodes))
+	for i, node := range nodes {
+		name := node.Node().Name
+		r := NodeResult{Name: name}
+		status, filtered := c.statuses[name]
+		switch {
+		case filtered && !status.IsSuccess():
+			r.Status = status
+		case filtered:
+			r.Passed = true
+		case c.preFiltered != nil && !c.candidates.Has(name):
+			r.Status = c.preFiltered
+		}
+		scores := c.scores[name]
+		r.Total = scores.TotalScore
+		for _, score := range scores.Scores {
+			weight := c.weights[score.Name]
+			r.Scores = append(r.Scores, Score{Plugin: score.Name, Normalized: score.Score / weight, Weight: weight, Weighted: score.Score})
+		}
+		results[i] = r
+	}
+	return results
+}
+
+var _ framework.Framework = &cycle{}

@@ -1,0 +1,196 @@
+// Package sim runs scheduling decisions without a cluster, on objects that the caller adds. The decisions are those of the
+// scheduler's own cache, queue, framework and SchedulePod. The package does no I/O: plugins get a client without a server, and
+// preemption evicts no pod.
+//
+// The same objects, plugins, calls and Options.Rand lead to the same decisions, with two exceptions. If Parallelism is above 1,
+// the order of goroutines decides which nodes a sample contains. DefaultPreemption chooses at random among nodes that it rates
+// alike, and takes the real time for the start of victims without a status.startTime.
+//
+// Extenders, Permit, binding, pod groups and the reuse of scores between pods of one signature (the feature gate
+// OpportunisticBatching, whose results expire by the real time) are not simulated.
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/utils/clock"
+)
+
+// Options configure a Scheduler.
+type Options struct {
+	// Configuration, with defaults, holds the profiles and percentageOfNodesToScore. The spec.schedulerName of a pod selects its
+	// profile. Extenders are refused; the other fields have no effect.
+	Configuration *schedulerconfig.KubeSchedulerConfiguration
+	// Plugins are the factories of plugins beside the stock ones, by name, such as those of plugins.NewRegistry.
+	Plugins frameworkruntime.Registry
+	// Objects are added before the plugins are built. See Scheduler.Add.
+	Objects []runtime.Object
+	// Clock is the clock of the scheduler's queue; nil is the real one. Give the factories of Plugins the same clock.
+	Clock clock.WithTicker
+	// Rand chooses among the nodes with the highest score. Nil is a generator with a constant seed.
+	Rand *rand.Rand
+	// Parallelism is the number of nodes that are evaluated at a time; 0 is 1.
+	Parallelism int
+	// Activated is called, from any goroutine, with pods that a plugin wants to be tried again at once. It may be nil.
+	Activated func(pods map[string]*corev1.Pod)
+	// KubeConfig is the Handle.KubeConfig of plugins that open connections of their own. It may be nil.
+	KubeConfig *rest.Config
+}
+
+// Scheduler decides on which nodes pods run. It must be used by one goroutine at a time. Use New.
+type Scheduler struct {
+	scheduler *scheduler.Scheduler
+	cluster   *cluster
+	profiles  map[string]*profile
+	rand      *rand.Rand
+	activated func(pods map[string]*corev1.Pod)
+	// sequential says that nodes are filtered one after the other.
+	sequential bool
+
+	mu sync.Mutex
+	// victims are the victims of the present decision. mu guards victims alone.
+	victims []*corev1.Pod
+}
+
+// profile is a profile of the configuration.
+type profile struct {
+	framework.Framework
+	snapshot *cache.Snapshot
+	// weights are the weights of the score plugins, by name.
+	weights map[string]int64
+}
+
+// New returns a scheduler. Goroutines that plugins start end with ctx.
+func New(ctx context.Context, o Options) (*Scheduler, error) {
+	if len(o.Configuration.Extenders) > 0 {
+		return nil, errors.New("extenders: they cannot be simulated; remove them to see how the scheduler decides without them")
+	}
+	client, err := newClient()
+	if err != nil {
+		return nil, err
+	}
+	s := &Scheduler{cluster: newCluster(client), rand: o.Rand, activated: o.Activated, sequential: o.Parallelism <= 1, profiles: map[string]*profile{}}
+	if s.rand == nil {
+		s.rand = rand.New(rand.NewPCG(0, 0))
+	}
+	if err := s.Add(o.Objects...); err != nil {
+		return nil, err
+	}
+	options := []scheduler.Option{
+		scheduler.WithProfiles(o.Configuration.Profiles...),
+		scheduler.WithPercentageOfNodesToScore(o.Configuration.PercentageOfNodesToScore),
+		scheduler.WithFrameworkOutOfTreeRegistry(o.Plugins),
+		scheduler.WithParallelism(int32(max(o.Parallelism, 1))),
+		scheduler.WithKubeConfig(o.KubeConfig),
+	}
+	if o.Clock != nil {
+		options = append(options, scheduler.WithClock(o.Clock))
+	}
+	recorder := func(string) events.EventRecorderLogger { return &events.FakeRecorder{} }
+	if s.scheduler, err = scheduler.New(ctx, client, s.cluster, nil, recorder, options...); err != nil {
+		return nil, err
+	}
+	for name, fw := range s.scheduler.Profiles {
+		p := &profile{Framework: fw, snapshot: fw.SnapshotSharedLister().(*cache.Snapshot), weights: map[string]int64{}}
+		for _, plugin := range fw.ListPlugins().Score.Enabled {
+			p.weights[plugin.Name] = int64(plugin.Weight)
+		}
+		fw.SetPodActivator(s)
+		s.simulatePreemption(fw)
+		s.profiles[name] = p
+	}
+	close(s.cluster.synced)
+	return s, nil
+}
+
+// newClient returns a client without a server.
+func newClient() (kubernetes.Interface, error) {
+	return kubernetes.NewForConfig(&rest.Config{Host: "simulation.invalid", Transport: noServer{}, QPS: -1})
+}
+
+type noServer struct{}
+
+// RoundTrip implements http.RoundTripper.
+func (noServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	return nil, fmt.Errorf("%s %s: a simulation has no API server", r.Method, r.URL.Path)
+}
+
+// Activate implements fwk.PodActivator.
+func (s *Scheduler) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
+	if s.activated != nil {
+		s.activated(pods)
+	}
+}
+
+// profileFor returns the profile that decides the pod.
+func (s *Scheduler) profileFor(pod *corev1.Pod) (*profile, error) {
+	if p, ok := s.profiles[pod.Spec.SchedulerName]; ok {
+		return p, nil
+	}
+	var names []string
+	for name := range s.profiles {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return nil, fmt.Errorf("pod %s: spec.schedulerName: no profile is called %q; the profiles are %s",
+		klog.KObj(pod), pod.Spec.SchedulerName, strings.Join(names, ", "))
+}
+
+// Assume places the decision's pod on its node, and calls the profile's Reserve plugins. Afterwards Add or Update the bound pod,
+// or call Forget.
+func (s *Scheduler) Assume(ctx context.Context, d *Decision) error {
+	if d.Node == "" {
+		return fmt.Errorf("pod %s: no node was found for it", klog.KObj(d.Pod))
+	}
+	p, err := s.profileFor(d.Pod)
+	if err != nil {
+		return err
+	}
+	assumed := d.Pod.DeepCopy()
+	assumed.Spec.NodeName = d.Node
+	if err := s.scheduler.Cache.AssumePod(klog.FromContext(ctx), assumed); err != nil {
+		return err
+	}
+	d.assumed = assumed
+	s.scheduler.SchedulingQueue.DeleteNominatedPodIfExists(assumed)
+	if status := p.RunReservePluginsReserve(ctx, d.state, assumed, d.Node); !status.IsSuccess() {
+		return errors.Join(status.AsError(), s.Forget(ctx, d))
+	}
+	return nil
+}
+
+// Forget undoes Assume of the same decision.
+func (s *Scheduler) Forget(ctx context.Context, d *Decision) error {
+	if d.assumed == nil {
+		return fmt.Errorf("pod %s: it is not assumed", klog.KObj(d.Pod))
+	}
+	p, err := s.profileFor(d.Pod)
+	if err != nil {
+		return err
+	}
+	p.RunReservePluginsUnreserve(ctx, d.state, d.assumed, d.Node)
+	assumed := d.assumed
+	d.assumed = nil
+	return s.scheduler.Cache.ForgetPod(klog.FromContext(ctx), assumed)
+}
+
+var _ fwk.PodActivator = &Scheduler{}

@@ -1,0 +1,634 @@
+package sim_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"weak"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics"
+	fwk "k8s.io/kube-scheduler/framework"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // the scheduler's scheme knows the plugins' arguments
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+)
+
+// stock is the profile of a kube-scheduler without a configuration.
+const stock = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+`
+
+// byRequests filters by taints and requests, and scores by preferred taints and by what is left free.
+const byRequests = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins:
+    multiPoint:
+      disabled: [{name: "*"}]
+      enabled:
+      - {name: PrioritySort}
+      - {name: DefaultBinder}
+      - {name: DefaultPreemption}
+      - {name: TaintToleration, weight: 3}
+      - {name: NodeAffinity}
+      - {name: NodeResourcesFit, weight: 2}
+`
+
+func configuration(tb testing.TB, yaml string) *schedulerconfig.KubeSchedulerConfiguration {
+	tb.Helper()
+	object, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(yaml), nil, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return object.(*schedulerconfig.KubeSchedulerConfiguration)
+}
+
+func newScheduler(tb testing.TB, yaml string, o sim.Options) *sim.Scheduler {
+	tb.Helper()
+	o.Configuration = configuration(tb, yaml)
+	s, err := sim.New(tb.Context(), o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+func resources(cpu, memory string) map[corev1.ResourceName]string {
+	return map[corev1.ResourceName]string{corev1.ResourceCPU: cpu, corev1.ResourceMemory: memory}
+}
+
+func node(name, cpu, memory string) *corev1.Node {
+	capacity := resources(cpu, memory)
+	capacity[corev1.ResourcePods] = "110"
+	return st.MakeNode().Name(name).Label(corev1.LabelHostname, name).Capacity(capacity).Obj()
+}
+
+func pod(name, cpu, memory string) *st.PodWrapper {
+	return st.MakePod().Namespace("ns").Name(name).UID(name).SchedulerName(corev1.DefaultSchedulerName).Req(resources(cpu, memory))
+}
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func decide(tb testing.TB, s *sim.Scheduler, pod *corev1.Pod) *sim.Decision {
+	tb.Helper()
+	d, err := s.Decide(tb.Context(), pod)
+	must(tb, err)
+	return d
+}
+
+func explain(tb testing.TB, s *sim.Scheduler, pod *corev1.Pod) *sim.Decision {
+	tb.Helper()
+	d, err := s.Explain(tb.Context(), pod)
+	must(tb, err)
+	return d
+}
+
+// nodeSummary is a NodeResult that can be compared.
+type nodeSummary struct {
+	Name, Plugin, Code, Reasons string
+	Passed                      bool
+	Scores                      []sim.Score
+	Total                       int64
+}
+
+// summarize returns the summaries, sorted by name.
+func summarize(nodes []sim.NodeResult) []nodeSummary {
+	var all []nodeSummary
+	for _, n := range nodes {
+		r := nodeSummary{Name: n.Name, Passed: n.Passed, Scores: n.Scores, Total: n.Total}
+		if n.Status != nil {
+			r.Plugin, r.Code, r.Reasons = n.Status.Plugin(), n.Status.Code().String(), strings.Join(n.Status.Reasons(), "; ")
+		}
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b nodeSummary) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+func TestExplain_ReasonsAndScoresOfStockPlugins(t *testing.T) {
+	avoided := node("avoided", "4", "8Gi")
+	avoided.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectPreferNoSchedule}}
+	tainted := node("tainted", "4", "8Gi")
+	tainted.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoSchedule}}
+	s := newScheduler(t, byRequests, sim.Options{Objects: []apiruntime.Object{
+		node("idle", "4", "8Gi"), avoided, tainted, node("full", "1", "8Gi"), node("small", "500m", "8Gi"),
+		pod("running", "2", "2Gi").Node("avoided").Obj(),
+		pod("other", "500m", "0").Node("full").Obj(),
+	}})
+	d := explain(t, s, pod("p", "1", "2Gi").Obj())
+	want := []nodeSummary{
+		// No taint less than any other counts 0 of at most 1: 100·(1 − 1/1) = 0, times 3. With the pod, 3 of 4 cores and 4 of
+		// 8 GiB are requested: (25 + 50)/2 = 37, times 2.
+		{Name: "avoided", Passed: true, Total: 74, Scores: []sim.Score{
+			{Plugin: "TaintToleration", Normalized: 0, Weight: 3, Weighted: 0},
+			{Plugin: "NodeResourcesFit", Normalized: 37, Weight: 2, Weighted: 74},
+		}},
+		{Name: "full", Plugin: "NodeResourcesFit", Code: "Unschedulable", Reasons: "Insufficient cpu"},
+		// 1 of 4 cores and 2 of 8 GiB: (75 + 75)/2 = 75, times 2.
+		{Name: "idle", Passed: true, Total: 450, Scores: []sim.Score{
+			{Plugin: "TaintToleration", Normalized: 100, Weight: 3, Weighted: 300},
+			{Plugin: "NodeResourcesFit", Normalized: 75, Weight: 2, Weighted: 150},
+		}},
+		{Name: "small", Plugin: "NodeResourcesFit", Code: "UnschedulableAndUnresolvable", Reasons: "Insufficient cpu"},
+		{Name: "tainted", Plugin: "TaintToleration", Code: "UnschedulableAndUnresolvable", Reasons: "node(s) had untolerated taint(s)"},
+	}
+	if diff := cmp.Diff(want, summarize(d.Nodes)); diff != "" {
+		t.Errorf("nodes (-want +got):\n%s", diff)
+	}
+	if d.Node != "idle" || d.Evaluated != 5 || d.Feasible != 2 || d.Err != nil || d.PostFilter != nil {
+		t.Errorf("decision %+v, want idle, the better of 2 among 5", d)
+	}
+	if got := decide(t, s, pod("p", "1", "2Gi").Obj()); got.Node != d.Node || got.Nodes != nil {
+		t.Errorf("Decide finds %q with results of %d nodes, want the same node and no results", got.Node, len(got.Nodes))
+	}
+}
+
+func TestExplain_NodesThatPreFilterRulesOut(t *testing.T) {
+	s := newScheduler(t, byRequests, sim.Options{Objects: []apiruntime.Object{node("a", "4", "8Gi"), node("b", "4", "8Gi"), node("c", "4", "8Gi")}})
+	named := func(node string) *corev1.Pod {
+		return pod("p", "1", "1Gi").NodeAffinityIn("metadata.name", []string{node}, st.NodeSelectorTypeMatchFields).Obj()
+	}
+	ruledOut := nodeSummary{Plugin: "NodeAffinity", Code: "UnschedulableAndUnresolvable", Reasons: "node(s) didn't satisfy plugin(s) [NodeAffinity]"}
+	others := func(but string) (want []nodeSummary) {
+		for _, name := range []string{"a", "b", "c"} {
+			if n := ruledOut; name == but {
+				want = append(want, nodeSummary{Name: name, Passed: true}) // the only one is not scored
+			} else {
+				n.Name = name
+				want = append(want, n)
+			}
+		}
+		return want
+	}
+	d := explain(t, s, named("b"))
+	if diff := cmp.Diff(others("b"), summarize(d.Nodes)); diff != "" || d.Node != "b" {
+		t.Errorf("node %q, want b (-want +got):\n%s", d.Node, diff)
+	}
+	d = explain(t, s, named("x"))
+	if diff := cmp.Diff(others("x"), summarize(d.Nodes)); diff != "" || d.Node != "" {
+		t.Errorf("node %q, want none (-want +got):\n%s", d.Node, diff)
+	}
+	if want := "0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [NodeAffinity]."; d.Err == nil || !strings.HasPrefix(d.Err.Error(), want) {
+		t.Errorf("error %v, want %s", d.Err, want)
+	}
+}
+
+func TestDecide_WithoutNodes(t *testing.T) {
+	s := newScheduler(t, stock, sim.Options{})
+	d := decide(t, s, pod("p", "1", "1Gi").Obj())
+	if d.Node != "" || d.Err == nil || d.Err.Error() != "no nodes available to schedule pods" {
+		t.Errorf("node %q, %v; want no nodes", d.Node, d.Err)
+	}
+}
+
+func TestDecide_SamplesNodesAsConfigured(t *testing.T) {
+	var nodes []apiruntime.Object
+	for i := range 300 {
+		nodes = append(nodes, node(fmt.Sprint("n", i), "4", "8Gi"))
+	}
+	s := newScheduler(t, byRequests+"percentageOfNodesToScore: 50\n", sim.Options{Objects: nodes})
+	if got := decide(t, s, pod("p", "1", "1Gi").Obj()).Feasible; got != 150 {
+		t.Errorf("Decide: %d feasible nodes, want 150, half of all", got)
+	}
+	if got := explain(t, s, pod("p", "1", "1Gi").Obj()).Feasible; got != 300 {
+		t.Errorf("Explain: %d feasible nodes, want all 300", got)
+	}
+}
+
+// A sample of the nodes that PreFilter selected would be in the order of a map.
+func TestDecide_EvaluatesAllNodesThatPreFilterSelects(t *testing.T) {
+	var nodes []apiruntime.Object
+	selected := pod("p", "1", "1Gi").Obj()
+	selected.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{}}}
+	required := selected.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	for i := range 300 {
+		name := fmt.Sprint("n", i)
+		nodes = append(nodes, node(name, "4", "8Gi"))
+		if i < 200 {
+			required.NodeSelectorTerms = append(required.NodeSelectorTerms, corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{
+				{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{name}},
+			}})
+		}
+	}
+	s := newScheduler(t, byRequests, sim.Options{Objects: nodes})
+	if got := decide(t, s, selected).Feasible; got != 200 {
+		t.Errorf("%d feasible nodes, want all 200 that are selected", got)
+	}
+}
+
+func TestDecide_Preemption(t *testing.T) {
+	low, high := pod("low", "1", "1Gi").Priority(1).Node("a").Obj(), pod("high", "1", "1Gi").Priority(10).Obj()
+	s := newScheduler(t, byRequests, sim.Options{Objects: []apiruntime.Object{
+		node("a", "1", "8Gi"), node("b", "1", "8Gi"), low, pod("equal", "1", "1Gi").Priority(10).Node("b").Obj(), high,
+	}})
+	middle := pod("middle", "1", "1Gi").Priority(5).Obj()
+	must(t, s.Add(middle))
+
+	d := decide(t, s, middle)
+	if d.PostFilter == nil || d.PostFilter.NominatedNode != "a" {
+		t.Fatalf("PostFilter %+v, want a place on a", d.PostFilter)
+	}
+	d = decide(t, s, high)
+	if d.Node != "" || d.PostFilter == nil || !d.PostFilter.Status.IsSuccess() || d.PostFilter.NominatedNode != "a" {
+		t.Fatalf("node %q, PostFilter %+v; want none yet, and a place on a", d.Node, d.PostFilter)
+	}
+	if len(d.PostFilter.Victims) != 1 || d.PostFilter.Victims[0] != low {
+		t.Errorf("victims %v, want low", d.PostFilter.Victims)
+	}
+	if want := "0/2 nodes are available: 2 Insufficient cpu."; !strings.HasPrefix(d.Err.Error(), want) {
+		t.Errorf("error %q, want %q", d.Err, want)
+	}
+
+	must(t, s.Remove(low))
+	if d := decide(t, s, pod("other", "1", "1Gi").Priority(5).Obj()); d.Node != "" {
+		t.Errorf("another pod goes to %s, want nowhere: the place is kept for high", d.Node)
+	}
+	d = decide(t, s, high)
+	if d.Node != "a" {
+		t.Fatalf("high goes to %q, want a", d.Node)
+	}
+	must(t, s.Assume(t.Context(), d))
+	bound := high.DeepCopy()
+	bound.Spec.NodeName = "a"
+	must(t, s.Update(bound))
+	must(t, s.Remove(bound))
+	if d := decide(t, s, pod("lowest", "1", "1Gi").Obj()); d.Node != "a" {
+		t.Errorf("a pod of low priority goes to %q, want a: middle lost its place there to high", d.Node)
+	}
+}
+
+func TestDecide_PodThatWasNotAdded(t *testing.T) {
+	s := newScheduler(t, byRequests, sim.Options{Objects: []apiruntime.Object{
+		node("a", "1", "8Gi"), pod("low", "1", "1Gi").Priority(1).Node("a").Obj(),
+	}})
+	p := pod("p", "1", "1Gi").Priority(10).Obj()
+	if d := decide(t, s, p); d.PostFilter == nil || d.PostFilter.NominatedNode != "a" {
+		t.Errorf("PostFilter %+v, want a place on a", d.PostFilter)
+	}
+	must(t, s.Add(p)) // it is not there
+}
+
+func TestAssumeAndForget(t *testing.T) {
+	// Of 4 cores, 1 is taken on b: a is the emptier one until the pod runs there, with 2.
+	s := newScheduler(t, byRequests, sim.Options{Objects: []apiruntime.Object{
+		node("a", "4", "8Gi"), node("b", "4", "8Gi"), pod("running", "1", "1Gi").Node("b").Obj(),
+	}})
+	first := decide(t, s, pod("first", "2", "2Gi").Obj())
+	if first.Node != "a" {
+		t.Fatalf("the first pod goes to %q, want a", first.Node)
+	}
+	must(t, s.Assume(t.Context(), first))
+	second := pod("second", "1", "1Gi").Obj()
+	if d := decide(t, s, second); d.Node != "b" {
+		t.Errorf("with the first pod on a the second goes to %q, want b", d.Node)
+	}
+	must(t, s.Forget(t.Context(), first))
+	if d := decide(t, s, second); d.Node != "a" {
+		t.Errorf("without the first pod the second goes to %q, want a", d.Node)
+	}
+	if err := s.Forget(t.Context(), first); err == nil {
+		t.Error("a pod is forgotten twice")
+	}
+}
+
+func TestAssume_ReservesVolumes(t *testing.T) {
+	const class = "local"
+	waiting := func(name string) *corev1.PersistentVolumeClaim {
+		claim := st.MakePersistentVolumeClaim().Namespace("ns").Name(name).StorageClassName(ptr.To(class)).
+			AccessModes([]corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}).Obj()
+		claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+		return claim
+	}
+	volume := localVolume("pv", "a")
+	volume.Spec.StorageClassName, volume.Status.Phase = class, corev1.VolumeAvailable
+	s := newScheduler(t, stock, sim.Options{Objects: []apiruntime.Object{
+		node("a", "4", "8Gi"), waiting("first"), waiting("second"), volume, &storagev1.StorageClass{
+			ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: "kubernetes.io/no-provisioner",
+			VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+		},
+	}})
+	first, second := decide(t, s, pod("p1", "1", "1Gi").PVC("first").Obj()), pod("p2", "1", "1Gi").PVC("second").Obj()
+	must(t, s.Assume(t.Context(), first))
+	if d := decide(t, s, second); d.Node != "" {
+		t.Errorf("the second pod goes to %s, want nowhere: the volume is reserved", d.Node)
+	}
+	must(t, s.Forget(t.Context(), first))
+	if d := decide(t, s, second); d.Node != "a" {
+		t.Errorf("the second pod goes to %q, want a: the volume is free again (%v)", d.Node, d.Err)
+	}
+}
+
+// localVolume is a volume on the node.
+func localVolume(name, node string) *corev1.PersistentVolume {
+	return st.MakePersistentVolume().Name(name).Capacity(corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}).
+		AccessModes([]corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}).NodeAffinityIn(corev1.LabelHostname, []string{node}).Obj()
+}
+
+func TestTies_FollowTheSeed(t *testing.T) {
+	sequence := func(seed uint64) (chosen []string) {
+		var nodes []apiruntime.Object
+		for i := range 20 {
+			nodes = append(nodes, node(fmt.Sprint("n", i), "4", "8Gi"))
+		}
+		s := newScheduler(t, stock, sim.Options{Objects: nodes, Rand: rand.New(rand.NewPCG(seed, 0))})
+		for i := range 40 {
+			d := decide(t, s, pod(fmt.Sprint("p", i), "100m", "128Mi").Obj())
+			must(t, s.Assume(t.Context(), d))
+			chosen = append(chosen, d.Node)
+		}
+		return chosen
+	}
+	first := sequence(1)
+	for range 3 {
+		if diff := cmp.Diff(first, sequence(1)); diff != "" {
+			t.Fatalf("with the same seed (-first +again):\n%s", diff)
+		}
+	}
+	if cmp.Equal(first, sequence(2)) {
+		t.Error("another seed chooses the same nodes")
+	}
+}
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// loads are the CPU loads of nodes, as fractions. It implements plugins.LoadProvider.
+type loads map[string]float64
+
+func (l loads) snapshots() *estimate.Snapshots {
+	const window = 5 * time.Minute
+	nodes := map[string]load.NodeLoad{}
+	for name, mean := range l {
+		nodes[name] = load.NodeLoad{load.CPU: load.Measurement{Stat: load.Stat{Mean: mean, Known: true}, Window: window, End: now}}
+	}
+	p := load.NewPublisher()
+	p.Publish(loadtest.Snapshot(map[time.Duration]map[string]load.NodeLoad{window: nodes}, nil))
+	return estimate.NewSnapshots(p)
+}
+
+func (l loads) Model(_ context.Context, _ fwk.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
+	return estimate.NewModel(l.snapshots(), estimate.Config{
+		Window:    spec.Window.Duration,
+		Trust:     load.Trust{RefreshInterval: spec.RefreshInterval.Duration, MaxAge: spec.MaxAge.Duration, DriftTolerance: spec.DriftTolerance},
+		Estimator: e,
+		Clock:     clocktesting.NewFakePassiveClock(now),
+	}), nil
+}
+
+func (l loads) NodeMetrics(context.Context, fwk.Handle, config.LoadSpec, []string) (*estimate.NodeMetrics, error) {
+	return nil, fmt.Errorf("there are none")
+}
+
+func (l loads) plugins() sim.Options {
+	return sim.Options{Plugins: plugins.NewRegistry(l, clocktesting.NewFakeClock(now), func(...metrics.Registerable) {})}
+}
+
+func TestLoadPlugins_WorkedExample(t *testing.T) {
+	const yaml = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins:
+    score:
+      disabled: [{name: "*"}]
+      enabled: [{name: TargetLoadPacking}]
+`
+	o := loads{"worker-1": 0.25, "worker-2": 0.50, "worker-3": 0.10}.plugins()
+	o.Objects = []apiruntime.Object{node("worker-1", "8", "16Gi"), node("worker-2", "8", "16Gi"), node("worker-3", "8", "16Gi")}
+	s := newScheduler(t, yaml, o)
+	d := explain(t, s, pod("p", "0", "0").Lim(resources("0", "0")).Obj())
+	var got []int64
+	for _, n := range summarize(d.Nodes) {
+		got = append(got, n.Total)
+	}
+	// Target 40: 60·25/40 + 40 = 77.5; 40·(100 − 50)/60 = 33.3; 60·10/40 + 40 = 55.
+	if want := []int64{78, 33, 55}; !slices.Equal(got, want) || d.Node != "worker-1" {
+		t.Errorf("scores %v, %s; want %v, worker-1", got, d.Node, want)
+	}
+}
+
+func TestLoadPlugins_RelaxedLimit(t *testing.T) {
+	const yaml = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins:
+    multiPoint:
+      enabled: [{name: LoadThreshold}]
+`
+	o := loads{"a": 0.95, "b": 0.90}.plugins()
+	o.Objects = []apiruntime.Object{node("a", "8", "16Gi"), node("b", "8", "16Gi")}
+	var activated []string
+	o.Activated = func(pods map[string]*corev1.Pod) {
+		for key := range pods {
+			activated = append(activated, key)
+		}
+	}
+	s := newScheduler(t, yaml, o)
+	p := pod("p", "100m", "128Mi").Obj()
+	d := explain(t, s, p)
+	if d.Node != "" || !d.PostFilter.Status.IsSuccess() || d.PostFilter.NominatedNode != "" || !slices.Equal(activated, []string{"ns/p"}) {
+		t.Errorf("node %q, PostFilter %+v, activated %v; want none, Success without a nomination, ns/p", d.Node, d.PostFilter, activated)
+	}
+	for _, n := range summarize(d.Nodes) {
+		if n.Plugin != "LoadThreshold" || n.Reasons != "node(s) above their cpu load line (80 percent)" {
+			t.Errorf("%s: %+v, want above its load line", n.Name, n)
+		}
+	}
+	d = decide(t, s, p)
+	if d.Node != "b" || !slices.Contains(d.SkippedFilters, "LoadThreshold") {
+		t.Errorf("node %q, skipped %v; want b, the less loaded, with LoadThreshold skipped", d.Node, d.SkippedFilters)
+	}
+}
+
+func TestObjects_ReachPlugins(t *testing.T) {
+	s := newScheduler(t, stock, sim.Options{Objects: []apiruntime.Object{node("a", "4", "8Gi"), node("b", "4", "8Gi")}})
+	const claim = "data"
+	p := pod("p", "1", "1Gi").PVC(claim).Obj()
+	d, err := s.Explain(t.Context(), p)
+	must(t, err)
+	if want := `persistentvolumeclaim "data" not found`; d.Node != "" || !strings.Contains(d.Err.Error(), want) {
+		t.Errorf("without the claim: node %q, %v; want none, %s", d.Node, d.Err, want)
+	}
+	volume := localVolume("pv", "b")
+	volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "ns", Name: claim, UID: claim}
+	bound := st.MakePersistentVolumeClaim().Namespace("ns").Name(claim).VolumeName("pv").
+		Annotation("pv.kubernetes.io/bind-completed", "yes").Obj()
+	bound.UID = claim
+	must(t, s.Add(volume, bound))
+	d = explain(t, s, p)
+	if d.Node != "b" {
+		t.Errorf("node %q, want b, which has the volume (%v)", d.Node, d.Err)
+	}
+	if a := summarize(d.Nodes)[0]; a.Plugin != "VolumeBinding" || a.Reasons != "node(s) didn't match PersistentVolume's node affinity" {
+		t.Errorf("a: %+v, want ruled out by VolumeBinding", a)
+	}
+}
+
+func TestObjects_AreAddedUpdatedAndRemoved(t *testing.T) {
+	s, p := newScheduler(t, stock, sim.Options{}), pod("p", "3", "1Gi").Obj()
+	small, large := node("a", "2", "8Gi"), node("a", "4", "8Gi")
+	running := pod("running", "2", "1Gi").Node("a").Obj()
+	for _, step := range []struct {
+		name string
+		do   func() error
+		fits bool
+	}{
+		{"the node is too small", func() error { return s.Add(small) }, false},
+		{"the node grows", func() error { return s.Update(large) }, true},
+		{"another pod runs there", func() error { return s.Add(running) }, false},
+		{"which ends", func() error { return s.Remove(running) }, true},
+		{"and the node with it", func() error { return s.Remove(large) }, false},
+	} {
+		must(t, step.do())
+		if d := decide(t, s, p); (d.Node == "a") != step.fits {
+			t.Errorf("%s: the pod goes to %q (%v)", step.name, d.Node, d.Err)
+		}
+	}
+}
+
+func TestObjects_Mistakes(t *testing.T) {
+	running := pod("running", "1", "1Gi").Node("a").Obj()
+	s := newScheduler(t, stock, sim.Options{Objects: []apiruntime.Object{node("a", "4", "8Gi"), node("b", "4", "8Gi"), running}})
+	moved, replaced, nameless := running.DeepCopy(), running.DeepCopy(), pod("p", "1", "1Gi").UID("").Obj()
+	moved.Spec.NodeName = "b"
+	replaced.UID = "other"
+	for _, tc := range []struct {
+		name string
+		do   func() error
+		want string
+	}{
+		{"a node twice", func() error { return s.Add(node("a", "1", "1Gi")) }, "Node a: it is in the cluster already"},
+		{"a pod without a UID", func() error { return s.Add(nameless) }, "Pod ns/p: metadata.uid: required"},
+		{"a decision without a UID", func() error { _, err := s.Decide(t.Context(), nameless); return err }, "Pod ns/p: metadata.uid: required"},
+		{"a kind that is not read", func() error { return s.Add(&corev1.Secret{}) }, "*v1.Secret: no plugin reads this kind; the kinds are ["},
+		{"a node that is not there", func() error { return s.Update(node("c", "1", "1Gi")) }, "Node c: it is not in the cluster"},
+		{"no node to remove", func() error { return s.Remove(node("c", "1", "1Gi")) }, "Node c: it is not in the cluster"},
+		{"a pod that moves", func() error { return s.Update(moved) }, `Pod ns/running: spec.nodeName: a pod cannot go from "a" to "b"`},
+		{"another pod of the name", func() error { return s.Update(replaced) }, `Pod ns/running: metadata.uid: "other" instead of "running" is another pod`},
+		{"another scheduler's pod", func() error {
+			_, err := s.Decide(t.Context(), pod("p", "1", "1Gi").SchedulerName("other").Obj())
+			return err
+		}, `pod ns/p: spec.schedulerName: no profile is called "other"; the profiles are default-scheduler`},
+		{"an assumption without a node", func() error { return s.Assume(t.Context(), &sim.Decision{Pod: running}) }, "pod ns/running: no node was found for it"},
+	} {
+		if err := tc.do(); err == nil || !strings.HasPrefix(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %s", tc.name, err, tc.want)
+		}
+	}
+}
+
+func TestNew_RefusesExtenders(t *testing.T) {
+	cfg := configuration(t, stock)
+	cfg.Extenders = []schedulerconfig.Extender{{URLPrefix: "http://extender"}}
+	if _, err := sim.New(t.Context(), sim.Options{Configuration: cfg}); err == nil || !strings.HasPrefix(err.Error(), "extenders:") {
+		t.Errorf("%v, want a refusal", err)
+	}
+}
+
+// unsynced is a plugin that is built before the informers have synced.
+type unsynced struct{ fwk.PreFilterPlugin }
+
+func (unsynced) Name() string { return "Unsynced" }
+
+func TestNew_SyncsInformersOncePluginsAreBuilt(t *testing.T) {
+	const yaml = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles: [{plugins: {preFilter: {enabled: [{name: Unsynced}]}}}]
+`
+	var nodes cache.SharedIndexInformer
+	build := func(_ context.Context, _ apiruntime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		nodes = handle.SharedInformerFactory().Core().V1().Nodes().Informer()
+		if nodes.HasSynced() {
+			t.Error("the informer has synced while plugins are built")
+		}
+		return unsynced{}, nil
+	}
+	newScheduler(t, yaml, sim.Options{Plugins: frameworkruntime.Registry{"Unsynced": build}})
+	if !nodes.HasSynced() || !cache.IsDone(nodes.HasSyncedChecker()) {
+		t.Error("the informer has not synced")
+	}
+}
+
+func TestObjectsOf(t *testing.T) {
+	factory := informers.NewSharedInformerFactory(fake.NewClientset(node("b", "4", "8Gi"), node("a", "4", "8Gi"), pod("p", "1", "1Gi").Node("a").Obj(),
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "not-watched"}}), 0)
+	factory.Core().V1().Pods().Informer()
+	factory.Core().V1().Nodes().Informer()
+	ctx, cancel := context.WithCancel(t.Context())
+	factory.Start(ctx.Done())
+	factory.WaitForCacheSync(ctx.Done())
+	var names []string
+	objects := sim.ObjectsOf(factory)
+	for _, object := range objects {
+		names = append(names, object.(metav1.Object).GetName())
+	}
+	if want := []string{"a", "b", "p"}; !slices.Equal(names, want) {
+		t.Errorf("objects %v, want %v", names, want)
+	}
+	cancel()
+	factory.Shutdown()
+	s := newScheduler(t, stock, sim.Options{Objects: objects})
+	if d := decide(t, s, pod("q", "1", "1Gi").Obj()); d.Node != "b" {
+		t.Errorf("node %q, want b, the emptier one", d.Node)
+	}
+}
+
+func TestDecide_LeavesNothingBehind(t *testing.T) {
+	s := newScheduler(t, stock, sim.Options{Objects: []apiruntime.Object{node("a", "4", "8Gi"), node("b", "4", "8Gi")}})
+	var pods []weak.Pointer[corev1.Pod]
+	for i := range 100 {
+		p := pod(fmt.Sprint("p", i), "100m", "128Mi").Obj()
+		pods = append(pods, weak.Make(p))
+		must(t, s.Add(p))
+		d := explain(t, s, p)
+		if i%2 == 0 {
+			must(t, s.Assume(t.Context(), d))
+		}
+		must(t, s.Remove(p))
+	}
+	large := pod("large", "8", "1Gi").Priority(1).Obj()
+	pods = append(pods, weak.Make(large))
+	decide(t, s, large)
+	decide(t, s, pod("last", "1", "1Gi").Obj()) // plugins may hold the latest decision
+	runtime.GC()
+	for i, p := range pods {
+		if p.Value() != nil {
+			t.Errorf("pod %d of %d is still held", i, len(pods))
+		}
+	}
+	runtime.KeepAlive(s)
+}

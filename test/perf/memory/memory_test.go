@@ -1,0 +1,167 @@
+// Package memory bounds the memory that load takes per node. It measures the heap of the whole process, so that its tests run
+// one after the other, and without the race detector.
+package memory
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+)
+
+const (
+	nodeCount = 2000
+	window    = 5 * time.Minute
+)
+
+var (
+	start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	trust = load.Trust{RefreshInterval: 30 * time.Second, MaxAge: 5 * time.Minute, DriftTolerance: 10}
+)
+
+func nodeName(i int) string { return fmt.Sprint("node-", i) }
+
+// heap is the size in bytes of all objects that can be reached.
+func heap() int64 {
+	for range 2 { // what sync.Pools hold lives for one more collection
+		runtime.GC()
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// checkPerNode fails if the heap grew by more than the bound per node, in bytes.
+func checkPerNode(t *testing.T, before, bound int64) {
+	t.Helper()
+	perNode := (heap() - before) / nodeCount
+	t.Logf("%d bytes per node, of at most %d", perNode, bound)
+	if perNode > bound {
+		t.Errorf("%d bytes per node, want at most %d", perNode, bound)
+	}
+}
+
+// memorySource returns the batch that it is given. It implements source.Source.
+type memorySource struct{ batch source.Batch }
+
+func (s *memorySource) Name() string { return "memory" }
+
+func (s *memorySource) Fetch(context.Context, source.Request) (source.Batch, error) {
+	return s.batch, nil
+}
+
+// allNodes implements refresh.Nodes.
+type allNodes struct{}
+
+func (allNodes) HasSynced() bool { return true }
+
+func (allNodes) Names() (names []string) {
+	for i := range nodeCount {
+		names = append(names, nodeName(i))
+	}
+	return names
+}
+
+// TestWatcher bounds the history and the snapshot of three windows, after more refreshes than the history is long.
+func TestWatcher(t *testing.T) {
+	windows := []time.Duration{window, 10 * time.Minute, 15 * time.Minute}
+	half := load.Stat{Mean: 0.5, StdDev: 0.1, Known: true}
+	for _, tc := range []struct {
+		name string
+		// windows are those that the source samples; 0 is the moment.
+		windows []time.Duration
+		bound   int64
+	}{
+		{"a source that knows windows", windows, 2 << 10},
+		{"a source that knows only the moment", []time.Duration{0}, 3 << 10},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ctx := klog.NewContext(t.Context(), logr.Discard())
+			before := heap()
+			src, clock := &memorySource{}, clocktesting.NewFakeClock(start)
+			watcher := refresh.NewWatcher(src, src.Name(), allNodes{}, clock, refresh.NewMetrics(metrics.NewKubeRegistry()))
+			watcher.Register(load.Requirements{Windows: windows, RefreshInterval: 15 * time.Second}, trust)
+			for range 80 { // 20 minutes
+				clock.Step(15 * time.Second)
+				for i := range nodeCount {
+					for _, window := range tc.windows {
+						src.batch.Samples = append(src.batch.Samples,
+							load.Sample{Node: nodeName(i), Window: window, End: clock.Now(), Stats: load.Stats{load.CPU: half, load.Memory: half}})
+					}
+				}
+				if err := watcher.Refresh(ctx); err != nil {
+					t.Fatal(err)
+				}
+				src.batch = source.Batch{}
+			}
+			checkPerNode(t, before, tc.bound)
+			runtime.KeepAlive(watcher)
+		})
+	}
+}
+
+// TestModels bounds the estimates of one and of two models, on nodes with twenty pods that the window does not cover yet.
+func TestModels(t *testing.T) {
+	loads, infos := map[string]load.NodeLoad{}, make([]fwk.NodeInfo, nodeCount)
+	half := load.Measurement{Stat: load.Stat{Mean: 0.5, StdDev: 0.1, Known: true}, Window: window, End: start}
+	started := metav1.NewTime(start.Add(-time.Minute))
+	for i := range infos {
+		loads[nodeName(i)] = load.NodeLoad{load.CPU: half, load.Memory: half}
+		var pods []*corev1.Pod
+		for range 20 {
+			pods = append(pods, st.MakePod().Phase(corev1.PodRunning).StartTime(started).Obj())
+		}
+		info := framework.NewNodeInfo(pods...)
+		info.SetNode(st.MakeNode().Name(nodeName(i)).
+			Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "8", corev1.ResourceMemory: "32Gi"}).Obj())
+		infos[i] = info
+	}
+	publisher := load.NewPublisher()
+	publisher.Publish(loadtest.Snapshot(map[time.Duration]map[string]load.NodeLoad{window: loads}, nil))
+	for _, tc := range []struct {
+		name       string
+		estimators []podusage.Estimator
+		bound      int64
+	}{
+		{"one model", []podusage.Estimator{podusage.BySpec{}}, 1280},
+		{"two models", []podusage.Estimator{podusage.BySpec{}, podusage.ByRequests{}}, 2 * 1280},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			before := heap()
+			snapshots := estimate.NewSnapshots(publisher)
+			var models []*estimate.Model
+			for _, estimator := range tc.estimators {
+				model := estimate.NewModel(snapshots, estimate.Config{
+					Window: window, Trust: trust, Estimator: estimator, Clock: clocktesting.NewFakePassiveClock(start),
+				})
+				view := model.View(framework.NewCycleState())
+				for _, info := range infos {
+					view.Estimate(info)
+				}
+				models = append(models, model)
+			}
+			checkPerNode(t, before, tc.bound)
+			runtime.KeepAlive(models)
+		})
+	}
+	runtime.KeepAlive(infos)
+	runtime.KeepAlive(publisher)
+}
