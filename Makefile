@@ -13,7 +13,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION) \
 unit := ./apis/... ./cmd/... ./pkg/... ./test/cluster/... ./test/manifests/... ./test/playground/...
 
 .DEFAULT_GOAL := help
-.PHONY: help build test verify lint generate image manifests playground bench bench-quick clean
+.PHONY: help build test fuzz verify lint generate image manifests playground bench bench-quick clean
 
 help: ## show this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ playground: ## place pods by measured load on a real control plane, on this mach
 
 test: ## run all tests: units with the race detector, then the built binary on a real control plane
 	@hack/test.sh $(unit)
+
+fuzz: ## fuzz the parsers of all that comes from outside, each for a minute (FUZZTIME=1h for longer)
+	@hack/fuzz.sh
 
 bench: ## run all benchmarks, whole scheduling cycles included, and show targets and results (about half an hour)
 	@hack/bench.sh

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs all tests and prints one summary of all of them. The arguments are the packages of the unit tests.
+# Runs all tests and prints one summary of all of them. The arguments are the packages of the unit tests. If FUZZTIME is set, the
+# parsers are fuzzed too, each for so long.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,6 +15,10 @@ if [[ ${1:-} == --stream ]]; then
 	go run ./test/cluster/build/build-parts
 	say "unit tests, with the race detector: $*"
 	go test -json -race "$@" || status=$?
+	if [[ -n ${FUZZTIME:-} ]]; then
+		say "fuzzing the parsers, each for $FUZZTIME"
+		hack/fuzz.sh -json || status=$?
+	fi
 	say "half an hour of simulated time at 5,000 nodes: nothing may be left behind, and memory per node is bounded"
 	go test -json -count=1 ./test/soak/... ./test/perf/memory || status=$?
 	say "end to end: the built binary on etcd, kube-apiserver, KWOK and Prometheus"

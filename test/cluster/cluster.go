@@ -76,9 +76,8 @@ type Cluster struct {
 	Client kubernetes.Interface
 	// Endpoints are the addresses of the parts.
 	Endpoints Endpoints
-	// Prometheus and Scheduler may be stopped and started again at any time. Scheduler is nil if Options.Scheduler is empty.
-	Prometheus *Process
-	Scheduler  *Process
+	// All of these may be stopped, paused and started again at any time. Scheduler is nil if Options.Scheduler is empty.
+	Etcd, APIServer, Prometheus, Scheduler *Process
 
 	options Options
 	// dir holds all files of the cluster.
@@ -132,10 +131,10 @@ func start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if err := c.prepare(); err != nil {
 		return nil, err
 	}
-	if err := c.run(ctx, c.etcd()); err != nil {
+	if err := c.run(ctx, c.Etcd); err != nil {
 		return nil, err
 	}
-	if err := c.run(ctx, c.apiServer()); err != nil {
+	if err := c.run(ctx, c.APIServer); err != nil {
 		return nil, err
 	}
 	if o.MetricsServer {
@@ -267,7 +266,7 @@ func (c *Cluster) prepare() error {
 	if err := c.render("prometheus.yaml", string(prometheus), map[string]string{"KWOK": address(c.ports.kwok)}); err != nil {
 		return err
 	}
-	c.Prometheus = c.prometheus()
+	c.Etcd, c.APIServer, c.Prometheus = c.etcd(), c.apiServer(), c.prometheus()
 	if c.options.Scheduler != "" {
 		if err := c.render(schedulerConfig, c.options.Scheduler, c.Endpoints); err != nil {
 			return err

@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
 const (
@@ -123,19 +125,53 @@ func (c *Cluster) prometheus() *Process {
 }
 
 func (c *Cluster) scheduler() *Process {
-	ready := c.schedulerURL("/readyz")
-	args := []string{
-		"--config=" + c.path(schedulerConfig),
+	return c.process(c.options.scheduler().Name, respondsOK(schedulerURL(c.ports.scheduler, "/readyz")),
+		append(c.schedulerArgs(schedulerConfig, c.ports.scheduler), c.options.SchedulerArgs...)...)
+}
+
+func (c *Cluster) schedulerArgs(config string, port int) []string {
+	return []string{
+		"--config=" + c.path(config),
 		"--bind-address=" + loopback,
-		"--secure-port=" + strconv.Itoa(c.ports.scheduler),
+		"--secure-port=" + strconv.Itoa(port),
 		"--authentication-kubeconfig=" + c.Endpoints.Kubeconfig,
 		"--authorization-kubeconfig=" + c.Endpoints.Kubeconfig,
 	}
-	return c.process(c.options.scheduler().Name, respondsOK(ready), append(args, c.options.SchedulerArgs...)...)
 }
 
-func (c *Cluster) schedulerURL(path string) string {
-	return "https://" + address(c.ports.scheduler) + path
+func schedulerURL(port int, path string) string { return "https://" + address(port) + path }
+
+// Replica is one of several schedulers of a cluster.
+type Replica struct {
+	*Process
+	port int
+}
+
+// RunScheduler runs one more scheduler, which has the rights of Options.Scheduler, and waits until it can be used. It ends with
+// the cluster. The name is also that of its log; configuration is as in Options.Scheduler.
+func (c *Cluster) RunScheduler(ctx context.Context, name string, part build.Part, configuration string) (Replica, error) {
+	config := name + ".yaml"
+	if err := c.render(config, configuration, c.Endpoints); err != nil {
+		return Replica{}, err
+	}
+	port, err := FreePort()
+	if err != nil {
+		return Replica{}, err
+	}
+	// Metrics asks without a certificate, so that it needs no API server.
+	args := append(c.schedulerArgs(config, port), "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics")
+	p := c.process(name, respondsOK(schedulerURL(port, "/readyz")), args...)
+	p.path = filepath.Join(c.options.BinDir, part.Name)
+	return Replica{p, port}, c.run(ctx, p)
+}
+
+// Metrics returns the metrics of the replica. A paused replica does not respond before ctx ends.
+func (r Replica) Metrics(ctx context.Context) (Metrics, error) {
+	text, err := getUnverified(ctx, schedulerURL(r.port, "/metrics"))
+	if err != nil {
+		return nil, err
+	}
+	return parseMetrics(text)
 }
 
 // AskScheduler gets a path from the scheduler as the administrator, and returns the body of the response. It retries: a
@@ -151,7 +187,7 @@ func (c *Cluster) AskScheduler(ctx context.Context, path string) (string, error)
 	defer client.CloseIdleConnections()
 	var body string
 	err = c.poll(ctx, "the scheduler to respond at "+path, func(ctx context.Context) (_ string, err error) {
-		body, err = get(ctx, client, c.schedulerURL(path))
+		body, err = get(ctx, client, schedulerURL(c.ports.scheduler, path))
 		return "", err
 	})
 	return body, err
@@ -234,11 +270,15 @@ func (c *Cluster) letSchedulerReadMetrics(ctx context.Context) error {
 // respondsOK returns a check that a URL responds with 200. It does not verify the certificate: the port is ours.
 func respondsOK(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
-		defer transport.CloseIdleConnections()
-		_, err := get(ctx, &http.Client{Transport: transport}, url)
+		_, err := getUnverified(ctx, url)
 		return err
 	}
+}
+
+func getUnverified(ctx context.Context, url string) (string, error) {
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	defer transport.CloseIdleConnections()
+	return get(ctx, &http.Client{Transport: transport}, url)
 }
 
 func get(ctx context.Context, client *http.Client, url string) (string, error) {

@@ -53,6 +53,8 @@ type Process struct {
 	run *run
 	// closed forbids another Start.
 	closed bool
+	// supervised means that the process is started again when it ends by itself.
+	supervised bool
 }
 
 // run is one life of a process.
@@ -101,15 +103,47 @@ func (p *Process) Stop() error {
 // Kill sends SIGKILL and waits for the process to end.
 func (p *Process) Kill() { p.end(syscall.SIGKILL, false) }
 
+// Pause stops the process with SIGSTOP: it keeps its connections, but does nothing until Resume.
+func (p *Process) Pause() { p.signal(syscall.SIGSTOP) }
+
+// Resume lets a paused process go on.
+func (p *Process) Resume() { p.signal(syscall.SIGCONT) }
+
+func (p *Process) signal(s syscall.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.run != nil {
+		p.run.signal(s)
+	}
+}
+
+// Supervise starts the process again whenever it ends by itself, as a kubelet does, until ctx ends. Failed then returns no error.
+func (p *Process) Supervise(ctx context.Context) {
+	p.mu.Lock()
+	p.supervised = true
+	p.mu.Unlock()
+	go wait.UntilWithContext(ctx, func(context.Context) {
+		p.mu.Lock()
+		ended := p.run != nil && p.exited(p.run) != nil
+		if ended {
+			p.run = nil
+		}
+		p.mu.Unlock()
+		if ended {
+			_, _ = p.launch() // it fails once the cluster is stopped
+		}
+	}, pollInterval)
+}
+
 // close stops the process for good.
 func (p *Process) close() { p.end(syscall.SIGTERM, true) }
 
 // Failed returns an error if the process has ended by itself.
 func (p *Process) Failed() error {
 	p.mu.Lock()
-	r := p.run
+	r, supervised := p.run, p.supervised
 	p.mu.Unlock()
-	if r == nil {
+	if r == nil || supervised {
 		return nil
 	}
 	return p.exited(r)
@@ -187,6 +221,7 @@ func (p *Process) end(signal syscall.Signal, forGood bool) (obeyed bool) {
 	timeout := time.NewTimer(stopTimeout)
 	defer timeout.Stop()
 	r.signal(signal)
+	r.signal(syscall.SIGCONT) // a paused process does not get the signal
 	select {
 	case <-r.done:
 		return true

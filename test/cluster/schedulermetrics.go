@@ -20,6 +20,10 @@ func (c *Cluster) SchedulerMetrics(ctx context.Context) (Metrics, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parseMetrics(text)
+}
+
+func parseMetrics(text string) (Metrics, error) {
 	decoder := expfmt.SampleDecoder{
 		Dec:  expfmt.NewDecoder(strings.NewReader(text), expfmt.NewFormat(expfmt.TypeTextPlain)),
 		Opts: &expfmt.DecodeOptions{Timestamp: model.Now()},
