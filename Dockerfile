@@ -1,5 +1,6 @@
 # One image with the scheduler and the load-watcher service: static binaries that run as any user, on a read-only root.
-# `make image` fills in the arguments.
+# `make image` fills in the arguments. For a release, name both images by digest: make image PINNED=1 GO_IMAGE=NAME@sha256:...
+# BASE=NAME@sha256:... refuses tags, which anyone with access to their registry can move.
 ARG GO_IMAGE=docker.io/library/golang:1.26
 # Any base works, scratch included: the image uses nothing of it.
 ARG BASE=gcr.io/distroless/static-debian12:nonroot
@@ -17,7 +18,7 @@ COPY pkg/ pkg/
 ARG TARGETOS
 ARG TARGETARCH
 ARG VERSION
-RUN GOOS=${TARGETOS} GOARCH=${TARGETARCH} GOFLAGS=-trimpath make build VERSION="${VERSION}"
+RUN GOOS=${TARGETOS} GOARCH=${TARGETARCH} make build VERSION="${VERSION}"
 # The certificates of public authorities, because scratch has none.
 RUN mkdir -p /out/certs && cp bin/kube-scheduler bin/load-watcher /out/ && cp /etc/ssl/certs/ca-certificates.crt /out/certs/
 

@@ -10,6 +10,10 @@ LDFLAGS := -s -w -X main.version=$(VERSION) \
 	-X $(kube_version).gitMajor=$(word 1,$(subst ., ,$(KUBERNETES:v%=%))) \
 	-X $(kube_version).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES:v%=%)))
 
+# What make build builds, and where to.
+PROGRAMS := ./cmd/...
+BIN := bin/
+
 unit := ./apis/... ./cmd/... ./pkg/... ./test/cluster/... ./test/manifests/... ./test/playground/...
 
 .DEFAULT_GOAL := help
@@ -18,8 +22,9 @@ unit := ./apis/... ./cmd/... ./pkg/... ./test/cluster/... ./test/manifests/... .
 help: ## show this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# The same source, Go and VERSION make the same programs in any folder, with git or without; VERSION names the commit.
 build: ## build bin/kube-scheduler and bin/load-watcher
-	CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(BIN) $(PROGRAMS)
 
 image: export VERSION := $(VERSION)
 image: ## build the image with docker, podman or buildah (IMAGE=, PLATFORM=, BASE=; BINARIES=prebuilt takes bin/)

@@ -4,6 +4,7 @@
 #   IMAGE                     the name of the image
 #   PLATFORM                  for example linux/arm64; several are separated by commas
 #   BASE, BINARIES, GO_IMAGE  see the Dockerfile
+#   PINNED                    if set, BASE and, unless BINARIES=prebuilt, GO_IMAGE must be given by digest
 #   BUILDER                   the program to build with, with its global flags
 #   BUILD_FLAGS               further flags of the program's build command
 set -euo pipefail
@@ -11,6 +12,17 @@ cd "$(dirname "$0")/.."
 
 : "${IMAGE:=plimsoll:$VERSION}" "${PLATFORM:=linux/$(go env GOARCH)}" "${BINARIES:=build}"
 revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
+
+if [[ -n ${PINNED:-} ]]; then
+	images=(BASE)
+	if [[ $BINARIES != prebuilt ]]; then images+=(GO_IMAGE); fi
+	for image in "${images[@]}"; do
+		if [[ ${!image:-} != scratch && ! ${!image:-} =~ @sha256:[0-9a-f]{64}$ ]]; then
+			echo "make image: PINNED is set, but $image is \"${!image:-}\": set $image=NAME@sha256:DIGEST" >&2
+			exit 1
+		fi
+	done
+fi
 
 works() {
 	case $1 in

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Regenerates generated files, rendered manifests, go.mod and go.sum, and fails if one of them changes. It compares with the
-# files as they were before, so you can run it with uncommitted changes.
+# files as they were before, so you can run it with uncommitted changes. Fails too if a build depends on its folder.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,5 +26,14 @@ while IFS= read -r -d '' file; do
 done < <(git ls-files --cached --others --exclude-standard -z -- '*zz_generated*' '*go.mod' '*go.sum' 'manifests/*')
 if [[ $status -ne 0 ]]; then
 	echo "The files above were out of date: commit them as they are now." >&2
+fi
+
+echo "== building in two folders"
+build() { make -s -C "$1" build VERSION=v0.0.0 PROGRAMS=./cmd/load-watcher BIN="$2"; }
+build . "$before/bin/here"
+build "$before" "$before/bin/elsewhere"
+if ! cmp "$before/bin/here" "$before/bin/elsewhere"; then
+	echo "make build made different programs of the same files in two folders." >&2
+	status=1
 fi
 exit "$status"

@@ -64,6 +64,7 @@ type options struct {
 	listenAddress                  string
 	tlsCertFile, tlsPrivateKeyFile string
 	bearerTokenFile                string
+	maxConnections                 int
 	kubeconfig                     string
 	account                        provider.Account
 	windows                        []time.Duration
@@ -75,9 +76,10 @@ type options struct {
 
 func newOptions() *options {
 	o := &options{
-		listenAddress: ":2020",
-		windows:       []time.Duration{5 * time.Minute, 10 * time.Minute, 15 * time.Minute},
-		logging:       logsapi.NewLoggingConfiguration(),
+		listenAddress:  ":2020",
+		maxConnections: 256,
+		windows:        []time.Duration{5 * time.Minute, 10 * time.Minute, 15 * time.Minute},
+		logging:        logsapi.NewLoggingConfiguration(),
 	}
 	v1.SetDefaults_LoadSpec(&o.load)
 	v1.SetDefaults_MetricProviderSpec(&o.load.MetricProvider)
@@ -103,7 +105,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	text(&o.listenAddress, "listen-address", "host:port to serve on; without a host, all addresses")
 	text(&o.tlsCertFile, "tls-cert-file", "file with the PEM certificate to serve TLS with, followed by its chain; read again when it changes")
 	text(&o.tlsPrivateKeyFile, "tls-private-key-file", "file with the PEM key of --tls-cert-file")
-	text(&o.bearerTokenFile, "bearer-token-file", "file with the bearer token that all requests need except those of /healthz; read for each request")
+	text(&o.bearerTokenFile, "bearer-token-file", "file with the bearer token that all requests need except those of /healthz; read again every second")
+	fs.IntVar(&o.maxConnections, "max-connections", o.maxConnections, "connections at a time, at least 8; an eighth as many requests may be in flight. Client addresses share both")
 	text(&o.kubeconfig, flagKubeconfig, "kubeconfig of the cluster to read nodes and, with KubernetesMetricsServer, load from; without it, the cluster of the pod")
 
 	provider := &o.load.MetricProvider
@@ -203,6 +206,9 @@ func nameOf(flag string) string {
 func (o *options) validateListening() error {
 	if _, _, err := net.SplitHostPort(o.listenAddress); err != nil {
 		return fmt.Errorf("--listen-address: %w: write host:port, or :port for all addresses", err)
+	}
+	if o.maxConnections < connectionsPerRequest {
+		return fmt.Errorf("--max-connections: %d: set at least %d", o.maxConnections, connectionsPerRequest)
 	}
 	if (o.tlsCertFile == "") != (o.tlsPrivateKeyFile == "") {
 		return errors.New("--tls-cert-file, --tls-private-key-file: one of them is set: set both, or none to serve plain HTTP")

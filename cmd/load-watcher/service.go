@@ -1,17 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
+	"log"
 	"net"
 	"net/http"
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/informers"
@@ -34,6 +34,9 @@ const (
 	writeTimeout      = 30 * time.Second
 	idleTimeout       = 2 * time.Minute
 	maxHeaderBytes    = 16 << 10
+	// connectionsPerRequest is the number of connections for each request that may be in flight. Most connections wait for their
+	// client's next refresh.
+	connectionsPerRequest = 8
 	// shutdownGrace is the time in which requests must finish; a pod has 30 s by default.
 	shutdownGrace = 20 * time.Second
 )
@@ -43,7 +46,7 @@ type service struct {
 	options   *options
 	informers informers.SharedInformerFactory
 	watcher   *refresh.Watcher
-	handler   http.Handler
+	server    *server.Server
 }
 
 func newService(ctx context.Context, o *options, spec config.LoadSpec, cluster *rest.Config, t telemetry) (*service, error) {
@@ -67,17 +70,19 @@ func newService(ctx context.Context, o *options, spec config.LoadSpec, cluster *
 		Windows:         append([]time.Duration{spec.Window.Duration}, o.windows...),
 		RefreshInterval: spec.RefreshInterval.Duration,
 	}, trust)
-	s.handler, err = server.New(server.Config{
-		Source:    source.Name(),
-		Publisher: s.watcher.Publisher(),
-		Nodes:     nodes,
-		Window:    spec.Window.Duration,
-		Windows:   o.windows,
-		Trust:     trust,
-		TokenFile: o.bearerTokenFile,
-		Metrics:   t.handler,
-		Registry:  t,
-		Clock:     clock.RealClock{},
+	s.server, err = server.New(ctx, server.Config{
+		Source:         source.Name(),
+		Publisher:      s.watcher.Publisher(),
+		Nodes:          nodes,
+		Window:         spec.Window.Duration,
+		Windows:        o.windows,
+		Trust:          trust,
+		TokenFile:      o.bearerTokenFile,
+		MaxConnections: o.maxConnections,
+		MaxRequests:    o.maxConnections / connectionsPerRequest,
+		Metrics:        t.handler,
+		Registry:       t,
+		Clock:          clock.RealClock{},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--bearer-token-file: %w", err)
@@ -118,10 +123,14 @@ func (s *service) run(ctx context.Context, listener net.Listener) error {
 	} else if s.options.bearerTokenFile != "" {
 		logger.Info("Requests carry the bearer token over plain HTTP, where others can read it: set --tls-cert-file and --tls-private-key-file")
 	}
+	if address, ok := listener.Addr().(*net.TCPAddr); ok && !address.IP.IsLoopback() && s.options.bearerTokenFile == "" {
+		logger.Info("Every client that reaches the port can read the load of the nodes: set --bearer-token-file, or restrict access to the port")
+	}
 	s.informers.Start(background.Done())
 	running.Go(func() { s.watcher.Run(background) })
+	running.Go(func() { s.server.Run(background) })
 	logger.Info("Serving load", "address", listener.Addr().String(), "tls", tlsConfig != nil, "token", s.options.bearerTokenFile != "")
-	return serve(ctx, listener, s.handler, tlsConfig)
+	return serve(ctx, s.server.Limit(listener), s.server, tlsConfig)
 }
 
 // serve serves requests until ctx is done and the requests accepted by then are finished.
@@ -137,8 +146,7 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler, tls
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		BaseContext:       func(net.Listener) context.Context { return background },
-		// Mostly clients that do not speak TLS, or do not trust the certificate.
-		ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(logger.V(2)), slog.LevelInfo),
+		ErrorLog:          log.New(errorLog{logger}, "", 0),
 	}
 	defer func() { _ = httpServer.Close() }()
 	stopped := make(chan error, 1)
@@ -163,6 +171,19 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler, tls
 	return nil
 }
 
+// errorLog writes what net/http logs. Any client can fail TLS handshakes as often as it likes.
+type errorLog struct{ logger klog.Logger }
+
+// Write implements io.Writer.
+func (l errorLog) Write(line []byte) (int, error) {
+	if bytes.HasPrefix(line, []byte("http: TLS handshake error")) {
+		l.logger.V(4).Info("TLS handshake failed", "error", string(bytes.TrimSpace(line)))
+	} else {
+		l.logger.Error(nil, "HTTP server", "error", string(bytes.TrimSpace(line)))
+	}
+	return len(line), nil
+}
+
 // certificates are a key pair that is read again when its files change.
 type certificates struct {
 	content    *dynamiccertificates.DynamicCertKeyPairContent
@@ -174,7 +195,8 @@ func newCertificates(certFile, keyFile string) (*certificates, error) {
 	if err != nil {
 		return nil, err
 	}
-	base := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	// Without HTTP/2 a connection has one request at a time.
+	base := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 	controller := dynamiccertificates.NewDynamicServingCertificateController(base, nil, content, nil, nil)
 	content.AddListener(controller)
 	if err := controller.RunOnce(); err != nil {

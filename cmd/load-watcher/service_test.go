@@ -7,12 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -274,9 +277,10 @@ func TestService_PrometheusToScheduler(t *testing.T) {
 	if err := os.WriteFile(token, []byte("other"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Fetch(t.Context(), source.Request{}); err != nil {
-		t.Errorf("both sides read the new token, but: %v", err)
-	}
+	eventually(t, func() error { // both sides read the token again
+		_, err := client.Fetch(t.Context(), source.Request{})
+		return err
+	})
 	newCert, newKey := writeKeyPair(t)
 	for from, to := range map[string]string{newCert: certFile, newKey: keyFile} {
 		content, err := os.ReadFile(from)
@@ -292,11 +296,14 @@ func TestService_PrometheusToScheduler(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, func() error {
-		conn, err := tls.Dial("tcp", strings.TrimPrefix(service.url, "https://"), &tls.Config{InsecureSkipVerify: true})
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(service.url, "https://"), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}})
 		if err != nil {
 			return err
 		}
 		defer func() { _ = conn.Close() }()
+		if protocol := conn.ConnectionState().NegotiatedProtocol; protocol != "http/1.1" {
+			t.Errorf("negotiated %q, want http/1.1", protocol)
+		}
 		if !conn.ConnectionState().PeerCertificates[0].Equal(pair.Leaf) {
 			return errors.New("the old certificate is still presented")
 		}
@@ -353,6 +360,82 @@ func TestService_PlainHTTPWithoutToken(t *testing.T) {
 	}
 	if _, _, err := get(t, client, service.url+"/healthz"); err == nil {
 		t.Error("it still answers")
+	}
+}
+
+func TestService_ServesDuringFlood(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs a second address of this machine")
+	}
+	service := startService(t, fakeCluster(t), "--max-connections=16",
+		"--metrics-provider-name=Prometheus", "--metrics-provider-address="+fakePrometheus(t),
+		"--cpu-query=cpu[$window]", "--memory-query=mem[$window]")
+	client := &http.Client{
+		Transport: &http.Transport{
+			DisableKeepAlives: true,
+			DialContext:       (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext,
+		},
+		Timeout: 20 * time.Second,
+	}
+	untilHealthy(t, client, service.url)
+
+	// 127.0.0.1 opens connections of 50 pipelined requests each, and half of these connections never read.
+	flood, stop := context.WithCancel(t.Context())
+	var flooding sync.WaitGroup
+	defer flooding.Wait()
+	defer stop()
+	for i := range 60 {
+		flooding.Go(func() {
+			for flood.Err() == nil {
+				conn, err := (&net.Dialer{}).DialContext(flood, "tcp", strings.TrimPrefix(service.url, "http://"))
+				if err != nil {
+					continue
+				}
+				closed := context.AfterFunc(flood, func() { _ = conn.Close() })
+				_, _ = io.WriteString(conn, strings.Repeat("GET /watcher HTTP/1.1\r\nHost: a\r\n\r\n", 50))
+				if i%2 == 0 {
+					_, _ = io.Copy(io.Discard, conn)
+				} else {
+					time.Sleep(10 * time.Millisecond)
+				}
+				closed()
+				_ = conn.Close()
+			}
+		})
+	}
+	atLimit := func() error {
+		code, body, err := get(t, client, service.url+"/metrics")
+		if err != nil || code != http.StatusOK || !strings.Contains(body, "plimsoll_watcher_replaced_connections_total") {
+			t.Errorf("/metrics during the flood: %d, %v", code, err)
+		}
+		if strings.Contains(body, "plimsoll_watcher_replaced_connections_total 0\n") {
+			return errors.New("the flood has not reached the limit")
+		}
+		return nil
+	}
+	eventually(t, atLimit)
+	for range 5 {
+		for _, path := range []string{"/watcher", "/watcher?host=n1", "/watcher/health", "/healthz"} {
+			if code, _, err := get(t, client, service.url+path); code != http.StatusOK || err != nil {
+				t.Errorf("%s during the flood: %d, %v", path, code, err)
+			}
+		}
+	}
+}
+
+func TestErrorLog(t *testing.T) {
+	for _, tc := range []struct{ name, line, want string }{
+		{"handshakes that fail are not logged by default", "http: TLS handshake error from 192.0.2.1:40000: EOF\n", ""},
+		{"panics are", "http: panic serving 192.0.2.1:40000: oops\ngoroutine 1\n", "oops"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(2)))
+			log.New(errorLog{logger}, "", 0).Print(tc.line)
+			got := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+				t.Errorf("logged %q, want %q", got, tc.want)
+			}
+		})
 	}
 }
 
@@ -457,10 +540,10 @@ func TestSamplesRoundTrip(t *testing.T) {
 		"moment": {load.CPU: measurement(0.375, 0, 0), load.Memory: measurement(0.625, 0, 0)},
 	}}, nil))
 	names := []string{"both", "cpu", "full", "memory", "moment"}
-	handler, err := server.New(server.Config{
+	handler, err := server.New(t.Context(), server.Config{
 		Source: "Prometheus", Publisher: publisher, Nodes: clusterOf(names),
 		Window: five, Trust: load.Trust{RefreshInterval: 30 * time.Second, MaxAge: five, DriftTolerance: 10},
-		Metrics: http.NotFoundHandler(), Registry: metrics.NewKubeRegistry(), Clock: clocktesting.NewFakePassiveClock(now),
+		Metrics: http.NotFoundHandler(), Registry: metrics.NewKubeRegistry(), Clock: clocktesting.NewFakeClock(now), MaxConnections: 8, MaxRequests: 4,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -259,3 +259,30 @@ func TestImage(t *testing.T) {
 		})
 	}
 }
+
+func TestImage_PinnedNeedsDigests(t *testing.T) {
+	digest := "@sha256:" + strings.Repeat("0", 64)
+	for _, tc := range []struct {
+		name string
+		args []string
+		// want is what the error names; empty if the image is built.
+		want string
+	}{
+		{"without PINNED tags will do", nil, ""},
+		{"no base is given", []string{"PINNED=1"}, "BASE"},
+		{"the base has a tag", []string{"PINNED=1", "BASE=base:1", "GO_IMAGE=golang" + digest}, "BASE"},
+		{"the compiler's image has a tag", []string{"PINNED=1", "BASE=base:1" + digest, "GO_IMAGE=golang:1.26"}, "GO_IMAGE"},
+		{"both have digests", []string{"PINNED=1", "BASE=base:1" + digest, "GO_IMAGE=golang" + digest}, ""},
+		{"nothing is compiled, on no base", []string{"PINNED=1", "BASE=scratch", "BINARIES=prebuilt", "PLATFORM=linux/none"}, "BINARIES=prebuilt needs"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			// The builder is a program that does nothing.
+			cmd := exec.CommandContext(t.Context(), "make", append([]string{"image", "VERSION=v1.2.3", "BUILDER=true"}, tc.args...)...)
+			cmd.Dir = filepath.Join("..", "..")
+			output, err := cmd.CombinedOutput()
+			if (err == nil) != (tc.want == "") || !strings.Contains(string(output), tc.want) {
+				t.Errorf("error %v, want one that names %q:\n%s", err, tc.want, output)
+			}
+		})
+	}
+}

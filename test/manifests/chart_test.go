@@ -83,6 +83,7 @@ loadWatcher:
   address: https://prometheus.monitoring.svc:9090
   tokenSecret: {name: token}
   caConfigMap: {name: ca}
+  clients: [{podSelector: {matchLabels: {app: scheduler}}}]
   extraArgs: [--windows=5m]
 `
 

@@ -130,6 +130,23 @@ networkPolicy:
 			},
 			want: []string{"plimsoll-load-watcher 2020 http", "plimsoll 10259 https", "https 10259", "http 2020"},
 		},
+		{
+			name: "every pod may read the load-watcher", values: "{loadWatcher: {enabled: true}, networkPolicy: {apiServer: {ports: [6443]}}}",
+			got:  loadWatcherTraffic,
+			want: []string{"[Ingress Egress]", "ingress TCP 2020", "egress UDP 53", "egress TCP 53", "egress UDP 5353", "egress TCP 5353", "egress TCP 6443"},
+		},
+		{
+			name: "clients restricts the readers of the load-watcher",
+			values: `
+networkPolicy: {apiServer: {ports: [6443]}}
+loadWatcher: {enabled: true, clients: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: schedulers}}}]}
+`,
+			got: loadWatcherTraffic,
+			want: []string{
+				"[Ingress Egress]", "ingress TCP 2020 namespace schedulers",
+				"egress UDP 53", "egress TCP 53", "egress UDP 5353", "egress TCP 5353", "egress TCP 6443",
+			},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -141,8 +158,25 @@ networkPolicy:
 }
 
 // traffic returns the policy types of the only NetworkPolicy, and what it allows: direction, protocol, port and peers.
-func traffic(t *testing.T, objects []*unstructured.Unstructured) (allowed []string) {
+func traffic(t *testing.T, objects []*unstructured.Unstructured) []string {
 	t.Helper()
+	return allowed(one[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy").Spec)
+}
+
+// loadWatcherTraffic is like traffic, of the policy of the load-watcher.
+func loadWatcherTraffic(t *testing.T, objects []*unstructured.Unstructured) []string {
+	t.Helper()
+	for _, p := range find[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy") {
+		if p.Name == "plimsoll-load-watcher" {
+			return allowed(p.Spec)
+		}
+	}
+	t.Fatal("the load-watcher has no NetworkPolicy")
+	return nil
+}
+
+// allowed returns the policy types of a NetworkPolicy, and what it allows, as traffic does.
+func allowed(spec networkingv1.NetworkPolicySpec) (allowed []string) {
 	add := func(direction string, ports []networkingv1.NetworkPolicyPort, peers []networkingv1.NetworkPolicyPeer) {
 		var to string
 		for _, p := range peers {
@@ -161,7 +195,6 @@ func traffic(t *testing.T, objects []*unstructured.Unstructured) (allowed []stri
 			allowed = append(allowed, fmt.Sprint(direction, " ", *p.Protocol, " ", port, to))
 		}
 	}
-	spec := one[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy").Spec
 	allowed = append(allowed, fmt.Sprint(spec.PolicyTypes))
 	for _, rule := range spec.Ingress {
 		add("ingress", rule.Ports, rule.From)

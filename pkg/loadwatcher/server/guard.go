@@ -2,41 +2,88 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
-	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/boundedfile"
 )
 
-// guard passes on requests that carry the file's bearer token, and those of probes, which cannot carry one.
+const (
+	// maxTokenBytes is the largest token file that is read.
+	maxTokenBytes = 64 << 10
+	// tokenInterval is the time between two reads of the token file, and so the longest time for which a revoked token is
+	// still accepted while the file can be read. It is short because reads are cheap, and because a comparison of the file's
+	// times and size would miss some changes.
+	tokenInterval = time.Second
+	// tokenTimeout bounds one read of the token file.
+	tokenTimeout = 5 * time.Second
+)
+
+// guard passes on requests that carry the file's bearer token, and those of probes, which cannot carry one. Requests do not
+// read the file; run does.
 type guard struct {
-	next    http.Handler
-	file    string
-	failing atomic.Bool
+	next http.Handler
+	file *boundedfile.File
+	// token is the digest of the token; nil while none can be read.
+	token atomic.Pointer[[sha256.Size]byte]
+}
+
+// newGuard fails if no token can be read.
+func newGuard(ctx context.Context, file string, next http.Handler) (*guard, error) {
+	g := &guard{next: next, file: boundedfile.New(file, maxTokenBytes)}
+	return g, g.readToken(ctx)
+}
+
+// run reads the file again and again until ctx is done.
+func (g *guard) run(ctx context.Context, clock clock.WithTicker) {
+	logger := klog.FromContext(ctx)
+	ticker := clock.NewTicker(tokenInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+		hadToken := g.token.Load() != nil
+		switch err := g.readToken(ctx); {
+		case err != nil && hadToken && ctx.Err() == nil:
+			logger.Error(err, "The bearer token cannot be read: all requests are refused")
+		case err == nil && !hadToken:
+			logger.Info("The bearer token can be read again")
+		}
+	}
+}
+
+// readToken sets the token to that in the file. An empty file is an error: its token would match requests without a token.
+func (g *guard) readToken(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
+	defer cancel()
+	content, err := g.file.Read(ctx)
+	if err != nil {
+		g.token.Store(nil)
+		return err
+	}
+	digest := sha256.Sum256(bytes.TrimSpace(content))
+	g.token.Store(&digest)
+	return nil
 }
 
 // ServeHTTP implements http.Handler.
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == pathHealthz {
-		g.next.ServeHTTP(w, r)
-		return
-	}
-	token, err := readToken(g.file)
-	logger := klog.FromContext(r.Context())
-	if failed := err != nil; g.failing.Swap(failed) != failed {
-		if failed {
-			logger.Error(err, "The bearer token cannot be read: all requests are refused")
-		} else {
-			logger.Info("The bearer token can be read again", "file", g.file)
-		}
-	}
+	token := g.token.Load()
 	switch {
-	case err != nil:
+	case r.URL.Path == pathHealthz:
+		g.next.ServeHTTP(w, r)
+	case token == nil:
 		http.Error(w, "the service cannot read the bearer token that requests need", http.StatusServiceUnavailable)
 	case !bears(r, token):
 		w.Header().Set("WWW-Authenticate", "Bearer")
@@ -46,26 +93,13 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// readToken returns the token in the file. An empty file is an error: its token would match requests without a token.
-func readToken(file string) ([]byte, error) {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	token := bytes.TrimSpace(content)
-	if len(token) == 0 {
-		return nil, fmt.Errorf("%s is empty", file)
-	}
-	return token, nil
-}
-
-// bears tells whether the request carries the token. It compares digests, so that its duration reveals neither how much of a
-// guess was right nor how long the token is.
-func bears(r *http.Request, token []byte) bool {
+// bears tells whether the request carries the token of this digest. It compares digests, so that its duration reveals neither
+// how much of a guess was right nor how long the token is.
+func bears(r *http.Request, token *[sha256.Size]byte) bool {
 	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		return false
 	}
-	want, got := sha256.Sum256(token), sha256.Sum256([]byte(strings.TrimSpace(given)))
-	return subtle.ConstantTimeCompare(want[:], got[:]) == 1
+	got := sha256.Sum256([]byte(strings.TrimSpace(given)))
+	return subtle.ConstantTimeCompare(token[:], got[:]) == 1
 }

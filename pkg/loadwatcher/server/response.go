@@ -72,7 +72,7 @@ func acceptsGzip(header http.Header) bool {
 }
 
 // responseOver returns the load of all nodes over a window that is served. Concurrent calls wait for the one that encodes it.
-func (s *server) responseOver(logger klog.Logger, window time.Duration) *response {
+func (s *Server) responseOver(logger klog.Logger, window time.Duration) *response {
 	c, snapshot, now := s.responses[window], s.config.Publisher.Latest(), s.config.Clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,13 +89,13 @@ func (s *server) responseOver(logger klog.Logger, window time.Duration) *respons
 }
 
 // responseFor returns the load of one node over a window that is served.
-func (s *server) responseFor(logger klog.Logger, node string, window time.Duration) *response {
+func (s *Server) responseFor(logger klog.Logger, node string, window time.Duration) *response {
 	now := s.config.Clock.Now()
 	fresh := s.freshLoad(s.config.Publisher.Latest().Over(window), []string{node}, now)
 	return s.encode(logger, window, now, fresh.samples)
 }
 
-func (s *server) spread() time.Duration { return max(2*s.config.Trust.RefreshInterval, minSpread) }
+func (s *Server) spread() time.Duration { return max(2*s.config.Trust.RefreshInterval, minSpread) }
 
 // freshLoad is the load of nodes that is fresh at one moment.
 type freshLoad struct {
@@ -108,7 +108,7 @@ type freshLoad struct {
 }
 
 // freshLoad returns the fresh load of the named nodes.
-func (s *server) freshLoad(table *load.Table, names []string, now time.Time) freshLoad {
+func (s *Server) freshLoad(table *load.Table, names []string, now time.Time) freshLoad {
 	fresh := freshLoad{samples: make([]load.Sample, 0, int(load.ResourceCount)*len(names))}
 	for _, name := range names {
 		for r, m := range table.Node(name) {
@@ -146,7 +146,7 @@ func (f freshLoad) within(spread time.Duration) []load.Sample {
 // encode returns the samples as a response over window. Samples of the moment keep their window of 0. All others are said to be
 // over window, even if the source knows only the present and has not been read for that long yet: the format has one window
 // for all, and a window that is stated too long makes pods count as uncovered rather than as covered.
-func (s *server) encode(logger klog.Logger, window time.Duration, now time.Time, samples []load.Sample) *response {
+func (s *Server) encode(logger klog.Logger, window time.Duration, now time.Time, samples []load.Sample) *response {
 	if len(samples) == 0 {
 		return &response{}
 	}

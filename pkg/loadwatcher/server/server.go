@@ -2,6 +2,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -41,23 +42,32 @@ type Config struct {
 	Windows []time.Duration
 	// Trust says how long a measurement is served.
 	Trust load.Trust
-	// TokenFile, if not empty, holds the bearer token that all requests need except those of /healthz. It is read for each
-	// request, so that a rotated token takes effect at once.
+	// TokenFile, if not empty, holds the bearer token that all requests need except those of /healthz. Run reads it again
+	// every second.
 	TokenFile string
+	// MaxConnections bounds the connections that are open at a time, MaxRequests the requests in flight, those of /healthz
+	// aside. Client addresses share both.
+	MaxConnections, MaxRequests int
 	// Metrics serves /metrics; the server's own metrics are registered with Registry.
 	Metrics  http.Handler
 	Registry interface {
 		MustRegister(...metrics.Registerable)
 	}
-	Clock clock.PassiveClock
+	Clock clock.WithTicker
 }
 
-// server serves the API. A response over a window is encoded once for a snapshot, or once a second while load expires.
-type server struct {
+// Server serves the API. A response over a window is encoded once for a snapshot, or once a second while load expires.
+type Server struct {
 	config    Config
 	windows   []time.Duration
 	responses map[time.Duration]*cachedResponse
-	requests  *metrics.CounterVec
+	handler   http.Handler
+	// guard is nil if no token is needed.
+	guard       *guard
+	connections *fairSet[*limitedConn]
+	inFlight    *fairSet[*http.ResponseController]
+	requests    *metrics.CounterVec
+	replaced    *metrics.Counter
 }
 
 // New returns a handler of
@@ -69,16 +79,18 @@ type server struct {
 //
 // The load of a node is known while it is fresh by Config.Trust. New fails if there is a token file and no token can be read
 // from it.
-func New(config Config) (http.Handler, error) {
-	if config.TokenFile != "" {
-		if _, err := readToken(config.TokenFile); err != nil {
-			return nil, fmt.Errorf("read the bearer token: %w", err)
-		}
-	}
-	s := &server{
-		config:    config,
-		windows:   slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(config.Windows), config.Window)))),
-		responses: map[time.Duration]*cachedResponse{},
+func New(ctx context.Context, config Config) (*Server, error) {
+	s := &Server{
+		config:      config,
+		windows:     slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(config.Windows), config.Window)))),
+		responses:   map[time.Duration]*cachedResponse{},
+		connections: newFairSet[*limitedConn](config.MaxConnections),
+		inFlight:    newFairSet[*http.ResponseController](config.MaxRequests),
+		replaced: metrics.NewCounter(&metrics.CounterOpts{
+			Name:           "plimsoll_watcher_replaced_connections_total",
+			Help:           "Connections that the service closed to make room for others.",
+			StabilityLevel: metrics.ALPHA,
+		}),
 		requests: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name:           "plimsoll_watcher_requests_total",
 			Help:           "Requests, by path (other: a path that is not served, or a refused request) and status code.",
@@ -88,22 +100,42 @@ func New(config Config) (http.Handler, error) {
 	for _, window := range s.windows {
 		s.responses[window] = &cachedResponse{}
 	}
-	config.Registry.MustRegister(s.requests)
 
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+pathWatcher, s.watcher)
 	mux.HandleFunc("GET "+pathHealth, s.health)
 	mux.Handle("GET "+pathMetrics, config.Metrics)
 	mux.HandleFunc("GET "+pathHealthz, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
-	var handler http.Handler = mux
+	handler := s.limited(mux)
 	if config.TokenFile != "" {
-		handler = &guard{next: mux, file: config.TokenFile}
+		var err error
+		if s.guard, err = newGuard(ctx, config.TokenFile, handler); err != nil {
+			return nil, fmt.Errorf("read the bearer token: %w", err)
+		}
+		handler = s.guard
 	}
-	return s.counted(handler), nil
+	s.handler = s.counted(handler)
+	config.Registry.MustRegister(s.requests, s.replaced)
+	return s, nil
+}
+
+// Run reads the token again until ctx is done, if one is needed.
+func (s *Server) Run(ctx context.Context) {
+	if s.guard != nil {
+		s.guard.run(ctx, s.config.Clock)
+	}
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.connections.halfFull() {
+		w.Header().Set("Connection", "close") // idle connections would keep others out
+	}
+	s.handler.ServeHTTP(w, r)
 }
 
 // counted counts the responses of next.
-func (s *server) counted(next http.Handler) http.Handler {
+func (s *Server) counted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		captured := httpsnoop.CaptureMetrics(next, w, r)
 		_, path, found := strings.Cut(r.Pattern, " ") // the pattern of the route
@@ -114,7 +146,7 @@ func (s *server) counted(next http.Handler) http.Handler {
 	})
 }
 
-func (s *server) health(w http.ResponseWriter, r *http.Request) {
+func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 	if s.responseOver(klog.FromContext(r.Context()), s.config.Window).known() {
 		w.WriteHeader(http.StatusOK)
 		return
@@ -122,7 +154,7 @@ func (s *server) health(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusServiceUnavailable)
 }
 
-func (s *server) watcher(w http.ResponseWriter, r *http.Request) {
+func (s *Server) watcher(w http.ResponseWriter, r *http.Request) {
 	logger := klog.FromContext(r.Context())
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -150,7 +182,7 @@ func (s *server) watcher(w http.ResponseWriter, r *http.Request) {
 }
 
 // window returns the window of a request.
-func (s *server) window(requested string) (time.Duration, error) {
+func (s *Server) window(requested string) (time.Duration, error) {
 	if requested == "" {
 		return s.config.Window, nil
 	}

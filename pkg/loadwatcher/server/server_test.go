@@ -11,13 +11,17 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -54,7 +58,7 @@ type fixture struct {
 	config  Config
 	nodes   *nodes
 	clock   *clocktesting.FakeClock
-	handler http.Handler
+	server  *Server
 	metrics metrics.KubeRegistry
 }
 
@@ -71,15 +75,19 @@ func newFixture(t *testing.T, tokenFile string, names ...string) *fixture {
 		Windows:   []time.Duration{15 * time.Minute, 5 * time.Minute},
 		Trust:     load.Trust{RefreshInterval: 30 * time.Second, MaxAge: 5 * time.Minute, DriftTolerance: 10},
 		TokenFile: tokenFile,
-		Metrics:   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "the metrics") }),
-		Registry:  f.metrics,
-		Clock:     f.clock,
+
+		MaxConnections: 8,
+		MaxRequests:    4,
+
+		Metrics:  http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "the metrics") }),
+		Registry: f.metrics,
+		Clock:    f.clock,
 	}
-	handler, err := New(f.config)
+	server, err := New(t.Context(), f.config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.handler = handler
+	f.server = server
 	return f
 }
 
@@ -110,7 +118,7 @@ func (f *fixture) get(t *testing.T, method, target string, headers ...string) *h
 		r.Header.Set(headers[i], headers[i+1])
 	}
 	w := httptest.NewRecorder()
-	f.handler.ServeHTTP(w, r)
+	f.server.ServeHTTP(w, r)
 	return w.Result()
 }
 
@@ -285,7 +293,7 @@ func TestResponseIsEncodedOncePerSnapshot(t *testing.T) {
 	f := newFixture(t, "", "n1", "n2")
 	f.publishTwo()
 	var wg sync.WaitGroup
-	for range 20 {
+	for range f.config.MaxRequests {
 		wg.Go(func() {
 			for _, target := range []string{"/watcher", "/watcher/health", "/watcher?window=5m"} {
 				f.get(t, "GET", target)
@@ -300,7 +308,7 @@ func TestResponseIsEncodedOncePerSnapshot(t *testing.T) {
 			t.Errorf("%s: %d answers were made, want %d", step, f.nodes.asked, want)
 		}
 	}
-	asked("80 requests", 1)
+	asked("requests at a time", 1)
 	f.get(t, "GET", "/watcher?window=15m")
 	asked("another window", 2)
 	f.publishTwo()
@@ -362,55 +370,92 @@ func TestGzip(t *testing.T) {
 }
 
 func TestTokenFile(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "token")
-	write := func(content string) {
-		t.Helper()
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "token")
+		write := func(content string) {
+			t.Helper()
+			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write("first\n")
+		f := newFixture(t, file, "n1", "n2")
+		f.publishTwo()
+		logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
+		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
+		defer stop()
+		go f.server.Run(ctx)
+		synctest.Wait()
+		expect := func(target, authorization string, code int) {
+			t.Helper()
+			resp := f.get(t, "GET", target, "Authorization", authorization)
+			if resp.StatusCode != code {
+				t.Errorf("%s with %q: %d, want %d", target, authorization, resp.StatusCode, code)
+			}
+			if body := bodyOf(t, resp); resp.StatusCode >= 400 && strings.Contains(body, "first") {
+				t.Errorf("the refusal shows the token: %s", body)
+			}
+			if challenge := resp.Header.Get("WWW-Authenticate"); (code == 401) != (challenge == "Bearer") {
+				t.Errorf("%d with challenge %q", code, challenge)
+			}
+		}
+		readAgain := func() {
+			f.clock.Step(tokenInterval)
+			synctest.Wait()
+		}
+
+		for _, target := range []string{"/watcher", "/watcher?host=n1", "/watcher/health", "/metrics"} {
+			expect(target, "Bearer first", 200)
+			expect(target, "bearer first", 200)
+			for _, wrong := range []string{"", "first", "Bearer", "Bearer ", "Bearer f", "Bearer firs", "Bearer first2", "Bearer second", "Basic first"} {
+				expect(target, wrong, 401)
+			}
+		}
+		expect("/absent", "", 401)
+		expect("/absent", "Bearer first", 404)
+		expect("/healthz", "", 200)
+		expect("/healthz/../watcher", "", 401)
+
+		write("second")
+		expect("/watcher", "Bearer first", 200) // requests do not read the file
+		readAgain()
+		expect("/watcher", "Bearer first", 401)
+		expect("/watcher", "Bearer second", 200)
+
+		unreadable := func(why string) {
+			t.Helper()
+			readAgain()
+			readAgain()
+			for _, authorization := range []string{"", "Bearer ", "Bearer second"} {
+				expect("/watcher", authorization, 503)
+			}
+			expect("/healthz", "", 200)
+			if log := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); strings.Count(log, why) != 1 {
+				t.Errorf("%q is logged %d times, want once:\n%s", why, strings.Count(log, why), log)
+			}
+			write("second")
+			readAgain()
+			expect("/watcher", "Bearer second", 200)
+		}
+		remove := func() {
+			t.Helper()
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write(" \n")
+		unreadable("is empty")
+		write(strings.Repeat("x", maxTokenBytes+1))
+		unreadable("has more than 65536 bytes")
+		remove()
+		unreadable("no such file")
+		remove()
+		if err := syscall.Mkfifo(file, 0o600); err != nil {
 			t.Fatal(err)
 		}
-	}
-	write("first\n")
-	f := newFixture(t, file, "n1", "n2")
-	f.publishTwo()
-	expect := func(target, authorization string, code int) {
-		t.Helper()
-		resp := f.get(t, "GET", target, "Authorization", authorization)
-		if resp.StatusCode != code {
-			t.Errorf("%s with %q: %d, want %d", target, authorization, resp.StatusCode, code)
-		}
-		if body := bodyOf(t, resp); resp.StatusCode >= 400 && strings.Contains(body, "first") {
-			t.Errorf("the refusal shows the token: %s", body)
-		}
-		if challenge := resp.Header.Get("WWW-Authenticate"); (code == 401) != (challenge == "Bearer") {
-			t.Errorf("%d with challenge %q", code, challenge)
-		}
-	}
-
-	for _, target := range []string{"/watcher", "/watcher?host=n1", "/watcher/health", "/metrics"} {
-		expect(target, "Bearer first", 200)
-		expect(target, "bearer first", 200)
-		for _, wrong := range []string{"", "first", "Bearer", "Bearer ", "Bearer f", "Bearer firs", "Bearer first2", "Bearer second", "Basic first"} {
-			expect(target, wrong, 401)
-		}
-	}
-	expect("/absent", "", 401)
-	expect("/absent", "Bearer first", 404)
-	expect("/healthz", "", 200)
-	expect("/healthz/../watcher", "", 401)
-
-	write("second")
-	expect("/watcher", "Bearer first", 401)
-	expect("/watcher", "Bearer second", 200)
-	write(" \n")
-	expect("/watcher", "Bearer ", 503)
-	expect("/watcher", "Bearer second", 503)
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
-	expect("/watcher", "Bearer second", 503)
-	expect("/healthz", "", 200)
-	write("third")
-	expect("/watcher", "Bearer third", 200)
+		readAgain()
+		expect("/watcher", "Bearer second", 503)
+	})
 }
 
 func TestTokenFile_MustBeReadableAtStart(t *testing.T) {
@@ -421,7 +466,7 @@ func TestTokenFile_MustBeReadableAtStart(t *testing.T) {
 	for _, file := range []string{empty, filepath.Join(t.TempDir(), "absent")} {
 		config := newFixture(t, "").config
 		config.TokenFile, config.Registry = file, metrics.NewKubeRegistry()
-		if _, err := New(config); err == nil || !strings.Contains(err.Error(), file) {
+		if _, err := New(t.Context(), config); err == nil || !strings.Contains(err.Error(), file) {
 			t.Errorf("error %v, want one that names %s", err, file)
 		}
 	}
@@ -447,7 +492,7 @@ plimsoll_watcher_requests_total{code="401",path="other"} 1
 plimsoll_watcher_requests_total{code="404",path="/watcher"} 1
 plimsoll_watcher_requests_total{code="404",path="other"} 2
 `
-	if err := testutil.GatherAndCompare(f.metrics, strings.NewReader(want)); err != nil {
+	if err := testutil.GatherAndCompare(f.metrics, strings.NewReader(want), "plimsoll_watcher_requests_total"); err != nil {
 		t.Error(err)
 	}
 }
@@ -458,7 +503,7 @@ func TestClientGone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	r := httptest.NewRequestWithContext(ctx, "GET", "/watcher", nil)
-	f.handler.ServeHTTP(brokenPipe{httptest.NewRecorder()}, r)
+	f.server.ServeHTTP(brokenPipe{httptest.NewRecorder()}, r)
 }
 
 type brokenPipe struct{ http.ResponseWriter }
@@ -476,8 +521,8 @@ func BenchmarkResponse15000Nodes(b *testing.B) {
 	}
 	publisher := load.NewPublisher()
 	publisher.Publish(loadtest.Snapshot(map[time.Duration]map[string]load.NodeLoad{five: nodesOf}, nil))
-	handler, err := New(Config{
-		Source: "Prometheus", Publisher: publisher, Nodes: &nodes{names: names},
+	handler, err := New(b.Context(), Config{
+		Source: "Prometheus", Publisher: publisher, Nodes: &nodes{names: names}, MaxConnections: 8, MaxRequests: 4,
 		Window: five, Trust: load.Trust{RefreshInterval: 30 * time.Second, MaxAge: five, DriftTolerance: 10},
 		Metrics: http.NotFoundHandler(), Registry: metrics.NewKubeRegistry(), Clock: clocktesting.NewFakeClock(end),
 	})

@@ -1,0 +1,95 @@
+package server
+
+import (
+	"net/netip"
+	"slices"
+	"sync"
+)
+
+// fairSet is a set of at most limit items, each of a client address. When it is full, an item replaces the oldest one of the
+// address that has most items, so that no address keeps others out. It is safe for concurrent use.
+type fairSet[T comparable] struct {
+	limit int
+
+	mu    sync.Mutex
+	count int
+	// items are the items of each address, the oldest first.
+	items map[netip.Addr][]T
+}
+
+func newFairSet[T comparable](limit int) *fairSet[T] {
+	return &fairSet[T]{limit: limit, items: map[netip.Addr][]T{}}
+}
+
+// add adds the item. If the set was full, add returns the item that it has replaced.
+func (s *fairSet[T]) add(address netip.Addr, item T) (replaced T, full bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if full = s.count == s.limit; full {
+		largest := s.largest()
+		replaced = s.items[largest][0]
+		s.removeLocked(largest, replaced)
+	}
+	s.addLocked(address, item)
+	return replaced, full
+}
+
+// tryAdd is like add, but if the set is full it adds the item only if its address then still has fewer items than the other had.
+func (s *fairSet[T]) tryAdd(address netip.Addr, item T) (replaced T, full, added bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if full = s.count == s.limit; full {
+		largest := s.largest()
+		if len(s.items[address])+1 >= len(s.items[largest]) {
+			return replaced, full, false
+		}
+		replaced = s.items[largest][0]
+		s.removeLocked(largest, replaced)
+	}
+	s.addLocked(address, item)
+	return replaced, full, true
+}
+
+// remove removes the item, unless it has been replaced or removed before.
+func (s *fairSet[T]) remove(address netip.Addr, item T) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.removeLocked(address, item)
+}
+
+// halfFull tells whether the set has half of its limit or more.
+func (s *fairSet[T]) halfFull() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.count >= s.limit/2
+}
+
+// largest returns an address that has most items.
+func (s *fairSet[T]) largest() netip.Addr {
+	var largest netip.Addr
+	for address, items := range s.items {
+		if len(items) > len(s.items[largest]) {
+			largest = address
+		}
+	}
+	return largest
+}
+
+func (s *fairSet[T]) addLocked(address netip.Addr, item T) {
+	s.items[address] = append(s.items[address], item)
+	s.count++
+}
+
+func (s *fairSet[T]) removeLocked(address netip.Addr, item T) {
+	items := s.items[address]
+	i := slices.Index(items, item)
+	if i < 0 {
+		return
+	}
+	if items = slices.Delete(items, i, i+1); len(items) > 0 {
+		s.items[address] = items
+	} else {
+		delete(s.items, address)
+	}
+	s.count--
+}

@@ -1,0 +1,97 @@
+package server
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"k8s.io/component-base/metrics"
+)
+
+// sendBufferBytes bounds what the kernel keeps of a response for a client that does not read it; Linux doubles it. By default the
+// kernel keeps up to 4 MiB, for minutes after the connection is closed.
+const sendBufferBytes = 64 << 10
+
+// limited passes on at most Config.MaxRequests requests at a time, and those of probes. It sheds one more, unless another address
+// has more requests in flight: then the oldest of these is aborted, so that clients that read slowly do not keep others out.
+func (s *Server) limited(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == pathHealthz {
+			next.ServeHTTP(w, r)
+			return
+		}
+		client, _ := netip.ParseAddrPort(r.RemoteAddr) // net/http sets it
+		address, response := client.Addr().Unmap(), http.NewResponseController(w)
+		aborted, full, added := s.inFlight.tryAdd(address, response)
+		if !added {
+			w.Header().Set("Retry-After", "1")
+			w.Header().Set("Connection", "close")
+			http.Error(w, "too many requests are in flight: retry in a second", http.StatusServiceUnavailable)
+			return
+		}
+		defer s.inFlight.remove(address, response)
+		if full {
+			_ = aborted.SetWriteDeadline(time.Unix(1, 0)) // its writes fail at once
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Limit returns a listener with at most Config.MaxConnections connections at a time. When there are as many, the next one
+// replaces another: the oldest from the address that has most of them. So no client waits until others close theirs.
+func (s *Server) Limit(listener net.Listener) net.Listener {
+	return &limitListener{Listener: listener, connections: s.connections, replaced: s.replaced}
+}
+
+type limitListener struct {
+	net.Listener
+	connections *fairSet[*limitedConn]
+	replaced    *metrics.Counter
+}
+
+// Accept implements net.Listener.
+func (l *limitListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetWriteBuffer(sendBufferBytes)
+	}
+	accepted := &limitedConn{Conn: conn, connections: l.connections, address: addressOf(conn)}
+	if other, full := l.connections.add(accepted.address, accepted); full {
+		l.replaced.Inc()
+		other.reset()
+	}
+	return accepted, nil
+}
+
+// limitedConn is one of the connections until it is closed.
+type limitedConn struct {
+	net.Conn
+	connections *fairSet[*limitedConn]
+	address     netip.Addr
+}
+
+// Close implements net.Conn.
+func (c *limitedConn) Close() error {
+	c.connections.remove(c.address, c)
+	return c.Conn.Close()
+}
+
+// reset closes the connection and drops what the client has not read.
+func (c *limitedConn) reset() {
+	if tcp, ok := c.Conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = c.Conn.Close()
+}
+
+// addressOf returns the address of the client. Connections that have none share the zero address.
+func addressOf(conn net.Conn) netip.Addr {
+	if client, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
+		return client.AddrPort().Addr().Unmap()
+	}
+	return netip.Addr{}
+}
