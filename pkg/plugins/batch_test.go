@@ -6,7 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
-	compmetrics "k8s.io/component-base/metrics"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
@@ -18,7 +17,6 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
@@ -35,11 +33,11 @@ func (o *others) Pop() string {
 }
 
 // frameworkOf is the scheduler's own framework with the plugin enabled at all of its extension points.
-func frameworkOf(t *testing.T, name string, p *load.Publisher, nodes ...*corev1.Node) framework.Framework {
+func frameworkOf(t *testing.T, name string, loads *plugintest.Loads, nodes ...*corev1.Node) framework.Framework {
 	t.Helper()
 	metrics.Register()
 	registry := intree.NewInTreeRegistry()
-	if err := registry.Merge(plugins.NewRegistry(models{p}, func(...compmetrics.Registerable) {})); err != nil {
+	if err := registry.Merge(registryOn(loads, unregistered)); err != nil {
 		t.Fatal(err)
 	}
 	enabled := func(names ...string) (set schedconfig.PluginSet) {
@@ -70,15 +68,17 @@ func frameworkOf(t *testing.T, name string, p *load.Publisher, nodes ...*corev1.
 func TestWhatIsBatchedUnderAWaiverPlacesNoPodThatHasNone(t *testing.T) {
 	for _, name := range []string{loadthreshold.Name, nodemetrics.Name} {
 		t.Run(name, func(t *testing.T) {
-			p := load.NewPublisher()
-			plugintest.Publish(p, map[string]load.NodeLoad{"a": {load.CPU: plugintest.Measurement(0.9, 0)}, "b": {load.CPU: plugintest.Measurement(0.95, 0)}})
+			loads := plugintest.NewLoads()
 			beyond := load.MetricValue{Value: 6, End: plugintest.Now()}
-			p.Publish(p.Latest().WithMetrics(map[string]load.MetricTable{"m0": {"a": beyond, "b": beyond}}))
+			loads.Measure(
+				map[string]load.NodeLoad{"a": {load.CPU: plugintest.Measurement(0.9, 0)}, "b": {load.CPU: plugintest.Measurement(0.95, 0)}},
+				map[string]load.MetricTable{"m0": {"a": beyond, "b": beyond}},
+			)
 			var nodes []*corev1.Node
 			for _, name := range []string{"a", "b"} {
 				nodes = append(nodes, st.MakeNode().Name(name).Capacity(plugintest.CPUAndMemory("8", "16Gi")).Obj())
 			}
-			f := frameworkOf(t, name, p, nodes...)
+			f := frameworkOf(t, name, loads, nodes...)
 			podNamed := func(name string) *corev1.Pod {
 				return st.MakePod().Namespace("ns").Name(name).UID(name).SchedulerName("default-scheduler").Obj()
 			}

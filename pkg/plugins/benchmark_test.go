@@ -22,10 +22,9 @@ import (
 var sizes = []int{500, 5000, 15000}
 
 // bench runs fn for each plugin on clusters of each size, in which each node has so many recent pods.
-func bench(b *testing.B, names []string, podsPerNode int, suffix string, fn func(b *testing.B, name string, p *load.Publisher, nodes []fwk.NodeInfo)) {
+func bench(b *testing.B, names []string, podsPerNode int, suffix string, fn func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo)) {
 	for _, size := range sizes {
 		p, nodes := cluster(size, podsPerNode)
-		p.Publish(withMetrics(p.Latest(), size))
 		for _, name := range names {
 			b.Run(fmt.Sprintf("%s/nodes=%d%s", name, size, suffix), func(b *testing.B) {
 				b.ReportAllocs()
@@ -52,7 +51,7 @@ var (
 
 // BenchmarkPreFilter is the cost of one decision's call.
 func BenchmarkPreFilter(b *testing.B) {
-	bench(b, limits, 0, "", func(b *testing.B, name string, p *load.Publisher, _ []fwk.NodeInfo) {
+	bench(b, limits, 0, "", func(b *testing.B, name string, p *plugintest.Loads, _ []fwk.NodeInfo) {
 		pl, pod := build(b, p, name, "").(fwk.PreFilterPlugin), incoming()
 		for b.Loop() {
 			pl.PreFilter(b.Context(), framework.NewCycleState(), pod, nil)
@@ -71,14 +70,14 @@ metrics: [{name: m0, query: m0, prefer: Lower, reject: ">= 0"}]`
 
 // BenchmarkFilter is the cost of one call for one node that passes, each decision going over all of them.
 func BenchmarkFilter(b *testing.B) {
-	bench(b, limits, 20, "", func(b *testing.B, name string, p *load.Publisher, nodes []fwk.NodeInfo) {
+	bench(b, limits, 20, "", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
 		benchmarkFilter(b, build(b, p, name, ""), nodes)
 	})
 }
 
 // BenchmarkFilterRefuses is the cost of one call for one node that is ruled out.
 func BenchmarkFilterRefuses(b *testing.B) {
-	bench(b, limits, 20, "", func(b *testing.B, name string, p *load.Publisher, nodes []fwk.NodeInfo) {
+	bench(b, limits, 20, "", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
 		benchmarkFilter(b, build(b, p, name, refusing(name)), nodes)
 	})
 }
@@ -104,7 +103,7 @@ func benchmarkFilter(b *testing.B, pl fwk.Plugin, nodes []fwk.NodeInfo) {
 
 // BenchmarkPostFilter is the cost of one decision's call where every node is ruled out, and the limit is waived.
 func BenchmarkPostFilter(b *testing.B) {
-	bench(b, limits, 0, "", func(b *testing.B, name string, p *load.Publisher, nodes []fwk.NodeInfo) {
+	bench(b, limits, 0, "", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
 		var objects []*corev1.Node
 		for _, node := range nodes {
 			objects = append(objects, node.Node())
@@ -128,7 +127,7 @@ func BenchmarkPostFilter(b *testing.B) {
 
 // BenchmarkPreScore is the cost of one decision's call.
 func BenchmarkPreScore(b *testing.B) {
-	bench(b, byLoad, 0, "", func(b *testing.B, name string, p *load.Publisher, nodes []fwk.NodeInfo) {
+	bench(b, byLoad, 0, "", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
 		pl, pod := build(b, p, name, "").(fwk.PreScorePlugin), incoming()
 		for b.Loop() {
 			pl.PreScore(b.Context(), framework.NewCycleState(), pod, nodes)
@@ -141,11 +140,11 @@ func BenchmarkPreScore(b *testing.B) {
 func BenchmarkScore(b *testing.B) {
 	for _, podsPerNode := range []int{0, 20} {
 		suffix := fmt.Sprintf("/%d_recent_pods_per_node", podsPerNode)
-		bench(b, byLoad, podsPerNode, suffix, func(b *testing.B, name string, p *load.Publisher, nodes []fwk.NodeInfo) {
+		bench(b, byLoad, podsPerNode, suffix, func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
 			benchmarkScore(b, build(b, p, name, ""), func() []fwk.NodeInfo { return nodes })
 		})
 	}
-	bench(b, byLoad, 20, "/20_recent_pods_per_node,_node_just_changed", func(b *testing.B, name string, p *load.Publisher, nodes []fwk.NodeInfo) {
+	bench(b, byLoad, 20, "/20_recent_pods_per_node,_node_just_changed", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
 		added, err := framework.NewPodInfo(incoming())
 		if err != nil {
 			b.Fatal(err)
@@ -185,17 +184,17 @@ func benchmarkScore(b *testing.B, pl fwk.ScorePlugin, next func() []fwk.NodeInfo
 
 // BenchmarkScoreAfterRefresh is the cost of the first decision after new load has been published, over all nodes.
 func BenchmarkScoreAfterRefresh(b *testing.B) {
-	bench(b, byLoad, 20, "/20_recent_pods_per_node", func(b *testing.B, name string, p *load.Publisher, nodes []fwk.NodeInfo) {
+	bench(b, byLoad, 20, "/20_recent_pods_per_node", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
 		names := make([]string, len(nodes))
 		for i, node := range nodes {
 			names[i] = node.Node().Name
 		}
 		index := load.NewIndex(names)
-		reading := load.NodeLoad{load.CPU: plugintest.Measurement(0.25, 0.1), load.Memory: plugintest.Measurement(0.25, 0.1)}
+		measured := load.NodeLoad{load.CPU: plugintest.Measurement(0.25, 0.1), load.Memory: plugintest.Measurement(0.25, 0.1)}
 		next := func() *load.Snapshot {
-			return load.NewSnapshot(map[time.Duration]*load.Table{
-				plugintest.Window: load.NewTable(index, func(string) load.NodeLoad { return reading }),
-			})
+			return load.NewSnapshot(index, map[time.Duration]*load.Table{
+				plugintest.Window: load.NewTable(index, func(string) load.NodeLoad { return measured }),
+			}, nil)
 		}
 		pl, pod := build(b, p, name, ""), incoming()
 		decide := func() {
@@ -218,7 +217,7 @@ func BenchmarkScoreAfterRefresh(b *testing.B) {
 
 // BenchmarkScoreAndNormalize is the cost of scoring in one decision over all nodes, where scores follow from all candidates.
 func BenchmarkScoreAndNormalize(b *testing.B) {
-	bench(b, []string{nodemetrics.Name}, 0, "", func(b *testing.B, name string, p *load.Publisher, nodes []fwk.NodeInfo) {
+	bench(b, []string{nodemetrics.Name}, 0, "", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
 		pl, pod, scores := build(b, p, name, ""), incoming(), make(fwk.NodeScoreList, len(nodes))
 		for b.Loop() {
 			state := framework.NewCycleState()
@@ -235,7 +234,7 @@ func BenchmarkScoreAndNormalize(b *testing.B) {
 func BenchmarkSignPod(b *testing.B) {
 	for name := range kinds() {
 		b.Run(name, func(b *testing.B) {
-			pl, pod := build(b, load.NewPublisher(), name, "").(fwk.SignPlugin), incoming()
+			pl, pod := build(b, plugintest.NewLoads(), name, "").(fwk.SignPlugin), incoming()
 			b.ReportAllocs()
 			for b.Loop() {
 				pl.SignPod(b.Context(), pod)

@@ -11,7 +11,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
@@ -83,20 +82,19 @@ metrics: [{name: x, query: m0, prefer: Lower, weight: 0, reject: "> 5"}, {name: 
 		{name: "no value is known", plugin: nodemetrics.Name, args: rules, want: counted{decisions: 2, aside: 2}},
 	} {
 		t.Run(tc.plugin+"/"+tc.name, func(t *testing.T) {
-			registry, p := metrics.NewKubeRegistry(), load.NewPublisher()
+			registry, loads := metrics.NewKubeRegistry(), plugintest.NewLoads()
 			tables := map[string]load.MetricTable{"m0": {}, "m1": {}}
 			for query, v := range map[string]values{"m0": tc.m0, "m1": tc.m1} {
 				for node, value := range v {
-					reading := load.MetricValue{Value: value, End: plugintest.Now()}
+					measured := load.MetricValue{Value: value, End: plugintest.Now()}
 					if query == "m0" && node == "c" {
-						reading.End = reading.End.Add(-tc.age)
+						measured.End = measured.End.Add(-tc.age)
 					}
-					tables[query][node] = reading
+					tables[query][node] = measured
 				}
 			}
-			plugintest.Publish(p, tc.loads)
-			p.Publish(p.Latest().WithMetrics(tables))
-			pl, err := plugins.NewRegistry(models{p}, registry.MustRegister)[tc.plugin](t.Context(), plugintest.Args(t, kinds()[tc.plugin], tc.args), plugintest.NewHandle())
+			loads.Measure(tc.loads, tables)
+			pl, err := registryOn(loads, registry.MustRegister)[tc.plugin](t.Context(), plugintest.Args(t, kinds()[tc.plugin], tc.args), plugintest.NewHandle())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
-	compmetrics "k8s.io/component-base/metrics"
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	schedulerscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
@@ -24,7 +23,6 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 )
@@ -35,8 +33,8 @@ const patience = 30 * time.Second
 // live is the scheduler itself, all of it, in front of an API that is made up.
 type live struct {
 	*testing.T
-	client    *fake.Clientset
-	publisher *load.Publisher
+	client *fake.Clientset
+	loads  *plugintest.Loads
 	// load is the nodes' cpu utilization, and metric their value of the metric m.
 	load, metric map[string]float64
 }
@@ -47,7 +45,7 @@ func newLive(t *testing.T, loads, metric map[string]float64, objects ...runtime.
 		objects = append(objects, st.MakeNode().Name(name).Label(corev1.LabelHostname, name).
 			Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "8", corev1.ResourceMemory: "32Gi", corev1.ResourcePods: "100"}).Obj())
 	}
-	l := &live{T: t, client: fake.NewClientset(objects...), publisher: load.NewPublisher(), load: loads, metric: metric}
+	l := &live{T: t, client: fake.NewClientset(objects...), loads: plugintest.NewLoads(), load: loads, metric: metric}
 	l.client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		object := action.(clienttesting.CreateAction).GetObject()
 		switch action.GetSubresource() {
@@ -78,8 +76,7 @@ func (l *live) publish() {
 	for name, value := range l.metric {
 		values[name] = load.MetricValue{Value: value, End: plugintest.Now()}
 	}
-	tables := map[time.Duration]*load.Table{plugintest.Window: load.TableOf(nodes)}
-	l.publisher.Publish(load.NewSnapshot(tables).WithMetrics(map[string]load.MetricTable{"m": values}))
+	l.loads.Measure(nodes, map[string]load.MetricTable{"m": values})
 }
 
 // decode returns a configuration with the defaults applied.
@@ -100,7 +97,7 @@ func (l *live) prepare(configuration *schedconfig.KubeSchedulerConfiguration) *s
 	broadcaster.StartRecordingToSink(ctx.Done())
 	s, err := scheduler.New(ctx, l.client, factory, nil, profile.NewRecorderFactory(broadcaster),
 		scheduler.WithProfiles(configuration.Profiles...),
-		scheduler.WithFrameworkOutOfTreeRegistry(plugins.NewRegistry(models{l.publisher}, func(...compmetrics.Registerable) {})))
+		scheduler.WithFrameworkOutOfTreeRegistry(registryOn(l.loads, unregistered)))
 	if err != nil {
 		l.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 )
@@ -36,7 +37,9 @@ func both(cpu, memory float64) load.NodeLoad {
 	return load.NodeLoad{load.CPU: plugintest.Measurement(cpu, 0), load.Memory: plugintest.Measurement(memory, 0)}
 }
 
-func cpuOnly(mean float64) load.NodeLoad { return load.NodeLoad{load.CPU: plugintest.Measurement(mean, 0)} }
+func cpuOnly(mean float64) load.NodeLoad {
+	return load.NodeLoad{load.CPU: plugintest.Measurement(mean, 0)}
+}
 
 // node has 8 cores and 16 GiB.
 func node(name string, annotation ...string) *corev1.Node {
@@ -63,16 +66,16 @@ func nothing() *corev1.Pod { return podOf("0", "0") }
 type testee struct {
 	*LoadThreshold
 	Factory
-	handle    *plugintest.Handle
-	publisher *load.Publisher
+	handle *plugintest.Handle
+	loads  *plugintest.Loads
 }
 
 func build(t testing.TB, args string, known loads, nodes ...*corev1.Node) *testee {
 	t.Helper()
 	ctx := t.Context()
-	b := &testee{handle: plugintest.NewHandle(nodes...), publisher: load.NewPublisher()}
-	plugintest.Publish(b.publisher, known)
-	plugin, err := b.New(ctx, plugintest.Args(t, "LoadThresholdArgs", args), plugintest.Deps(b.handle, b.publisher))
+	b := &testee{handle: plugintest.NewHandle(nodes...), loads: plugintest.NewLoads()}
+	b.loads.Measure(known, nil)
+	plugin, err := b.New(ctx, plugintest.Args(t, "LoadThresholdArgs", args), b.handle, b.loads.Deps())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,10 +183,10 @@ func flow(args string) string {
 
 func TestEachThresholdHasItsOwnWindow(t *testing.T) {
 	b := build(t, "windows: {cpu: 5m, memory: 15m}", nil)
-	over := func(window time.Duration, cpu, memory float64) *load.Table {
+	over := func(window time.Duration, cpu, memory float64) loads {
 		c, m := plugintest.Measurement(cpu, 0), plugintest.Measurement(memory, 0)
 		c.Window, m.Window = window, window
-		return load.TableOf(loads{"n": {load.CPU: c, load.Memory: m}})
+		return loads{"n": {load.CPU: c, load.Memory: m}}
 	}
 	for _, tc := range []struct {
 		name        string
@@ -195,10 +198,10 @@ func TestEachThresholdHasItsOwnWindow(t *testing.T) {
 		{"memory over fifteen minutes", [2]float64{0.5, 0.5}, [2]float64{0.5, 0.91}, "node(s) above their memory load line (90 percent)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b.publisher.Publish(load.NewSnapshot(map[time.Duration]*load.Table{
+			b.loads.Publish(loadtest.Snapshot(map[time.Duration]loads{
 				5 * time.Minute:  over(5*time.Minute, tc.five[0], tc.five[1]),
 				15 * time.Minute: over(15*time.Minute, tc.later[0], tc.later[1]),
-			}))
+			}, nil))
 			if got := b.reasonOf(t, nothing(), infoOf(node("n"))); got != tc.want {
 				t.Errorf("reason %q, want %q", got, tc.want)
 			}
@@ -289,7 +292,7 @@ func (b *testee) nextEvent(t *testing.T) string {
 
 func TestOnlyASchedulerThatDecidesComplainsAndOnceForAllItsProfiles(t *testing.T) {
 	b := build(t, "", nil)
-	other, err := b.New(t.Context(), plugintest.Args(t, "LoadThresholdArgs", ""), plugintest.Deps(b.handle, b.publisher))
+	other, err := b.New(t.Context(), plugintest.Args(t, "LoadThresholdArgs", ""), b.handle, b.loads.Deps())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -655,7 +658,7 @@ func TestADecisionSeesOneSnapshotAlsoInClonesOfItsState(t *testing.T) {
 	state := framework.NewCycleState()
 	b.PreFilter(t.Context(), state, nothing(), nil)
 	clone := state.Clone()
-	plugintest.Publish(b.publisher, loads{"n": both(0.9, 0.1)})
+	b.loads.Measure(loads{"n": both(0.9, 0.1)}, nil)
 	for name, s := range map[string]fwk.CycleState{"state": state, "clone": clone} {
 		if status := b.Filter(t.Context(), s, nothing(), n); !status.IsSuccess() {
 			t.Errorf("%s: %v by a snapshot of after the decision", name, status)
@@ -706,8 +709,8 @@ func TestAWaitingPodIsTriedAsSoonAsANodeIsMeasuredBelowItsLine(t *testing.T) {
 	if _, status := b.PostFilter(t.Context(), state, pod, statuses); status.Code() != fwk.Unschedulable {
 		t.Fatalf("PostFilter: %v", status)
 	}
-	plugintest.Publish(b.publisher, loads{"a": both(0.85, 0)})
-	plugintest.Publish(b.publisher, loads{"a": both(0.75, 0)})
+	b.loads.Measure(loads{"a": both(0.85, 0)}, nil)
+	b.loads.Measure(loads{"a": both(0.75, 0)}, nil)
 	if pods := <-b.handle.Activated; pods["ns/p"] == nil {
 		t.Errorf("activated %v", pods)
 	}
@@ -718,7 +721,7 @@ func TestAWaitingPodIsTriedAsSoonAsANodeIsMeasuredBelowItsLine(t *testing.T) {
 
 func TestArgsThatCannotBeMeantAreRefused(t *testing.T) {
 	args := plugintest.Args(t, "LoadThresholdArgs", "thresholds: {cpu: 101}")
-	if _, err := new(Factory).New(t.Context(), args, plugintest.Deps(plugintest.NewHandle(), load.NewPublisher())); err == nil {
+	if _, err := new(Factory).New(t.Context(), args, plugintest.NewHandle(), plugintest.NewLoads().Deps()); err == nil {
 		t.Error("not refused")
 	}
 }

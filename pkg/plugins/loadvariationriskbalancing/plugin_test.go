@@ -12,10 +12,11 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
 func TestScoreOfNodes(t *testing.T) {
-	reading := plugintest.Reading
+	measured := plugintest.Measurement
 	pod := func(cpu, memory string) *corev1.Pod {
 		return st.MakePod().Req(plugintest.CPUAndMemory(cpu, memory)).Obj()
 	}
@@ -32,8 +33,8 @@ func TestScoreOfNodes(t *testing.T) {
 		{
 			name: "of two nodes with equal means the steadier is preferred",
 			load: map[string]load.NodeLoad{
-				"a": {load.CPU: reading(0.5, 0), load.Memory: reading(0.125, 0)},
-				"b": {load.CPU: reading(0.5, 0.3), load.Memory: reading(0.125, 0)},
+				"a": {load.CPU: measured(0.5, 0), load.Memory: measured(0.125, 0)},
+				"b": {load.CPU: measured(0.5, 0.3), load.Memory: measured(0.125, 0)},
 			},
 			pod: pod("480m", "0"),
 			// a: (4,000 + 480) / 8,000 = 0.56, halved 0.28. b: (0.56 + 0.3) / 2 = 0.43.
@@ -42,8 +43,8 @@ func TestScoreOfNodes(t *testing.T) {
 		{
 			name: "the riskier resource decides",
 			load: map[string]load.NodeLoad{
-				"a": {load.CPU: reading(0.125, 0), load.Memory: reading(0.5, 0.25)},
-				"b": {load.CPU: reading(0.5, 0.25), load.Memory: reading(0.125, 0)},
+				"a": {load.CPU: measured(0.125, 0), load.Memory: measured(0.5, 0.25)},
+				"b": {load.CPU: measured(0.5, 0.25), load.Memory: measured(0.125, 0)},
 			},
 			pod: pod("80m", "4Gi"),
 			// a, memory: (8 + 4) / 16 = 0.75, (0.75 + 0.25) / 2 = 0.5. b, cpu: (4,000 + 80) / 8,000 = 0.51, (0.51 + 0.25) / 2 = 0.38.
@@ -52,14 +53,14 @@ func TestScoreOfNodes(t *testing.T) {
 		{
 			name: "margin and sensitivity are applied",
 			args: "safeVarianceMargin: 2\nsafeVarianceSensitivity: 2",
-			load: map[string]load.NodeLoad{"a": {load.CPU: reading(0.25, 0.04)}, "b": {load.CPU: reading(0.25, 0)}},
+			load: map[string]load.NodeLoad{"a": {load.CPU: measured(0.25, 0.04)}, "b": {load.CPU: measured(0.25, 0)}},
 			pod:  pod("80m", "0"),
 			// a: 2·√0.04 = 0.4, (0.26 + 0.4) / 2 = 0.33. b: 0.26 / 2 = 0.13.
 			want: map[string]int64{"a": 67, "b": 87},
 		},
 		{
 			name: "a resource that was not measured is judged by requests",
-			load: map[string]load.NodeLoad{"a": {load.CPU: reading(0.5, 0)}, "b": {load.Memory: reading(0.25, 0)}},
+			load: map[string]load.NodeLoad{"a": {load.CPU: measured(0.5, 0)}, "b": {load.Memory: measured(0.25, 0)}},
 			pod:  pod("0", "10Gi"),
 			// a, memory by requests: 10/16 = 0.625, halved 0.3125; cpu 0.25. b, memory: (4 + 10) / 16 = 0.875, halved 0.4375.
 			want: map[string]int64{"a": 69, "b": 56},
@@ -67,8 +68,8 @@ func TestScoreOfNodes(t *testing.T) {
 		{
 			name: "a node whose memory is not known does not win by that",
 			load: map[string]load.NodeLoad{
-				"a": {load.CPU: reading(0.1, 0)},
-				"b": {load.CPU: reading(0.1, 0), load.Memory: reading(0.25, 0)},
+				"a": {load.CPU: measured(0.1, 0)},
+				"b": {load.CPU: measured(0.1, 0), load.Memory: measured(0.25, 0)},
 			},
 			pod: pod("0", "4Gi"),
 			onA: []*corev1.Pod{st.MakePod().Name("full").Req(plugintest.CPUAndMemory("100m", "10Gi")).Obj()},
@@ -77,7 +78,7 @@ func TestScoreOfNodes(t *testing.T) {
 		},
 		{
 			name: "pods that the window has not seen yet count",
-			load: map[string]load.NodeLoad{"a": {load.CPU: reading(0.25, 0), load.Memory: reading(0, 0)}, "b": {load.CPU: reading(0.25, 0), load.Memory: reading(0, 0)}},
+			load: map[string]load.NodeLoad{"a": {load.CPU: measured(0.25, 0), load.Memory: measured(0, 0)}, "b": {load.CPU: measured(0.25, 0), load.Memory: measured(0, 0)}},
 			pod:  pod("0", "0"),
 			onA: []*corev1.Pod{
 				st.MakePod().Name("assumed").Req(plugintest.CPUAndMemory("1", "0")).Obj(),
@@ -89,7 +90,7 @@ func TestScoreOfNodes(t *testing.T) {
 		},
 		{
 			name: "a node of which nothing is known is judged by requests",
-			load: map[string]load.NodeLoad{"a": {load.CPU: reading(0.5, 0)}},
+			load: map[string]load.NodeLoad{"a": {load.CPU: measured(0.5, 0)}},
 			pod:  pod("1600m", "8Gi"),
 			// a: (4,000 + 1,600) / 8,000 = 0.7, halved 0.35. b: 1,600 / 8,000 = 0.2 of cpu, 8/16 = 0.5 of memory, halved 0.25.
 			want: map[string]int64{"a": 65, "b": 75},
@@ -130,20 +131,20 @@ func TestANodeThatOffersNothingIsFull(t *testing.T) {
 }
 
 func TestStatesAreThoseOfTheBestAndTheWorstKnownResource(t *testing.T) {
-	reading := plugintest.Measurement(0.5, 0)
+	measured := plugintest.Measurement(0.5, 0)
 	for _, tc := range []struct {
 		name        string
 		load        load.NodeLoad
 		best, worst load.State
 	}{
-		{"both", load.NodeLoad{load.CPU: reading, load.Memory: reading}, load.Fresh, load.Fresh},
-		{"cpu alone", load.NodeLoad{load.CPU: reading}, load.Fresh, load.Absent},
-		{"memory alone", load.NodeLoad{load.Memory: reading}, load.Fresh, load.Absent},
+		{"both", load.NodeLoad{load.CPU: measured, load.Memory: measured}, load.Fresh, load.Fresh},
+		{"cpu alone", load.NodeLoad{load.CPU: measured}, load.Fresh, load.Absent},
+		{"memory alone", load.NodeLoad{load.Memory: measured}, load.Fresh, load.Absent},
 		{"neither", load.NodeLoad{}, load.Absent, load.Absent},
 	} {
-		p := load.NewPublisher()
-		plugintest.Publish(p, map[string]load.NodeLoad{"n": tc.load})
-		view := plugintest.Model(p, nil).View(framework.NewCycleState())
+		loads := plugintest.NewLoads()
+		loads.Measure(map[string]load.NodeLoad{"n": tc.load}, nil)
+		view := loads.ModelOver(podusage.ByRequests{}).View(framework.NewCycleState())
 		none := func(estimate.ResourceEstimate, float64) float64 { return 0 }
 		node := plugintest.Node("n", plugintest.CPUAndMemory("8", "16Gi"))
 		if _, best, worst := formula(none).Score(view, node, demand{}); best != tc.best || worst != tc.worst {

@@ -36,18 +36,18 @@ func table(v values, age time.Duration) load.MetricTable {
 	return t
 }
 
-func publish(p *load.Publisher, metrics map[string]values) {
+func publish(loads *plugintest.Loads, metrics map[string]values) {
 	tables := map[string]load.MetricTable{}
 	for name, v := range metrics {
 		tables["of_"+name] = table(v, 0)
 	}
-	p.Publish(load.NewSnapshot(nil).WithMetrics(tables))
+	loads.Measure(nil, tables)
 }
 
 type testee struct {
 	*NodeMetrics
-	handle    *plugintest.Handle
-	publisher *load.Publisher
+	handle *plugintest.Handle
+	loads  *plugintest.Loads
 }
 
 // build makes the plugin with metrics in YAML, one a line; what is called x in it is asked by the query of_x.
@@ -58,8 +58,8 @@ func build(t testing.TB, metrics string, nodes ...string) *testee {
 	for _, name := range nodes {
 		objects = append(objects, st.MakeNode().Name(name).Obj())
 	}
-	b := &testee{handle: plugintest.NewHandle(objects...), publisher: load.NewPublisher()}
-	plugin, err := New(ctx, plugintest.Args(t, "NodeMetricsArgs", prometheus+metrics), plugintest.Deps(b.handle, b.publisher))
+	b := &testee{handle: plugintest.NewHandle(objects...), loads: plugintest.NewLoads()}
+	plugin, err := New(ctx, plugintest.Args(t, "NodeMetricsArgs", prometheus+metrics), b.handle, b.loads.Deps())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestScores(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := build(t, "metrics:\n"+tc.metrics)
-			publish(b.publisher, tc.known)
+			publish(b.loads, tc.known)
 			if diff := cmp.Diff(tc.want, plugintest.Scores(t, b, pod(), nodesNamed("a", "b", "c")...)); diff != "" {
 				t.Errorf("scores (-want +got):\n%s", diff)
 			}
@@ -187,7 +187,7 @@ func TestAMetricWithoutAnyValueIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
 				{map[string]values{"x": {"a": 1}, "w": {"elsewhere": 1}}, ""}, // some node has one, though no candidate
 				{map[string]values{"x": {"a": 1}, "w": {"a": 1}}, ""},
 			} {
-				publish(b.publisher, step.known)
+				publish(b.loads, step.known)
 				for range 3 {
 					tc.decide(ctx, b)
 				}
@@ -220,7 +220,7 @@ func TestARuleRulesOut(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b, state := build(t, rules), framework.NewCycleState()
-			publish(b.publisher, tc.known)
+			publish(b.loads, tc.known)
 			if _, status := b.PreFilter(t.Context(), state, pod(), nil); status.IsSkip() && tc.want != "" {
 				t.Error("PreFilter steps aside")
 			}
@@ -241,7 +241,7 @@ func TestValuesOlderThanMaxAgeAreNotUsed(t *testing.T) {
 		used bool
 	}{{2 * time.Minute, true}, {2*time.Minute + 1, false}} {
 		b := build(t, "maxAge: 2m\nmetrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]", "a")
-		b.publisher.Publish(load.NewSnapshot(nil).WithMetrics(map[string]load.MetricTable{"of_x": table(values{"a": 6, "b": 1}, tc.age)}))
+		b.loads.Measure(nil, map[string]load.MetricTable{"of_x": table(values{"a": 6, "b": 1}, tc.age)})
 		if got := !b.Filter(t.Context(), framework.NewCycleState(), pod(), nodesNamed("a")[0]).IsSuccess(); got != tc.used {
 			t.Errorf("%v old: ruled out: %v, want %v", tc.age, got, tc.used)
 		}
@@ -274,7 +274,7 @@ func TestPreFilterStepsAsideWhereNoRuleRulesOutAnyNode(t *testing.T) {
 		{"<= 5", values{"a": 9, "b": 5}, fwk.Success},
 	} {
 		b := build(t, fmt.Sprintf("metrics: [{name: x, query: of_x, prefer: Lower, reject: %q}]", tc.rule))
-		publish(b.publisher, map[string]values{"x": tc.known})
+		publish(b.loads, map[string]values{"x": tc.known})
 		if _, status := b.PreFilter(t.Context(), framework.NewCycleState(), pod(), nil); status.Code() != tc.want {
 			t.Errorf("%q of %v: %v, want %v", tc.rule, tc.known, status.Code(), tc.want)
 		}
@@ -283,7 +283,7 @@ func TestPreFilterStepsAsideWhereNoRuleRulesOutAnyNode(t *testing.T) {
 
 func TestRulesAreWaivedForOneAttempt(t *testing.T) {
 	b := build(t, "metrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]", "a")
-	publish(b.publisher, map[string]values{"x": {"a": 6}})
+	publish(b.loads, map[string]values{"x": {"a": 6}})
 	node, state := nodesNamed("a")[0], framework.NewCycleState()
 	b.PreFilter(t.Context(), state, pod(), nil)
 	statuses := framework.NewDefaultNodeToStatus()
@@ -304,7 +304,7 @@ func TestRulesAreWaivedForOneAttempt(t *testing.T) {
 
 func TestFilterAllocatesNothingForANodeThatPasses(t *testing.T) {
 	b, state := build(t, "metrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]"), framework.NewCycleState()
-	publish(b.publisher, map[string]values{"x": {"a": 1}})
+	publish(b.loads, map[string]values{"x": {"a": 1}})
 	b.PreFilter(t.Context(), state, pod(), nil)
 	ctx, p, n := t.Context(), pod(), nodesNamed("a")[0]
 	for name, s := range map[string]fwk.CycleState{"the decision's state": state, "a clone": state.Clone()} {
@@ -316,11 +316,11 @@ func TestFilterAllocatesNothingForANodeThatPasses(t *testing.T) {
 
 func TestADecisionSeesOneSnapshotAlsoInClonesOfItsState(t *testing.T) {
 	b, n := build(t, "metrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]"), nodesNamed("a")[0]
-	publish(b.publisher, map[string]values{"x": {"a": 1, "other": 9}})
+	publish(b.loads, map[string]values{"x": {"a": 1, "other": 9}})
 	state := framework.NewCycleState()
 	b.PreFilter(t.Context(), state, pod(), nil)
 	clone := state.Clone()
-	publish(b.publisher, map[string]values{"x": {"a": 9}})
+	publish(b.loads, map[string]values{"x": {"a": 9}})
 	for name, s := range map[string]fwk.CycleState{"state": state, "clone": clone} {
 		if status := b.Filter(t.Context(), s, pod(), n); !status.IsSuccess() {
 			t.Errorf("%s: %v by a snapshot of after the decision", name, status)

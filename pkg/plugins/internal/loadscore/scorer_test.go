@@ -22,6 +22,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
 type scores = map[string]int64
@@ -29,9 +30,9 @@ type scores = map[string]int64
 // percent scores a node by its CPU utilization in percent, so that what is expected can be read off.
 var percent = loadscore.Formula[float64]{
 	Demand:  func(*corev1.Pod) float64 { return 0 },
-	Applies: (*estimate.View).KnowsCPU,
+	Applies: func(v *estimate.View) bool { return v.Knows(load.CPU) },
 	Score: func(view *estimate.View, node fwk.NodeInfo, demand float64) (score float64, best, worst load.State) {
-		cpu := view.CPU(node)
+		cpu := view.Resource(node, load.CPU)
 		return 100 * cpu.Utilization(demand), cpu.State, cpu.State
 	},
 }
@@ -42,16 +43,16 @@ func nodeInfo(name, cpu string, pods ...*corev1.Pod) fwk.NodeInfo {
 	return plugintest.Node(name, plugintest.CPU(cpu), pods...)
 }
 
-func publish(p *load.Publisher, cpu map[string]float64) {
+func publish(p *plugintest.Loads, cpu map[string]float64) {
 	nodes := map[string]load.NodeLoad{}
 	for name, mean := range cpu {
 		nodes[name] = load.NodeLoad{load.CPU: plugintest.Measurement(mean, 0)}
 	}
-	plugintest.Publish(p, nodes)
+	p.Measure(nodes, nil)
 }
 
-func publisherOf(cpu map[string]float64) *load.Publisher {
-	p := load.NewPublisher()
+func publisherOf(cpu map[string]float64) *plugintest.Loads {
+	p := plugintest.NewLoads()
 	publish(p, cpu)
 	return p
 }
@@ -59,10 +60,10 @@ func publisherOf(cpu map[string]float64) *load.Publisher {
 // nothing is expected of any pod.
 type nothing struct{}
 
-func (nothing) Of(fwk.PodInfo) (cpuMillis, memoryBytes float64) { return 0, 0 }
+func (nothing) Estimate(*corev1.Pod) podusage.Amounts { return podusage.Amounts{} }
 
-func scorerOf[D any](p *load.Publisher, missingLoad config.MissingLoad, f loadscore.Formula[D]) *loadscore.Scorer[D] {
-	return loadscore.New(plugintest.Model(p, nothing{}), missingLoad, f, plugintest.Counters())
+func scorerOf[D any](p *plugintest.Loads, missingLoad config.MissingLoad, f loadscore.Formula[D]) *loadscore.Scorer[D] {
+	return loadscore.New(p.ModelOver(nothing{}), missingLoad, f, plugintest.Counters())
 }
 
 func TestNodesWithoutLoad(t *testing.T) {
@@ -205,9 +206,9 @@ func TestDecisionsAndFallbacksAreCountedOncePerDecision(t *testing.T) {
 		{"no load is known", nil, counts(2, 0, 0, 2)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			registry, publisher := metrics.NewKubeRegistry(), load.NewPublisher()
-			plugintest.Publish(publisher, tc.loads)
-			s := loadscore.New(plugintest.Model(publisher, nothing{}), config.MissingLoadRequests, percent, counters.NewMetrics(registry.MustRegister).For("test"))
+			registry, loads := metrics.NewKubeRegistry(), plugintest.NewLoads()
+			loads.Measure(tc.loads, nil)
+			s := loadscore.New(loads.ModelOver(nothing{}), config.MissingLoadRequests, percent, counters.NewMetrics(registry.MustRegister).For("test"))
 			for range 2 {
 				plugintest.Scores(t, s, pod, nodeInfo("a", "4"), nodeInfo("b", "4"), nodeInfo("c", "4"))
 			}

@@ -19,7 +19,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/softlimit"
 )
@@ -33,10 +32,10 @@ const patience = 10 * time.Second
 // while there are pods on the node.
 type cluster struct {
 	*plugintest.Handle
-	gates     map[string]*softlimit.Gate
-	ruledOut  map[string][]string
-	publisher *load.Publisher
-	clock     *clocktesting.FakeClock
+	gates    map[string]*softlimit.Gate
+	ruledOut map[string][]string
+	loads    *plugintest.Loads
+	clock    *clocktesting.FakeClock
 
 	// tried counts the nodes that the filters were run on out of turn.
 	tried int
@@ -58,12 +57,12 @@ func newCluster(t *testing.T, ruledOut map[string][]string) *cluster {
 
 func newClusterOf(ruledOut map[string][]string, nodes ...*corev1.Node) *cluster {
 	c := &cluster{
-		Handle:    plugintest.NewHandle(nodes...),
-		gates:     map[string]*softlimit.Gate{},
-		ruledOut:  ruledOut,
-		publisher: load.NewPublisher(),
-		clock:     clocktesting.NewFakeClock(plugintest.Now()),
-		room:      map[string]bool{},
+		Handle:   plugintest.NewHandle(nodes...),
+		gates:    map[string]*softlimit.Gate{},
+		ruledOut: ruledOut,
+		loads:    plugintest.NewLoads(),
+		clock:    clocktesting.NewFakeClock(plugintest.Now()),
+		room:     map[string]bool{},
 	}
 	c.Passes = func(state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) bool {
 		c.tried++
@@ -75,7 +74,7 @@ func newClusterOf(ruledOut map[string][]string, nodes ...*corev1.Node) *cluster 
 // gate adds the gate of a plugin.
 func (c *cluster) gate(t *testing.T, plugin string, whenNoneFits config.WhenNoneFits) *softlimit.Gate {
 	t.Helper()
-	g := softlimit.NewGate(t.Context(), c.limit(plugin, whenNoneFits), c, c.publisher, c.clock)
+	g := softlimit.NewGate(t.Context(), c.limit(plugin, whenNoneFits), c, c.loads.Snapshots, c.clock)
 	c.gates[plugin] = g
 	return g
 }
@@ -360,7 +359,7 @@ func (c *cluster) makeWait(t *testing.T, pods ...*corev1.Pod) {
 	for _, pod := range pods {
 		c.Has(t, pod)
 		state, _ := c.begin(pod)
-		c.publisher.Pinned(state) // as the filter does
+		c.loads.Snapshots.ForCycle(state) // as the filter does
 		c.refuse(t, state, pod)
 	}
 }
@@ -408,7 +407,7 @@ func TestAWaitingPodIsNotTriedForANodeThatItCannotHave(t *testing.T) {
 			c := newClusterOf(map[string][]string{"a": {"Limit"}}, tc.node)
 			c.makeWait(t, tc.pod, all)
 			c.makeRoomFor("p", "all")
-			c.publisher.Publish(load.NewSnapshot(nil))
+			c.loads.Measure(nil, nil)
 			want := []string{"ns/all"} // which may go anywhere
 			if tc.want {
 				want = append(want, "ns/p")
@@ -420,16 +419,16 @@ func TestAWaitingPodIsNotTriedForANodeThatItCannotHave(t *testing.T) {
 
 func TestAWaitingPodIsTriedWhenASnapshotMayLetItIn(t *testing.T) {
 	c := newWaiting(t, "small", "big")
-	c.publisher.Publish(load.NewSnapshot(nil))
+	c.loads.Measure(nil, nil)
 	c.askedAtLeast(t, 2) // both, in vain
 	if got := c.activated(); got != nil {
 		t.Fatalf("activated by a snapshot that cannot let anybody in: %v", got)
 	}
 	c.makeRoomFor("small")
-	c.publisher.Publish(load.NewSnapshot(nil))
+	c.loads.Measure(nil, nil)
 	c.wantActivated(t, "ns/small")
 	c.makeRoomFor("big")
-	c.publisher.Publish(load.NewSnapshot(nil))
+	c.loads.Measure(nil, nil)
 	c.wantActivated(t, "ns/big") // and not small, which does not wait any more
 }
 
@@ -439,9 +438,9 @@ func TestASnapshotPublishedBeforeThePodBeganToWaitIsNotMissed(t *testing.T) {
 	pod := podNamed("p")
 	c.Has(t, pod)
 	state, _ := c.begin(pod)
-	c.publisher.Pinned(state)
-	c.publisher.Publish(load.NewSnapshot(nil)) // between the decision and its PostFilter
-	c.askedAtLeast(t, 1)                       // of the other, so that the gate has seen the snapshot
+	c.loads.Snapshots.ForCycle(state)
+	c.loads.Measure(nil, nil) // between the decision and its PostFilter
+	c.askedAtLeast(t, 1)      // of the other, so that the gate has seen the snapshot
 	c.refuse(t, state, pod)
 	c.wantActivated(t, "ns/p")
 }
@@ -465,7 +464,7 @@ func TestPodsThatWaitNoMoreAreForgotten(t *testing.T) {
 	c.begin(podNamed("tried")) // by an event, and placed as far as the gate knows
 
 	c.makeRoomFor("deleted", "placed", "replaced", "tried", "waiting")
-	c.publisher.Publish(load.NewSnapshot(nil))
+	c.loads.Measure(nil, nil)
 	c.wantActivated(t, "ns/waiting")
 	if c.asked != 1 {
 		t.Errorf("%d pods were looked at, want that which waits alone", c.asked)
@@ -478,7 +477,7 @@ func TestWhetherAPodMayFitIsAskedOfThePodAsItIsNow(t *testing.T) {
 	now.Labels = map[string]string{"changed": "yes"}
 	c.Has(t, now)
 	c.makeRoomFor("p")
-	c.publisher.Publish(load.NewSnapshot(nil))
+	c.loads.Measure(nil, nil)
 	if pods := <-c.Activated; pods["ns/p"].Labels["changed"] != "yes" {
 		t.Error("the pod is the one that began to wait")
 	}
@@ -488,7 +487,7 @@ func TestNothingRunsOnAfterTheContext(t *testing.T) {
 	leaked := goleak.IgnoreCurrent()
 	ctx, cancel := context.WithCancel(t.Context())
 	c := newCluster(t, map[string][]string{"a": {"Limit"}})
-	softlimit.NewGate(ctx, c.limit("Limit", config.WhenNoneFitsReject), c, c.publisher, c.clock)
+	softlimit.NewGate(ctx, c.limit("Limit", config.WhenNoneFitsReject), c, c.loads.Snapshots, c.clock)
 	cancel()
 	goleak.VerifyNone(t, leaked)
 }
@@ -619,7 +618,7 @@ func TestWhatAPodWaitsFor(t *testing.T) {
 			c.gate(t, "Other", config.WhenNoneFitsRelax)
 			c.makeWait(t, pool(tc.pod), podNamed("b")) // which waits for the node b in any case
 			c.makeRoomFor("p", "b")
-			c.publisher.Publish(load.NewSnapshot(nil))
+			c.loads.Measure(nil, nil)
 			want := []string{"ns/b"}
 			if tc.want {
 				want = append(want, "ns/p")
@@ -636,18 +635,18 @@ func TestAPodWaitsForARelaxedLimitThatPreemptionIsHeldTo(t *testing.T) {
 	c.untilTheGateWaits(t)
 	c.Has(t, pod)
 	state, _ := c.begin(pod)
-	c.publisher.Pinned(state)
+	c.loads.Snapshots.ForCycle(state)
 	c.refuse(t, state, pod)
 	if g.Waived(state) {
 		t.Fatal("preemption is not held to the limit")
 	}
-	c.publisher.Publish(load.NewSnapshot(nil))
+	c.loads.Measure(nil, nil)
 	c.askedAtLeast(t, 2) // by PostFilter, and in vain
 	if got := c.activated(); got != nil {
 		t.Fatalf("activated for a node that was below the limit all along: %v", got)
 	}
 	c.makeRoomFor("p")
-	c.publisher.Publish(load.NewSnapshot(nil))
+	c.loads.Measure(nil, nil)
 	c.wantActivated(t, "ns/p")
 }
 
