@@ -82,6 +82,16 @@ func BenchmarkFilterRefuses(b *testing.B) {
 	})
 }
 
+// BenchmarkFilterAnnotated is the cost of one call for one node that states thresholds of its own and passes.
+func BenchmarkFilterAnnotated(b *testing.B) {
+	bench(b, []string{loadthreshold.Name}, 20, "", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
+		for _, node := range nodes {
+			node.Node().Annotations = map[string]string{loadthreshold.Annotation: "cpu=70,memory=85"}
+		}
+		benchmarkFilter(b, build(b, p, name, ""), nodes)
+	})
+}
+
 func benchmarkFilter(b *testing.B, pl fwk.Plugin, nodes []fwk.NodeInfo) {
 	pod, i := incoming(), 0
 	var state fwk.CycleState
