@@ -65,7 +65,8 @@ func frameworkOf(t *testing.T, name string, loads *plugintest.Loads, nodes ...*c
 	return f
 }
 
-func TestWhatIsBatchedUnderAWaiverPlacesNoPodThatHasNone(t *testing.T) {
+// A node that was batched for a pod with a waiver is refused to a pod without one.
+func TestBatch_Waiver(t *testing.T) {
 	for _, name := range []string{loadthreshold.Name, nodemetrics.Name} {
 		t.Run(name, func(t *testing.T) {
 			loads := plugintest.NewLoads()

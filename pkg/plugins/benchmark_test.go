@@ -59,13 +59,16 @@ func BenchmarkPreFilter(b *testing.B) {
 	})
 }
 
-// refusing are arguments by which each node is ruled out.
+// refusing are arguments by which each node is ruled out, for plugins that filter.
 func refusing(name string) string {
-	if name == loadthreshold.Name {
+	switch name {
+	case loadthreshold.Name:
 		return "thresholds: {cpu: 1}"
-	}
-	return `metricProvider: {type: Prometheus, address: "http://prometheus"}
+	case nodemetrics.Name:
+		return `metricProvider: {type: Prometheus, address: "http://prometheus"}
 metrics: [{name: m0, query: m0, prefer: Lower, reject: ">= 0"}]`
+	}
+	return ""
 }
 
 // BenchmarkFilter is the cost of one call for one node that passes, each decision going over all of them.
@@ -104,7 +107,7 @@ func benchmarkFilter(b *testing.B, pl fwk.Plugin, nodes []fwk.NodeInfo) {
 		i = (i + 1) % len(nodes)
 	}
 	for range nodes {
-		next() // the first decision after a refresh is another matter
+		next() // the first cycle after a refresh has a benchmark of its own
 	}
 	for b.Loop() {
 		next()
@@ -178,7 +181,7 @@ func BenchmarkScore(b *testing.B) {
 func benchmarkScore(b *testing.B, pl fwk.ScorePlugin, next func() []fwk.NodeInfo) {
 	pod, state, nodes := incoming(), framework.NewCycleState(), next()
 	for _, node := range nodes {
-		pl.Score(b.Context(), state, pod, node) // the first decision after a refresh is another matter
+		pl.Score(b.Context(), state, pod, node) // the first cycle after a refresh has a benchmark of its own
 	}
 	i := len(nodes)
 	for b.Loop() {
@@ -225,19 +228,25 @@ func BenchmarkScoreAfterRefresh(b *testing.B) {
 	})
 }
 
-// BenchmarkScoreAndNormalize is the cost of scoring in one decision over all nodes, where scores follow from all candidates.
+// BenchmarkScoreAndNormalize is the cost of scoring in one cycle over all nodes, where scores follow from all candidates.
 func BenchmarkScoreAndNormalize(b *testing.B) {
-	bench(b, []string{nodemetrics.Name}, 0, "", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
-		pl, pod, scores := build(b, p, name, ""), incoming(), make(fwk.NodeScoreList, len(nodes))
-		for b.Loop() {
-			state := framework.NewCycleState()
-			for i, node := range nodes {
-				scores[i].Score, _ = pl.Score(b.Context(), state, pod, node)
+	for _, preScore := range []bool{true, false} {
+		bench(b, []string{nodemetrics.Name}, 0, fmt.Sprintf("/PreScore=%v", preScore), func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
+			pl, pod, scores := build(b, p, name, ""), incoming(), make(fwk.NodeScoreList, len(nodes))
+			for b.Loop() {
+				state := framework.NewCycleState()
+				if preScore {
+					pl.(fwk.PreScorePlugin).PreScore(b.Context(), state, pod, nodes)
+				}
+				for i, node := range nodes {
+					scores[i].Name = node.Node().Name
+					scores[i].Score, _ = pl.Score(b.Context(), state, pod, node)
+				}
+				pl.ScoreExtensions().NormalizeScore(b.Context(), state, pod, scores)
 			}
-			pl.ScoreExtensions().NormalizeScore(b.Context(), state, pod, scores)
-		}
-		perNode(b, len(nodes))
-	})
+			perNode(b, len(nodes))
+		})
+	}
 }
 
 // BenchmarkSignPod is the cost of one call, made whenever a pod is queued.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadvariationriskbalancing"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
@@ -20,6 +21,12 @@ import (
 
 // LoadProvider opens the sources that plugin arguments name.
 type LoadProvider = deps.LoadProvider
+
+// Terms are what a plugin judges one node by.
+type Terms = explain.Terms
+
+// Explainer is a plugin that shows its Terms. All plugins are Explainers.
+type Explainer = explain.Explainer
 
 // NewRegistry returns the factories of all plugins of one scheduler, by name. Their telemetry is registered by register.
 func NewRegistry(provider LoadProvider, c clock.Clock, register func(...metrics.Registerable)) frameworkruntime.Registry {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -138,14 +139,45 @@ func TestScores(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			b := build(t, "metrics:\n"+tc.metrics)
 			publish(b.loads, tc.known)
-			if diff := cmp.Diff(tc.want, plugintest.Scores(t, b, pod(), nodesNamed("a", "b", "c")...)); diff != "" {
+			nodes := nodesNamed("a", "b", "c")
+			if diff := cmp.Diff(tc.want, plugintest.Scores(t, b, pod(), nodes...)); diff != "" {
 				t.Errorf("scores (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.want, scoresAfterPreScore(t, b, nodes)); diff != "" {
+				t.Errorf("scores after PreScore (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestAMetricWithoutAnyValueIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
+// scoresAfterPreScore are the nodes' scores before and after NormalizeScore, which leaves them as they are; 0 where PreScore
+// skips scoring.
+func scoresAfterPreScore(t *testing.T, b *testee, nodes []fwk.NodeInfo) map[string]int64 {
+	t.Helper()
+	state, scores := framework.NewCycleState(), fwk.NodeScoreList{}
+	skipped := b.PreScore(t.Context(), state, pod(), nodes).IsSkip()
+	byName := map[string]int64{}
+	for _, node := range nodes {
+		score := fwk.NodeScore{Name: node.Node().Name}
+		if !skipped {
+			score.Score, _ = b.Score(t.Context(), state, pod(), node)
+		}
+		scores = append(scores, score)
+		byName[score.Name] = score.Score
+	}
+	if skipped {
+		return byName
+	}
+	before := slices.Clone(scores)
+	b.NormalizeScore(t.Context(), state, pod(), scores)
+	if diff := cmp.Diff(before, scores); diff != "" {
+		t.Errorf("NormalizeScore changes scores (-before +after):\n%s", diff)
+	}
+	return byName
+}
+
+// A metric without any value is logged once, and once when it is back.
+func TestMetric_LogsMissingOnce(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		metric string
@@ -204,7 +236,7 @@ func TestAMetricWithoutAnyValueIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
 	}
 }
 
-func TestARuleRulesOut(t *testing.T) {
+func TestFilter(t *testing.T) {
 	const rules = `metrics: [{name: x, query: of_x, prefer: Lower, reject: "> 5"}, {name: w, query: of_w, prefer: Higher, weight: 0, reject: "<=0.1"}, {name: z, query: of_z, prefer: Lower}]`
 	for _, tc := range []struct {
 		name  string
@@ -222,7 +254,7 @@ func TestARuleRulesOut(t *testing.T) {
 			b, state := build(t, rules), framework.NewCycleState()
 			publish(b.loads, tc.known)
 			if _, status := b.PreFilter(t.Context(), state, pod(), nil); status.IsSkip() && tc.want != "" {
-				t.Error("PreFilter steps aside")
+				t.Error("PreFilter skips")
 			}
 			status := b.Filter(t.Context(), state, pod(), nodesNamed("a")[0])
 			if got := status.Message(); got != tc.want || status.IsSuccess() != (tc.want == "") {
@@ -235,7 +267,8 @@ func TestARuleRulesOut(t *testing.T) {
 	}
 }
 
-func TestValuesOlderThanMaxAgeAreNotUsed(t *testing.T) {
+// Values older than maxAge are not used.
+func TestFilterAndScore_MaxAge(t *testing.T) {
 	for _, tc := range []struct {
 		age  time.Duration
 		used bool
@@ -245,7 +278,7 @@ func TestValuesOlderThanMaxAgeAreNotUsed(t *testing.T) {
 		if got := !b.Filter(t.Context(), framework.NewCycleState(), pod(), nodesNamed("a")[0]).IsSuccess(); got != tc.used {
 			t.Errorf("%v old: ruled out: %v, want %v", tc.age, got, tc.used)
 		}
-		if got := b.mayTake(pod())(nodesNamed("a")[0].Node()); got == tc.used {
+		if got := b.hasRoom(pod())(nodesNamed("a")[0].Node()); got == tc.used {
 			t.Errorf("%v old: a waiting pod may fit: %v, want %v", tc.age, got, !tc.used)
 		}
 		want := map[string]int64{"a": 0, "b": 0}
@@ -258,7 +291,8 @@ func TestValuesOlderThanMaxAgeAreNotUsed(t *testing.T) {
 	}
 }
 
-func TestPreFilterStepsAsideWhereNoRuleRulesOutAnyNode(t *testing.T) {
+// PreFilter skips where no rule rules out any node.
+func TestPreFilter(t *testing.T) {
 	for _, tc := range []struct {
 		rule  string
 		known values
@@ -281,7 +315,60 @@ func TestPreFilterStepsAsideWhereNoRuleRulesOutAnyNode(t *testing.T) {
 	}
 }
 
-func TestRulesAreWaivedForOneAttempt(t *testing.T) {
+// Before the candidates are known, a node is scored among all nodes.
+func TestScore_WithoutPreScore(t *testing.T) {
+	const x = "- {name: x, query: of_x, prefer: Lower"
+	for _, tc := range []struct {
+		name    string
+		metrics string
+		known   map[string]values
+		want    int64 // of a
+	}{
+		// (5 − 2) / (5 − 1) = 0.75
+		{"between the lowest and the highest value of all nodes", x + "}", map[string]values{"x": {"a": 2, "b": 1, "elsewhere": 5}}, 75},
+		{"between the bounds", x + ", bounds: {best: 0, worst: 4}}", map[string]values{"x": {"a": 2, "b": 1, "elsewhere": 5}}, 50},
+		{"a metric that the node has no value of counts as the worst", x + "}\n- {name: w, query: of_w, prefer: Lower}", map[string]values{"x": {"a": 1, "b": 2}, "w": {"b": 1}}, 50},
+		{"a metric without any value drops out", x + "}\n- {name: w, query: of_w, prefer: Lower}", map[string]values{"x": {"a": 1, "b": 2}}, 100},
+		{"no metric is known", x + "}", nil, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := build(t, "metrics:\n"+tc.metrics)
+			publish(b.loads, tc.known)
+			if got, status := b.Score(t.Context(), framework.NewCycleState(), pod(), nodesNamed("a")[0]); got != tc.want || !status.IsSuccess() {
+				t.Errorf("%d, %v; want %d", got, status, tc.want)
+			}
+		})
+	}
+}
+
+// Terms are among all nodes until the candidates are known.
+func TestExplain(t *testing.T) {
+	b := build(t, "metrics:\n- {name: x, query: of_x, prefer: Lower, weight: 3}\n- {name: w, query: of_w, prefer: Higher}")
+	publish(b.loads, map[string]values{"x": {"a": 2, "b": 1, "elsewhere": 5}, "w": {"b": 7}})
+	nodes := nodesNamed("a", "b")
+	explained := func(state fwk.CycleState, want Terms, wantScore float64) {
+		t.Helper()
+		got := b.Explain(t.Context(), state, pod(), nodes[0])
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("terms (-want +got):\n%s", diff)
+		}
+		if got.Score() != wantScore {
+			t.Errorf("score %v, want %v", got.Score(), wantScore)
+		}
+	}
+	scored, normalized := framework.NewCycleState(), framework.NewCycleState()
+	// x: (5 − 2) / (5 − 1) = 0.75; 100·(3·0.75 + 0)/4 = 56.25.
+	explained(normalized, Terms{{Name: "x", Value: 2, Known: true, Mark: 0.75, Weight: 3}, {Name: "w", Mark: 0, Weight: 1}}, 56.25)
+	b.PreScore(t.Context(), scored, pod(), nodes)
+	b.NormalizeScore(t.Context(), normalized, pod(), fwk.NodeScoreList{{Name: "a"}, {Name: "b"}})
+	for _, state := range []fwk.CycleState{scored, normalized} {
+		// x is the worse of 2 and 1; w is the mean of one value, which is the best: 100·(0 + 1)/4 = 25.
+		explained(state, Terms{{Name: "x", Value: 2, Known: true, Mark: 0, Weight: 3}, {Name: "w", Mark: 1, Weight: 1}}, 25)
+	}
+}
+
+// Rules are waived for one attempt.
+func TestPostFilter_Relax(t *testing.T) {
 	b := build(t, "metrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]", "a")
 	publish(b.loads, map[string]values{"x": {"a": 6}})
 	node, state := nodesNamed("a")[0], framework.NewCycleState()
@@ -302,7 +389,8 @@ func TestRulesAreWaivedForOneAttempt(t *testing.T) {
 	}
 }
 
-func TestFilterAllocatesNothingForANodeThatPasses(t *testing.T) {
+// Filter allocates nothing for a node that passes.
+func TestFilter_AllocatesNothing(t *testing.T) {
 	b, state := build(t, "metrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]"), framework.NewCycleState()
 	publish(b.loads, map[string]values{"x": {"a": 1}})
 	b.PreFilter(t.Context(), state, pod(), nil)
@@ -314,7 +402,8 @@ func TestFilterAllocatesNothingForANodeThatPasses(t *testing.T) {
 	}
 }
 
-func TestADecisionSeesOneSnapshotAlsoInClonesOfItsState(t *testing.T) {
+// A cycle sees one snapshot, also in clones of its state.
+func TestFilter_OneSnapshotPerCycle(t *testing.T) {
 	b, n := build(t, "metrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]"), nodesNamed("a")[0]
 	publish(b.loads, map[string]values{"x": {"a": 1, "other": 9}})
 	state := framework.NewCycleState()
@@ -331,7 +420,8 @@ func TestADecisionSeesOneSnapshotAlsoInClonesOfItsState(t *testing.T) {
 	}
 }
 
-func TestARefusedPodIsRetriedOnlyByWhatCanLetItIn(t *testing.T) {
+// A refused pod is retried only after events that can let it in.
+func TestEventsToRegister(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		event fwk.ClusterEvent

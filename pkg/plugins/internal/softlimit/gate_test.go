@@ -25,11 +25,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds what is waited for until it happens; nothing is waited for that long where all is well.
+// patience is the deadline for what a test waits for.
 const patience = 10 * time.Second
 
-// cluster is a framework with the limits of plugins: of each node, the plugins that rule it out. The one named Full does so
-// while there are pods on the node.
+// cluster is a framework with the limits of plugins. ruledOut holds the plugins that rule out a node, by name of the node; the
+// plugin Full does so while there are pods on the node.
 type cluster struct {
 	*plugintest.Handle
 	gates    map[string]*softlimit.Gate
@@ -37,11 +37,11 @@ type cluster struct {
 	loads    *plugintest.Loads
 	clock    *clocktesting.FakeClock
 
-	// tried counts the nodes that the filters were run on out of turn.
+	// tried counts the nodes that the gates ran the filters on.
 	tried int
 
 	mu sync.Mutex
-	// room holds the names of the pods that may take any node, and asked counts how often it was asked.
+	// room holds the names of the pods that every node has room for; asked counts how often the gates asked.
 	room  map[string]bool
 	asked int
 }
@@ -86,21 +86,21 @@ func (c *cluster) limit(plugin string, whenNoneFits config.WhenNoneFits) softlim
 		Refuses: func(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) bool {
 			return slices.Contains(c.ruledOut[node.Node().Name], plugin)
 		},
-		MayTake: func(pod *corev1.Pod) func(*corev1.Node) bool {
-			fits := c.mayFit(pod)
+		HasRoom: func(pod *corev1.Pod) func(*corev1.Node) bool {
+			fits := c.hasRoom(pod)
 			return func(node *corev1.Node) bool { return fits || !slices.Contains(c.ruledOut[node.Name], plugin) }
 		},
 	}
 }
 
-func (c *cluster) mayFit(pod *corev1.Pod) bool {
+func (c *cluster) hasRoom(pod *corev1.Pod) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked++
 	return c.room[pod.Name]
 }
 
-// by is the first plugin that rules the node out with the waivers that the state holds, or is empty.
+// by is the first plugin that rules the node out with the waivers in the state, or is empty.
 func (c *cluster) by(state fwk.CycleState, node fwk.NodeInfo) string {
 	for _, plugin := range c.ruledOut[node.Node().Name] {
 		g, ok := c.gates[plugin]
@@ -147,7 +147,7 @@ func podNamed(name string) *corev1.Pod {
 	return st.MakePod().Namespace("ns").Name(name).UID(name).Obj()
 }
 
-// activated is the keys of the pods that were activated up to now, and in one call.
+// activated are the keys of the pods that the next call of Activate was made with, or nil if there was none yet.
 func (c *cluster) activated() []string {
 	select {
 	case pods := <-c.Activated:
@@ -157,7 +157,8 @@ func (c *cluster) activated() []string {
 	}
 }
 
-func TestALimitIsRelaxedWhereNothingElseKeepsThePodOut(t *testing.T) {
+// A limit is relaxed where nothing else keeps the pod out.
+func TestGate_Relax(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		ruledOut map[string][]string
@@ -226,7 +227,8 @@ func TestALimitIsRelaxedWhereNothingElseKeepsThePodOut(t *testing.T) {
 	}
 }
 
-func TestNothingIsWaivedThatNoAttemptWouldFind(t *testing.T) {
+// Without PreFilter no attempt would find a waiver, so none is granted.
+func TestGate_RelaxWithoutPreFilter(t *testing.T) {
 	c, pod := newCluster(t, map[string][]string{"a": {"Limit"}}), podNamed("p")
 	g, state := c.gate(t, "Limit", config.WhenNoneFitsRelax), framework.NewCycleState() // without Begin: PreFilter is not enabled
 	if _, status := g.PostFilter(t.Context(), state, pod, c.filter(state)); status.Code() != fwk.Unschedulable {
@@ -237,7 +239,8 @@ func TestNothingIsWaivedThatNoAttemptWouldFind(t *testing.T) {
 	}
 }
 
-func TestALimitThatIsRelaxedDoesNotHoldForPreemption(t *testing.T) {
+// A limit that is relaxed does not hold for preemption.
+func TestGate_WaivedForPreemption(t *testing.T) {
 	// The node is full and above the limit: what is measured includes the pods that preemption would evict.
 	for _, tc := range []struct {
 		whenNoneFits config.WhenNoneFits
@@ -260,7 +263,8 @@ func TestALimitThatIsRelaxedDoesNotHoldForPreemption(t *testing.T) {
 	}
 }
 
-func TestWaiversOfPodsThatDoNotComeBackAreForgotten(t *testing.T) {
+// The waivers of pods that are not tried again are forgotten.
+func TestGate_WaiverExpires(t *testing.T) {
 	for _, tc := range []struct {
 		after time.Duration
 		kept  bool
@@ -302,7 +306,7 @@ func (c *cluster) makeRoomFor(names ...string) {
 	}
 }
 
-// untilTheGateWaits returns once the gate has looked at the waiting pods for the first time.
+// untilTheGateWaits returns once the gate has gone through the waiting pods for the first time.
 func (c *cluster) untilTheGateWaits(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !c.clock.HasWaiters(); time.Sleep(time.Millisecond) {
@@ -312,7 +316,7 @@ func (c *cluster) untilTheGateWaits(t *testing.T) {
 	}
 }
 
-// askedAtLeast returns once the gate has asked n times whether a pod may fit.
+// askedAtLeast returns once the gate has asked n times whether there is room for a pod.
 func (c *cluster) askedAtLeast(t *testing.T, n int) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
@@ -323,20 +327,15 @@ func (c *cluster) askedAtLeast(t *testing.T, n int) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the gate asked %d times whether a pod may fit, want %d", asked, n)
+			t.Fatalf("the gate asked %d times whether there is room, want %d", asked, n)
 		}
 	}
 }
 
 func (c *cluster) wantActivated(t *testing.T, want ...string) {
 	t.Helper()
-	select {
-	case pods := <-c.Activated:
-		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(pods))); diff != "" {
-			t.Errorf("activated (-want +got):\n%s", diff)
-		}
-	case <-time.After(patience):
-		t.Errorf("nothing is activated, want %v", want)
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(c.NextActivated(t)))); diff != "" {
+		t.Errorf("activated (-want +got):\n%s", diff)
 	}
 }
 
@@ -364,60 +363,8 @@ func (c *cluster) makeWait(t *testing.T, pods ...*corev1.Pod) {
 	}
 }
 
-func TestAWaitingPodIsNotTriedForANodeThatItCannotHave(t *testing.T) {
-	taint := func(effect corev1.TaintEffect) *corev1.Node {
-		return st.MakeNode().Name("a").Taints([]corev1.Taint{{Key: "pool", Value: "5", Effect: effect}}).Obj()
-	}
-	tolerating := func(tolerations ...corev1.Toleration) *corev1.Pod {
-		pod := podNamed("p")
-		pod.Spec.Tolerations = tolerations
-		return pod
-	}
-	all := podNamed("all")
-	all.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	labelled := st.MakeNode().Name("a").Label("pool", "cool").Obj()
-	pinned := func(to string) *corev1.Pod {
-		return st.MakePod().Namespace("ns").Name("p").UID("p").NodeSelector(map[string]string{"pool": to}).Obj()
-	}
-	unreadable := podNamed("p")
-	unreadable.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "pool", Operator: "Is"}}}},
-	}}}
-	for _, tc := range []struct {
-		name string
-		node *corev1.Node
-		pod  *corev1.Pod
-		want bool
-	}{
-		{"any pod on any node", labelled, podNamed("p"), true},
-		{"a pod that selects the node", labelled, pinned("cool"), true},
-		{"a pod that selects other nodes", labelled, pinned("hot"), false},
-		{"a pod whose affinity is to the node", labelled, st.MakePod().Namespace("ns").Name("p").UID("p").NodeAffinityIn("pool", []string{"cool"}, st.NodeSelectorTypeMatchExpressions).Obj(), true},
-		{"a pod whose affinity is to other nodes", labelled, st.MakePod().Namespace("ns").Name("p").UID("p").NodeAffinityIn("pool", []string{"hot"}, st.NodeSelectorTypeMatchExpressions).Obj(), false},
-		{"a pod whose affinity cannot be read", labelled, unreadable, true},
-		{"an unschedulable node", st.MakeNode().Name("a").Unschedulable(true).Obj(), podNamed("p"), false},
-		{"an unschedulable node, tolerated", st.MakeNode().Name("a").Unschedulable(true).Obj(), tolerating(corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}), true},
-		{"a taint", taint(corev1.TaintEffectNoSchedule), podNamed("p"), false},
-		{"a taint that evicts", taint(corev1.TaintEffectNoExecute), podNamed("p"), false},
-		{"a taint that is no more than a wish", taint(corev1.TaintEffectPreferNoSchedule), podNamed("p"), true},
-		{"a taint that is tolerated", taint(corev1.TaintEffectNoSchedule), tolerating(corev1.Toleration{Key: "pool", Value: "5"}), true},
-		{"a taint that is tolerated by comparison", taint(corev1.TaintEffectNoSchedule), tolerating(corev1.Toleration{Key: "pool", Operator: corev1.TolerationOpGt, Value: "4"}), true},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			c := newClusterOf(map[string][]string{"a": {"Limit"}}, tc.node)
-			c.makeWait(t, tc.pod, all)
-			c.makeRoomFor("p", "all")
-			c.loads.Measure(nil, nil)
-			want := []string{"ns/all"} // which may go anywhere
-			if tc.want {
-				want = append(want, "ns/p")
-			}
-			c.wantActivated(t, want...)
-		})
-	}
-}
-
-func TestAWaitingPodIsTriedWhenASnapshotMayLetItIn(t *testing.T) {
+// A waiting pod is requeued when a snapshot may let it in.
+func TestGate_RequeuesAfterSnapshot(t *testing.T) {
 	c := newWaiting(t, "small", "big")
 	c.loads.Measure(nil, nil)
 	c.askedAtLeast(t, 2) // both, in vain
@@ -432,7 +379,8 @@ func TestAWaitingPodIsTriedWhenASnapshotMayLetItIn(t *testing.T) {
 	c.wantActivated(t, "ns/big") // and not small, which does not wait any more
 }
 
-func TestASnapshotPublishedBeforeThePodBeganToWaitIsNotMissed(t *testing.T) {
+// A snapshot that is published between the decision and its PostFilter is not missed.
+func TestGate_RequeuesAfterEarlierSnapshot(t *testing.T) {
 	c := newWaiting(t, "other")
 	c.makeRoomFor("p")
 	pod := podNamed("p")
@@ -445,14 +393,16 @@ func TestASnapshotPublishedBeforeThePodBeganToWaitIsNotMissed(t *testing.T) {
 	c.wantActivated(t, "ns/p")
 }
 
-func TestAPodIsTriedAgainWhenNothingIsPublishedForLong(t *testing.T) {
+// A pod is requeued when nothing has been published for a minute: load may have become too old to rule a node out.
+func TestGate_RequeuesWithoutSnapshot(t *testing.T) {
 	c := newWaiting(t, "p")
 	c.makeRoomFor("p") // the load has become too old to rule a node out
 	c.clock.Step(time.Minute)
 	c.wantActivated(t, "ns/p")
 }
 
-func TestPodsThatWaitNoMoreAreForgotten(t *testing.T) {
+// Pods that no longer wait are forgotten.
+func TestGate_ForgetsPods(t *testing.T) {
 	c := newWaiting(t, "deleted", "placed", "replaced", "tried", "waiting")
 	c.Loses(t, podNamed("deleted"))
 	placed := podNamed("placed")
@@ -471,59 +421,27 @@ func TestPodsThatWaitNoMoreAreForgotten(t *testing.T) {
 	}
 }
 
-func TestWhetherAPodMayFitIsAskedOfThePodAsItIsNow(t *testing.T) {
+// The pod that is requeued is the pod as it is now, not as it was when it began to wait.
+func TestGate_RequeuesCurrentPod(t *testing.T) {
 	c := newWaiting(t, "p")
 	now := podNamed("p")
 	now.Labels = map[string]string{"changed": "yes"}
 	c.Has(t, now)
 	c.makeRoomFor("p")
 	c.loads.Measure(nil, nil)
-	if pods := <-c.Activated; pods["ns/p"].Labels["changed"] != "yes" {
+	if pods := c.NextActivated(t); pods["ns/p"].Labels["changed"] != "yes" {
 		t.Error("the pod is the one that began to wait")
 	}
 }
 
-func TestNothingRunsOnAfterTheContext(t *testing.T) {
+// No goroutine outlives the context.
+func TestGate_EndsWithContext(t *testing.T) {
 	leaked := goleak.IgnoreCurrent()
 	ctx, cancel := context.WithCancel(t.Context())
 	c := newCluster(t, map[string][]string{"a": {"Limit"}})
 	softlimit.NewGate(ctx, c.limit("Limit", config.WhenNoneFitsReject), c, c.loads.Snapshots, c.clock)
 	cancel()
 	goleak.VerifyNone(t, leaked)
-}
-
-func TestWhatIsDecidedHoldsForTheDecisionAndItsClones(t *testing.T) {
-	decisions, made := softlimit.NewDecisions[int]("Limit"), 0
-	decide := func() *int { made++; value := made; return &value }
-	of := func(state fwk.CycleState, wantFirst bool) int {
-		t.Helper()
-		value, first := decisions.Of(state, decide)
-		if first != wantFirst {
-			t.Errorf("the first call: %v, want %v", first, wantFirst)
-		}
-		return *value
-	}
-	state := framework.NewCycleState()
-	if got := of(state, true); got != 1 {
-		t.Fatalf("decided %d, want 1", got)
-	}
-	clone := state.Clone()
-	for name, s := range map[string]fwk.CycleState{"the state": state, "a clone": clone, "a clone's clone": clone.Clone()} {
-		if got := of(s, false); got != 1 {
-			t.Errorf("%s: decided %d, want 1 as before", name, got)
-		}
-	}
-	if got := of(framework.NewCycleState(), true); got != 2 {
-		t.Errorf("the next decision is %d, want 2", got)
-	}
-	if got := of(state, false); got != 1 {
-		t.Errorf("the first decision has become %d", got)
-	}
-	for name, s := range map[string]fwk.CycleState{"the state": state, "a clone": clone} {
-		if allocs := testing.AllocsPerRun(100, func() { decisions.Of(s, decide) }); allocs != 0 {
-			t.Errorf("%s: %v allocations a call, want 0", name, allocs)
-		}
-	}
 }
 
 // fill puts a pod of the priority on each of the cluster's nodes.
@@ -541,7 +459,8 @@ func (c *cluster) fill(priority int32) {
 	c.Runs(nodes, pods...)
 }
 
-func TestPreemptionIsNotTriedAboveTheLimit(t *testing.T) {
+// Preemption is not tried on nodes above the limit.
+func TestGate_NoPreemptionAboveLimit(t *testing.T) {
 	c := newCluster(t, map[string][]string{"hot": {"Full", "Limit"}, "hotter": {"Full", "Limit"}})
 	c.fill(4)
 	c.gate(t, "Limit", config.WhenNoneFitsRelax)
@@ -557,7 +476,8 @@ func outranking(name string) *corev1.Pod {
 	return st.MakePod().Namespace("ns").Name(name).UID(name).Priority(5).Obj()
 }
 
-func TestPreemptionIsHeldToTheLimitWhereItServesBelowIt(t *testing.T) {
+// A relaxed limit holds for preemption where preemption helps below it.
+func TestGate_PreemptionBelowLimit(t *testing.T) {
 	never := outranking("p")
 	never.Spec.PreemptionPolicy = ptr.To(corev1.PreemptNever)
 	for _, tc := range []struct {
@@ -589,11 +509,8 @@ func TestPreemptionIsHeldToTheLimitWhereItServesBelowIt(t *testing.T) {
 	}
 }
 
-func TestWhatAPodWaitsFor(t *testing.T) {
-	pool := func(pod *corev1.Pod) *corev1.Pod {
-		pod.Spec.NodeSelector = map[string]string{"pool": "this"}
-		return pod
-	}
+// A pod waits for the nodes that the limit keeps it from.
+func TestGate_WaitsFor(t *testing.T) {
 	never := outranking("p")
 	never.Spec.PreemptionPolicy = ptr.To(corev1.PreemptNever)
 	for _, tc := range []struct {
@@ -613,10 +530,16 @@ func TestWhatAPodWaitsFor(t *testing.T) {
 		{"not a node that only another limit rules out", []string{"Other"}, podNamed("p"), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := newClusterOf(map[string][]string{"a": tc.ruledOut, "b": {"Limit"}}, st.MakeNode().Name("a").Label("pool", "this").Obj(), st.MakeNode().Name("b").Obj())
+			c := newCluster(t, map[string][]string{"a": tc.ruledOut, "b": {"Limit"}})
 			c.fill(4)
 			c.gate(t, "Other", config.WhenNoneFitsRelax)
-			c.makeWait(t, pool(tc.pod), podNamed("b")) // which waits for the node b in any case
+			c.makeWait(t, podNamed("b")) // it waits for the node b in any case
+			c.Has(t, tc.pod)
+			state, _ := c.begin(tc.pod)
+			c.loads.Snapshots.ForCycle(state) // as the filter does
+			statuses := c.filter(state)
+			statuses.Set("b", fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithPlugin("NodeAffinity"))
+			c.gates["Limit"].PostFilter(t.Context(), state, tc.pod, statuses)
 			c.makeRoomFor("p", "b")
 			c.loads.Measure(nil, nil)
 			want := []string{"ns/b"}
@@ -628,7 +551,8 @@ func TestWhatAPodWaitsFor(t *testing.T) {
 	}
 }
 
-func TestAPodWaitsForARelaxedLimitThatPreemptionIsHeldTo(t *testing.T) {
+// A pod waits for a relaxed limit that holds for preemption.
+func TestGate_WaitsForRelaxedLimit(t *testing.T) {
 	c := newCluster(t, map[string][]string{"cool": {"Full"}, "hot": {"Full", "Limit"}})
 	c.fill(4)
 	pod, g := outranking("p"), c.gate(t, "Limit", config.WhenNoneFitsRelax)
@@ -650,7 +574,8 @@ func TestAPodWaitsForARelaxedLimitThatPreemptionIsHeldTo(t *testing.T) {
 	c.wantActivated(t, "ns/p")
 }
 
-func TestALimitThatSteppedAsideHasNoSayInWhatFollows(t *testing.T) {
+// A limit whose filter was skipped is not asked.
+func TestGate_SkippedLimit(t *testing.T) {
 	c := newCluster(t, map[string][]string{"cool": {"Full"}, "hot": {"Full", "Limit"}})
 	c.fill(4)
 	c.gate(t, "Limit", config.WhenNoneFitsRelax)
@@ -662,7 +587,8 @@ func TestALimitThatSteppedAsideHasNoSayInWhatFollows(t *testing.T) {
 	}
 }
 
-func TestNobodyIsEvictedForALimitThatIsNotRelaxed(t *testing.T) {
+// No pod is evicted for a limit that is not relaxed.
+func TestGate_Refuse(t *testing.T) {
 	c := newCluster(t, nil)
 	for whenNoneFits, want := range map[config.WhenNoneFits]fwk.Code{
 		config.WhenNoneFitsRelax: fwk.Unschedulable,
