@@ -19,7 +19,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/targetloadpacking"
 )
 
-// LoadProvider opens the sources that plugin arguments name.
+// LoadProvider opens the sources that plugins' arguments name.
 type LoadProvider = deps.LoadProvider
 
 // Terms are what a plugin judges one node by.

@@ -145,6 +145,7 @@ func TestExplainer(t *testing.T) {
 	loads, nodes := cluster(1, 20)
 	for name := range kinds() {
 		pl, state, pod := build(t, loads, name, refusing(name)), framework.NewCycleState(), incoming()
+		pl.(fwk.PreScorePlugin).PreScore(t.Context(), state, pod, nodes)
 		explained := pl.(plugins.Explainer).Explain(t.Context(), state, pod, nodes[0]).Score()
 		if name == loadthreshold.Name { // it scores only where the thresholds are waived
 			if above := explained > 100; above == pl.(fwk.FilterPlugin).Filter(t.Context(), state, pod, nodes[0]).IsSuccess() {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -80,6 +81,38 @@ func quote(s string) string {
 	return kept + "..."
 }
 
+// annotations are what plugins know of nodes' annotations. It is safe for concurrent use.
+type annotations struct {
+	// lines holds the *line of each valid annotation, so that it is parsed once. Few nodes differ: a map by node would be
+	// larger, and slower than parsing.
+	lines sync.Map
+	// invalidAnnotations holds the invalid annotation of each node that has its Event, by name of the node.
+	invalidAnnotations sync.Map
+}
+
+// observe forgets the invalid annotations of nodes that are deleted or annotated again, so that the next one gets an Event.
+func (a *annotations) observe(nodes cache.SharedIndexInformer) error {
+	_, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(oldObj, newObj any) {
+			if before, now, err := schedutil.As[*corev1.Node](oldObj, newObj); err == nil && annotationChanged(before, now) {
+				a.invalidAnnotations.CompareAndDelete(now.Name, before.Annotations[Annotation]) // a decision may be ahead
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
+				a.invalidAnnotations.Delete(name)
+			}
+		},
+	})
+	return err
+}
+
+func annotationChanged(before, now *corev1.Node) bool {
+	was, had := before.Annotations[Annotation]
+	is, has := now.Annotations[Annotation]
+	return was != is || had != has
+}
+
 // lineOf returns the node's load line: what its annotation states, and the profile's thresholds for the rest. An annotation
 // that is not valid states nothing, and gets an Event on the node.
 func (pl *LoadThreshold) lineOf(node *corev1.Node) line {
@@ -98,27 +131,4 @@ func (pl *LoadThreshold) lineOf(node *corev1.Node) line {
 			"Annotation %s=%s is not used: %v", Annotation, quote(annotation), err)
 	}
 	return parsed.orElse(pl.line)
-}
-
-// forgetInvalid forgets the invalid annotations of nodes that are deleted or annotated again, so that each gets its Event.
-func (pl *LoadThreshold) forgetInvalid(nodes cache.SharedIndexInformer) error {
-	_, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(oldObj, newObj any) {
-			if before, now, err := schedutil.As[*corev1.Node](oldObj, newObj); err == nil && annotationChanged(before, now) {
-				pl.invalidAnnotations.CompareAndDelete(now.Name, before.Annotations[Annotation]) // a decision may have seen the new one
-			}
-		},
-		DeleteFunc: func(obj any) {
-			if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
-				pl.invalidAnnotations.Delete(name)
-			}
-		},
-	})
-	return err
-}
-
-func annotationChanged(before, now *corev1.Node) bool {
-	was, had := before.Annotations[Annotation]
-	is, has := now.Annotations[Annotation]
-	return was != is || had != has
 }

@@ -33,7 +33,7 @@ const Name = "LoadThreshold"
 
 // LoadThreshold is a plugin that rules out nodes above their load line. It is safe for concurrent use.
 type LoadThreshold struct {
-	// models are of the load over each resource's window; they are the same where the windows are.
+	// models are of the load over each resource's window. Equal windows have the same model.
 	models      [load.ResourceCount]*estimate.Model
 	reasons     [load.ResourceCount]reasons
 	line        line
@@ -45,6 +45,7 @@ type LoadThreshold struct {
 	states   *cyclestate.Memo[filterState]
 	counters counters.Counters
 	events   events.EventRecorder
+
 	*annotations
 	// scoreOnly is done once it is logged that only scoring is enabled.
 	scoreOnly sync.Once
@@ -59,18 +60,12 @@ var (
 	_ fwk.ScoreExtensions   = &LoadThreshold{}
 	_ fwk.EnqueueExtensions = &LoadThreshold{}
 	_ fwk.SignPlugin        = &LoadThreshold{}
+	_ explain.Explainer     = &LoadThreshold{}
 )
 
-// Factory makes the plugins of all profiles of one scheduler, which share the nodes' annotations. Its zero value is ready.
+// Factory makes the plugins of all profiles of one scheduler, which share what they know of annotations. Its zero value is
+// ready.
 type Factory struct{ annotations annotations }
-
-// annotations are the annotations of nodes that the plugins have seen.
-type annotations struct {
-	// lines holds the *line of each valid annotation, so that it is parsed once.
-	lines sync.Map
-	// invalidAnnotations holds the invalid annotation of each node that an Event was made for, by name of the node.
-	invalidAnnotations sync.Map
-}
 
 // New returns the plugin. It requeues waiting pods until ctx is done.
 func (f *Factory) New(ctx context.Context, object runtime.Object, handle fwk.Handle, given deps.Deps) (fwk.Plugin, error) {
@@ -109,7 +104,7 @@ func (f *Factory) New(ctx context.Context, object runtime.Object, handle fwk.Han
 			return nil, err
 		}
 	}
-	if err := pl.forgetInvalid(handle.SharedInformerFactory().Core().V1().Nodes().Informer()); err != nil {
+	if err := pl.annotations.observe(handle.SharedInformerFactory().Core().V1().Nodes().Informer()); err != nil {
 		return nil, err
 	}
 	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, Refuses: pl.refuses, HasRoom: pl.hasRoom}

@@ -90,7 +90,7 @@ func build(t testing.TB, args string, known loads, nodes ...*corev1.Node) *teste
 	return b
 }
 
-// reasonOf is why the node cannot have the pod in a new decision, or is empty; "skipped" if the plugin skips filtering.
+// reasonOf is why the node cannot have the pod in a new cycle, or is empty; "skipped" if the plugin skips filtering.
 func (b *testee) reasonOf(t *testing.T, pod *corev1.Pod, node fwk.NodeInfo) string {
 	t.Helper()
 	state := framework.NewCycleState()
@@ -459,7 +459,7 @@ func TestFilter_Exempt(t *testing.T) {
 	}
 }
 
-// waivedState is a decision that the thresholds are waived for.
+// waivedState is a cycle that the thresholds are waived in.
 func (b *testee) waivedState(t *testing.T, pod *corev1.Pod, nodes ...fwk.NodeInfo) fwk.CycleState {
 	t.Helper()
 	state, statuses := framework.NewCycleState(), framework.NewDefaultNodeToStatus()
@@ -657,7 +657,7 @@ func TestFilter_AllocatesNothing(t *testing.T) {
 	pod, n, state := podOf("1", "1Gi"), infoOf(node("n", "cpu=70,memory=85")), framework.NewCycleState()
 	b.PreFilter(t.Context(), state, pod, nil)
 	ctx := t.Context()
-	for name, s := range map[string]fwk.CycleState{"the decision's state": state, "a clone": state.Clone()} {
+	for name, s := range map[string]fwk.CycleState{"the cycle's state": state, "a clone": state.Clone()} {
 		if allocs := testing.AllocsPerRun(100, func() { b.Filter(ctx, s, pod, n) }); allocs != 0 {
 			t.Errorf("%s: %v allocations per call of Filter, want 0", name, allocs)
 		}
@@ -673,11 +673,11 @@ func TestFilter_OneSnapshotPerCycle(t *testing.T) {
 	b.loads.Measure(loads{"n": both(0.9, 0.1)}, nil)
 	for name, s := range map[string]fwk.CycleState{"state": state, "clone": clone} {
 		if status := b.Filter(t.Context(), s, nothing(), n); !status.IsSuccess() {
-			t.Errorf("%s: %v by a snapshot of after the decision", name, status)
+			t.Errorf("%s: %v by a snapshot that was published later", name, status)
 		}
 	}
 	if got := b.reasonOf(t, nothing(), n); got == "" {
-		t.Error("the next decision sees the old snapshot")
+		t.Error("the next cycle sees the old snapshot")
 	}
 }
 

@@ -88,10 +88,8 @@ func (pl *NodeMetrics) Name() string { return Name }
 // cycleState is what all nodes of one scheduling cycle are judged by.
 type cycleState struct {
 	metricsAt
-	// scales are over the candidates once PreScore or NormalizeScore has run, and over all nodes before.
-	scales atomic.Pointer[[]scale]
-	// final is set once PreScore has run: what Score returns needs no normalization.
-	final     bool
+	// scales are over the candidates: PreScore sets them, or NormalizeScore where PreScore is not called.
+	scales    []scale
 	fallbacks counters.Fallbacks
 }
 
@@ -117,13 +115,6 @@ func (pl *NodeMetrics) cycleState(ctx context.Context, state fwk.CycleState) *cy
 		return s
 	}
 	s := &cycleState{metricsAt: pl.metricsAt(pl.source.View(state))}
-	scales := make([]scale, 0, len(pl.metrics))
-	for i, m := range pl.metrics {
-		if low, high, _ := s.values[i].Range(); s.values[i].Any() && m.Weight > 0 {
-			scales = append(scales, scaleOf(&m.NodeMetric, s.values[i], low, high))
-		}
-	}
-	s.scales.Store(&scales)
 	s, first := pl.states.Store(state, s)
 	if first {
 		known := false
@@ -221,39 +212,37 @@ func (pl *NodeMetrics) PreScore(ctx context.Context, state fwk.CycleState, _ *co
 	for i, node := range nodes {
 		rows[i] = s.view.Row(node)
 	}
-	scales := pl.scalesOver(s, rows)
-	if len(scales) == 0 {
+	if s.scales = pl.scalesOver(s, rows); len(s.scales) == 0 {
 		return fwk.NewStatus(fwk.Skip)
 	}
-	s.scales.Store(&scales)
-	s.final = true
 	return nil
 }
 
-// Score is the weighted mean of the node's marks. Without PreScore the candidates are not known yet, and marks are on scales
-// over all nodes.
+// Score is the weighted mean of the node's marks; 0 without PreScore, because the candidates are not known yet.
 func (pl *NodeMetrics) Score(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	s := pl.cycleState(ctx, state)
-	return scoreOf(*s.scales.Load(), s.view.Row(node)), nil
+	if len(s.scales) == 0 {
+		return fwk.MinScore, nil
+	}
+	return scoreOf(s.scales, s.view.Row(node)), nil
 }
 
 // ScoreExtensions returns the plugin itself.
 func (pl *NodeMetrics) ScoreExtensions() fwk.ScoreExtensions { return pl }
 
-// NormalizeScore scores the candidates where PreScore was not called. It finds them by name, which takes longer.
+// NormalizeScore scores the candidates where PreScore is not called. It finds them by name, which takes longer.
 func (pl *NodeMetrics) NormalizeScore(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
 	s := pl.cycleState(ctx, state)
-	if s.final {
+	if len(s.scales) > 0 {
 		return nil
 	}
 	rows := make([]int, len(scores))
 	for i := range scores {
 		rows[i] = s.view.RowOf(scores[i].Name)
 	}
-	scales := pl.scalesOver(s, rows)
-	s.scales.Store(&scales)
+	s.scales = pl.scalesOver(s, rows)
 	for i, row := range rows {
-		scores[i].Score = scoreOf(scales, row)
+		scores[i].Score = scoreOf(s.scales, row)
 	}
 	return nil
 }
@@ -280,7 +269,8 @@ func (pl *NodeMetrics) scalesOver(s *cycleState, rows []int) []scale {
 		if known == 0 {
 			continue
 		}
-		c := scaleOf(&m.NodeMetric, s.values[i], spans[i].low, spans[i].high)
+		c := scale{name: m.Name, values: s.values[i], weight: float64(m.Weight)}
+		c.best, c.worst = spans[i].bounds(&m.NodeMetric)
 		if known < len(rows) {
 			c.unknown = c.mark(meanOf(s.values[i], rows))
 		}
@@ -289,11 +279,11 @@ func (pl *NodeMetrics) scalesOver(s *cycleState, rows []int) []scale {
 	return scales
 }
 
-// Explain returns the node's Terms. They are among all nodes until PreScore or NormalizeScore has run, and among the candidates
-// then.
+// Explain returns the node's Terms among the candidates, which are known once PreScore or NormalizeScore was called. There are
+// none before.
 func (pl *NodeMetrics) Explain(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) explain.Terms {
 	s := pl.cycleState(ctx, state)
-	return termsOf(*s.scales.Load(), s.view.Row(node))
+	return termsOf(s.scales, s.view.Row(node))
 }
 
 // observe logs once that no node has a value of the metric, and once that some node has one again.

@@ -315,33 +315,7 @@ func TestPreFilter(t *testing.T) {
 	}
 }
 
-// Before the candidates are known, a node is scored among all nodes.
-func TestScore_WithoutPreScore(t *testing.T) {
-	const x = "- {name: x, query: of_x, prefer: Lower"
-	for _, tc := range []struct {
-		name    string
-		metrics string
-		known   map[string]values
-		want    int64 // of a
-	}{
-		// (5 − 2) / (5 − 1) = 0.75
-		{"between the lowest and the highest value of all nodes", x + "}", map[string]values{"x": {"a": 2, "b": 1, "elsewhere": 5}}, 75},
-		{"between the bounds", x + ", bounds: {best: 0, worst: 4}}", map[string]values{"x": {"a": 2, "b": 1, "elsewhere": 5}}, 50},
-		{"a metric that the node has no value of counts as the worst", x + "}\n- {name: w, query: of_w, prefer: Lower}", map[string]values{"x": {"a": 1, "b": 2}, "w": {"b": 1}}, 50},
-		{"a metric without any value drops out", x + "}\n- {name: w, query: of_w, prefer: Lower}", map[string]values{"x": {"a": 1, "b": 2}}, 100},
-		{"no metric is known", x + "}", nil, 0},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			b := build(t, "metrics:\n"+tc.metrics)
-			publish(b.loads, tc.known)
-			if got, status := b.Score(t.Context(), framework.NewCycleState(), pod(), nodesNamed("a")[0]); got != tc.want || !status.IsSuccess() {
-				t.Errorf("%d, %v; want %d", got, status, tc.want)
-			}
-		})
-	}
-}
-
-// Terms are among all nodes until the candidates are known.
+// There are no terms, and no score, until the candidates are known.
 func TestExplain(t *testing.T) {
 	b := build(t, "metrics:\n- {name: x, query: of_x, prefer: Lower, weight: 3}\n- {name: w, query: of_w, prefer: Higher}")
 	publish(b.loads, map[string]values{"x": {"a": 2, "b": 1, "elsewhere": 5}, "w": {"b": 7}})
@@ -357,8 +331,10 @@ func TestExplain(t *testing.T) {
 		}
 	}
 	scored, normalized := framework.NewCycleState(), framework.NewCycleState()
-	// x: (5 − 2) / (5 − 1) = 0.75; 100·(3·0.75 + 0)/4 = 56.25.
-	explained(normalized, Terms{{Name: "x", Value: 2, Known: true, Mark: 0.75, Weight: 3}, {Name: "w", Mark: 0, Weight: 1}}, 56.25)
+	explained(normalized, nil, 0)
+	if score, status := b.Score(t.Context(), normalized, pod(), nodes[0]); score != 0 || !status.IsSuccess() {
+		t.Errorf("score %d, %v; want 0", score, status)
+	}
 	b.PreScore(t.Context(), scored, pod(), nodes)
 	b.NormalizeScore(t.Context(), normalized, pod(), fwk.NodeScoreList{{Name: "a"}, {Name: "b"}})
 	for _, state := range []fwk.CycleState{scored, normalized} {
@@ -395,7 +371,7 @@ func TestFilter_AllocatesNothing(t *testing.T) {
 	publish(b.loads, map[string]values{"x": {"a": 1}})
 	b.PreFilter(t.Context(), state, pod(), nil)
 	ctx, p, n := t.Context(), pod(), nodesNamed("a")[0]
-	for name, s := range map[string]fwk.CycleState{"the decision's state": state, "a clone": state.Clone()} {
+	for name, s := range map[string]fwk.CycleState{"the cycle's state": state, "a clone": state.Clone()} {
 		if allocs := testing.AllocsPerRun(100, func() { b.Filter(ctx, s, p, n) }); allocs != 0 {
 			t.Errorf("%s: %v allocations per call of Filter, want 0", name, allocs)
 		}
@@ -412,11 +388,11 @@ func TestFilter_OneSnapshotPerCycle(t *testing.T) {
 	publish(b.loads, map[string]values{"x": {"a": 9}})
 	for name, s := range map[string]fwk.CycleState{"state": state, "clone": clone} {
 		if status := b.Filter(t.Context(), s, pod(), n); !status.IsSuccess() {
-			t.Errorf("%s: %v by a snapshot of after the decision", name, status)
+			t.Errorf("%s: %v by a snapshot that was published later", name, status)
 		}
 	}
 	if b.Filter(t.Context(), framework.NewCycleState(), pod(), n).IsSuccess() {
-		t.Error("the next decision sees the old snapshot")
+		t.Error("the next cycle sees the old snapshot")
 	}
 }
 

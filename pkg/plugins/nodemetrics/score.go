@@ -25,26 +25,19 @@ type MetricTerm struct {
 
 // Score is the weighted mean of the marks, in [0, 100]; 0 where there are none.
 func (t Terms) Score() float64 {
-	var sum weightedSum
+	marks, weights := 0.0, 0.0
 	for i := range t {
-		sum.add(t[i].Mark, t[i].Weight)
+		marks += t[i].Weight * t[i].Mark
+		weights += t[i].Weight
 	}
-	return sum.score()
+	return weightedMean(marks, weights)
 }
 
-// weightedSum sums up marks to a score.
-type weightedSum struct{ marks, weights float64 }
-
-func (s *weightedSum) add(mark, weight float64) {
-	s.marks += weight * mark
-	s.weights += weight
-}
-
-func (s *weightedSum) score() float64 {
-	if s.weights == 0 {
+func weightedMean(marks, weights float64) float64 {
+	if weights == 0 {
 		return 0
 	}
-	return 100 * s.marks / s.weights
+	return 100 * marks / weights
 }
 
 // scale gives marks to the values of one metric.
@@ -57,31 +50,33 @@ type scale struct {
 	unknown float64
 }
 
-// scoreOf is the score of the node in a row of the values: that of its terms, without making them.
-func scoreOf(scales []scale, row int) int64 {
-	var sum weightedSum
-	for i := range scales {
-		s := &scales[i]
-		mark := s.unknown
-		if value, known := s.values.At(row); known {
-			mark = s.mark(value)
-		}
-		sum.add(mark, s.weight)
-	}
-	return int64(math.Round(sum.score()))
-}
-
 // termsOf are the terms of the node in a row of the values.
 func termsOf(scales []scale, row int) (terms Terms) {
 	for i := range scales {
 		s := &scales[i]
-		t := MetricTerm{Name: s.name, Mark: s.unknown, Weight: s.weight}
-		if t.Value, t.Known = s.values.At(row); t.Known {
-			t.Mark = s.mark(t.Value)
-		}
-		terms = append(terms, t)
+		value, known := s.values.At(row)
+		terms = append(terms, MetricTerm{Name: s.name, Value: value, Known: known, Mark: s.markAt(row), Weight: s.weight})
 	}
 	return terms
+}
+
+// scoreOf is the rounded score of termsOf, which it does not allocate.
+func scoreOf(scales []scale, row int) int64 {
+	marks, weights := 0.0, 0.0
+	for i := range scales {
+		s := &scales[i]
+		marks += s.weight * s.markAt(row)
+		weights += s.weight
+	}
+	return int64(math.Round(weightedMean(marks, weights)))
+}
+
+// markAt is the mark of the node in a row of the values.
+func (s *scale) markAt(row int) float64 {
+	if value, known := s.values.At(row); known {
+		return s.mark(value)
+	}
+	return s.unknown
 }
 
 // mark is clamp((value − worst) / (best − worst)). Where best is worst there is nothing to tell nodes apart by, and all are
@@ -96,7 +91,7 @@ func (s *scale) mark(value float64) float64 {
 	return min(max((value/2-s.worst/2)/span, 0), 1)
 }
 
-// span is the range of the values that some nodes have of one metric.
+// span is the range of the values that the candidates have of one metric.
 type span struct {
 	low, high float64
 	// known is the number of values.
@@ -111,16 +106,15 @@ func (s *span) add(value float64) {
 	s.known++
 }
 
-// scaleOf returns the scale by the metric's bounds, or else by the lowest and the highest value.
-func scaleOf(m *config.NodeMetric, values estimate.MetricValues, low, high float64) scale {
-	s := scale{name: m.Name, values: values, weight: float64(m.Weight), best: low, worst: high}
+// bounds are those of the metric, or else those of the span.
+func (s *span) bounds(m *config.NodeMetric) (best, worst float64) {
 	switch {
 	case m.Bounds != nil:
-		s.best, s.worst = m.Bounds.Best, m.Bounds.Worst
+		return m.Bounds.Best, m.Bounds.Worst
 	case m.Prefer == config.PreferHigher:
-		s.best, s.worst = high, low
+		return s.high, s.low
 	}
-	return s
+	return s.low, s.high
 }
 
 // meanOf is the mean of the values in the given rows.
