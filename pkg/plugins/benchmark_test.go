@@ -39,7 +39,7 @@ func incoming() *corev1.Pod {
 	return st.MakePod().Namespace("ns").Name("p").UID("p").Req(plugintest.CPUAndMemory("1", "1Gi")).Obj()
 }
 
-// perNode reports what one node of a decision over count nodes took.
+// perNode reports the share of one node in a cycle over count nodes.
 func perNode(b *testing.B, count int) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(count), "ns/node")
 }
@@ -49,7 +49,7 @@ var (
 	byLoad = []string{loadvariationriskbalancing.Name, targetloadpacking.Name}
 )
 
-// BenchmarkPreFilter is the cost of one decision's call.
+// BenchmarkPreFilter is the cost of one cycle's call.
 func BenchmarkPreFilter(b *testing.B) {
 	bench(b, limits, 0, "", func(b *testing.B, name string, p *plugintest.Loads, _ []fwk.NodeInfo) {
 		pl, pod := build(b, p, name, "").(fwk.PreFilterPlugin), incoming()
@@ -59,16 +59,19 @@ func BenchmarkPreFilter(b *testing.B) {
 	})
 }
 
-// refusing are arguments by which each node is ruled out.
+// refusing are arguments by which each node is ruled out, for plugins that filter.
 func refusing(name string) string {
-	if name == loadthreshold.Name {
+	switch name {
+	case loadthreshold.Name:
 		return "thresholds: {cpu: 1}"
-	}
-	return `metricProvider: {type: Prometheus, address: "http://prometheus"}
+	case nodemetrics.Name:
+		return `metricProvider: {type: Prometheus, address: "http://prometheus"}
 metrics: [{name: m0, query: m0, prefer: Lower, reject: ">= 0"}]`
+	}
+	return ""
 }
 
-// BenchmarkFilter is the cost of one call for one node that passes, each decision going over all of them.
+// BenchmarkFilter is the cost of one call for one node that passes, each cycle going over all of them.
 func BenchmarkFilter(b *testing.B) {
 	bench(b, limits, 20, "", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
 		benchmarkFilter(b, build(b, p, name, ""), nodes)
@@ -104,14 +107,14 @@ func benchmarkFilter(b *testing.B, pl fwk.Plugin, nodes []fwk.NodeInfo) {
 		i = (i + 1) % len(nodes)
 	}
 	for range nodes {
-		next() // the first decision after a refresh is another matter
+		next() // the first cycle after a refresh has a benchmark of its own
 	}
 	for b.Loop() {
 		next()
 	}
 }
 
-// BenchmarkPostFilter is the cost of one decision's call where every node is ruled out, and the limit is waived.
+// BenchmarkPostFilter is the cost of one cycle's call where every node is ruled out, and the limit is waived.
 func BenchmarkPostFilter(b *testing.B) {
 	bench(b, limits, 0, "", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
 		var objects []*corev1.Node
@@ -135,7 +138,7 @@ func BenchmarkPostFilter(b *testing.B) {
 	})
 }
 
-// BenchmarkPreScore is the cost of one decision's call.
+// BenchmarkPreScore is the cost of one cycle's call.
 func BenchmarkPreScore(b *testing.B) {
 	bench(b, byLoad, 0, "", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
 		pl, pod := build(b, p, name, "").(fwk.PreScorePlugin), incoming()
@@ -145,8 +148,8 @@ func BenchmarkPreScore(b *testing.B) {
 	})
 }
 
-// BenchmarkScore is the cost of one call for one node, each decision going over all of them. Where the node just changed,
-// one pod has come or gone on each since the decision before.
+// BenchmarkScore is the cost of one call for one node, each cycle going over all of them. Where the node just changed, one
+// pod has come or gone on each since the cycle before.
 func BenchmarkScore(b *testing.B) {
 	for _, podsPerNode := range []int{0, 20} {
 		suffix := fmt.Sprintf("/%d_recent_pods_per_node", podsPerNode)
@@ -164,7 +167,7 @@ func BenchmarkScore(b *testing.B) {
 			odd = !odd
 			for i, node := range nodes {
 				changed[i] = node.Snapshot()
-				changed[i].SetNode(node.Node()) // content of its own, also where it was seen before
+				changed[i].SetNode(node.Node()) // a generation of its own, also where there was one before
 				if odd {
 					changed[i].AddPodInfo(added)
 				}
@@ -174,11 +177,11 @@ func BenchmarkScore(b *testing.B) {
 	})
 }
 
-// benchmarkScore scores the nodes that next returns for each decision.
+// benchmarkScore scores the nodes that next returns for each cycle.
 func benchmarkScore(b *testing.B, pl fwk.ScorePlugin, next func() []fwk.NodeInfo) {
 	pod, state, nodes := incoming(), framework.NewCycleState(), next()
 	for _, node := range nodes {
-		pl.Score(b.Context(), state, pod, node) // the first decision after a refresh is another matter
+		pl.Score(b.Context(), state, pod, node) // the first cycle after a refresh has a benchmark of its own
 	}
 	i := len(nodes)
 	for b.Loop() {
@@ -192,7 +195,7 @@ func benchmarkScore(b *testing.B, pl fwk.ScorePlugin, next func() []fwk.NodeInfo
 	}
 }
 
-// BenchmarkScoreAfterRefresh is the cost of the first decision after new load has been published, over all nodes.
+// BenchmarkScoreAfterRefresh is the cost of the first cycle after new load has been published, over all nodes.
 func BenchmarkScoreAfterRefresh(b *testing.B) {
 	bench(b, byLoad, 20, "/20_recent_pods_per_node", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
 		names := make([]string, len(nodes))
@@ -225,13 +228,22 @@ func BenchmarkScoreAfterRefresh(b *testing.B) {
 	})
 }
 
-// BenchmarkScoreAndNormalize is the cost of scoring in one decision over all nodes, where scores follow from all candidates.
-func BenchmarkScoreAndNormalize(b *testing.B) {
+// BenchmarkScoreAndNormalize is the cost of scoring in one cycle over all nodes, where scores follow from all candidates.
+func BenchmarkScoreAndNormalize(b *testing.B) { benchmarkScoreAndNormalize(b, true) }
+
+// BenchmarkScoreAndNormalizeWithoutPreScore is the same for a profile that enables the plugin under score alone.
+func BenchmarkScoreAndNormalizeWithoutPreScore(b *testing.B) { benchmarkScoreAndNormalize(b, false) }
+
+func benchmarkScoreAndNormalize(b *testing.B, preScore bool) {
 	bench(b, []string{nodemetrics.Name}, 0, "", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
 		pl, pod, scores := build(b, p, name, ""), incoming(), make(fwk.NodeScoreList, len(nodes))
 		for b.Loop() {
 			state := framework.NewCycleState()
+			if preScore {
+				pl.(fwk.PreScorePlugin).PreScore(b.Context(), state, pod, nodes)
+			}
 			for i, node := range nodes {
+				scores[i].Name = node.Node().Name
 				scores[i].Score, _ = pl.Score(b.Context(), state, pod, node)
 			}
 			pl.ScoreExtensions().NormalizeScore(b.Context(), state, pod, scores)

@@ -6,16 +6,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
+	fwk "k8s.io/kube-scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
-func TestScoreOfNodes(t *testing.T) {
+func TestScore(t *testing.T) {
 	measured := plugintest.Measurement
 	pod := func(cpu, memory string) *corev1.Pod {
 		return st.MakePod().Req(plugintest.CPUAndMemory(cpu, memory)).Obj()
@@ -77,13 +78,13 @@ func TestScoreOfNodes(t *testing.T) {
 			want: map[string]int64{"a": 56, "b": 75},
 		},
 		{
-			name: "pods that the window has not seen yet count",
+			name: "pods that the window does not cover yet count",
 			load: map[string]load.NodeLoad{"a": {load.CPU: measured(0.25, 0), load.Memory: measured(0, 0)}, "b": {load.CPU: measured(0.25, 0), load.Memory: measured(0, 0)}},
 			pod:  pod("0", "0"),
 			onA: []*corev1.Pod{
 				st.MakePod().Name("assumed").Req(plugintest.CPUAndMemory("1", "0")).Obj(),
 				plugintest.Running(st.MakePod().Name("running").Req(plugintest.CPUAndMemory("1", "0")).Obj(), time.Minute),
-				plugintest.Running(st.MakePod().Name("seen").Req(plugintest.CPUAndMemory("1", "0")).Obj(), time.Hour),
+				plugintest.Running(st.MakePod().Name("covered").Req(plugintest.CPUAndMemory("1", "0")).Obj(), time.Hour),
 			},
 			// a: (2,000 + 1,000 + 0.8·1,000) / 8,000 = 0.475, halved 0.2375. b: 0.25, halved 0.125 -> 87.5.
 			want: map[string]int64{"a": 76, "b": 88},
@@ -107,7 +108,8 @@ func TestScoreOfNodes(t *testing.T) {
 	}
 }
 
-func TestPercentagesOfCapacityAreScaledToTheAllocatable(t *testing.T) {
+// Utilizations are measured against the capacity, and scored against the allocatable.
+func TestScore_Allocatable(t *testing.T) {
 	node := plugintest.Node("a", plugintest.CPUAndMemory("8", "16Gi"))
 	object := node.Node().DeepCopy()
 	object.Status.Allocatable = st.MakeNode().Capacity(plugintest.CPUAndMemory("4", "16Gi")).Obj().Status.Allocatable
@@ -121,7 +123,8 @@ func TestPercentagesOfCapacityAreScaledToTheAllocatable(t *testing.T) {
 	}
 }
 
-func TestANodeThatOffersNothingIsFull(t *testing.T) {
+// A node that offers nothing is full.
+func TestScore_NoAllocatable(t *testing.T) {
 	pl := plugintest.Build(t, New, plugintest.Args(t, "LoadVariationRiskBalancingArgs", ""), map[string]load.NodeLoad{"a": {load.CPU: plugintest.Measurement(0.25, 0)}})
 	got := plugintest.Scores(t, pl, st.MakePod().Obj(), plugintest.Node("a", nil))
 	// μ = 1, σ = 0: risk 0.5.
@@ -130,25 +133,37 @@ func TestANodeThatOffersNothingIsFull(t *testing.T) {
 	}
 }
 
-func TestStatesAreThoseOfTheBestAndTheWorstKnownResource(t *testing.T) {
+func TestScore_Fallbacks(t *testing.T) {
 	measured := plugintest.Measurement(0.5, 0)
 	for _, tc := range []struct {
-		name        string
-		load        load.NodeLoad
-		best, worst load.State
+		name string
+		load load.NodeLoad
+		// want are the score and the fallbacks counted with missingLoad Lowest.
+		want       int64
+		wantAbsent float64
 	}{
-		{"both", load.NodeLoad{load.CPU: measured, load.Memory: measured}, load.Fresh, load.Fresh},
-		{"cpu alone", load.NodeLoad{load.CPU: measured}, load.Fresh, load.Absent},
-		{"memory alone", load.NodeLoad{load.Memory: measured}, load.Fresh, load.Absent},
-		{"neither", load.NodeLoad{}, load.Absent, load.Absent},
+		// Nothing is requested: the risk is 0.5 / 2.
+		{"a node whose resources are both measured is scored", load.NodeLoad{load.CPU: measured, load.Memory: measured}, 75, 0},
+		{"a node whose cpu alone is measured is scored, and counted", load.NodeLoad{load.CPU: measured}, 75, 1},
+		{"a node whose memory alone is measured is scored, and counted", load.NodeLoad{load.Memory: measured}, 75, 1},
+		{"a node of which nothing is measured gets the lowest score, and is counted", load.NodeLoad{}, 0, 1},
 	} {
-		loads := plugintest.NewLoads()
-		loads.Measure(map[string]load.NodeLoad{"n": tc.load}, nil)
-		view := loads.ModelOver(podusage.ByRequests{}).View(framework.NewCycleState())
-		none := func(estimate.ResourceEstimate, float64) float64 { return 0 }
-		node := plugintest.Node("n", plugintest.CPUAndMemory("8", "16Gi"))
-		if _, best, worst := formula(none).Score(view, node, demand{}); best != tc.best || worst != tc.worst {
-			t.Errorf("%s: %v and %v, want %v and %v", tc.name, best, worst, tc.best, tc.worst)
-		}
+		t.Run(tc.name, func(t *testing.T) {
+			loads := plugintest.NewLoads()
+			loads.Measure(map[string]load.NodeLoad{"n": tc.load, "other": {load.CPU: measured}}, nil)
+			deps := loads.Deps()
+			deps.Counters = counters.NewMetrics(metrics.NewKubeRegistry().MustRegister).For(Name)
+			plugin, err := New(t.Context(), plugintest.Args(t, "LoadVariationRiskBalancingArgs", "missingLoad: Lowest"), nil, deps)
+			if err != nil {
+				t.Fatal(err)
+			}
+			node := plugintest.Node("n", plugintest.CPUAndMemory("8", "16Gi"))
+			if got := plugintest.Scores(t, plugin.(fwk.ScorePlugin), st.MakePod().Obj(), node)["n"]; got != tc.want {
+				t.Errorf("score %d, want %d", got, tc.want)
+			}
+			if got, err := testutil.GetCounterMetricValue(deps.Counters.Absent); err != nil || got != tc.wantAbsent {
+				t.Errorf("%v decisions with absent load, %v; want %v", got, err, tc.wantAbsent)
+			}
+		})
 	}
 }
