@@ -305,12 +305,12 @@ func (b *testee) nextEvent(t *testing.T, n *corev1.Node) string {
 // decide.
 func TestAnnotation_OneEvent(t *testing.T) {
 	bad := node("n", "wrong")
-	b := build(t, "", loads{"other": both(0.1, 0.1)}, bad)
+	b := build(t, "", loads{"other": both(0.1, 0.1)})
 	other, err := b.New(t.Context(), plugintest.Args(t, "LoadThresholdArgs", ""), b.handle, b.loads.Deps())
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.handle.WatchNodes(t).Add(bad)
+	b.handle.WatchNodes(t).Add(bad.DeepCopy())
 	if n := len(b.handle.Events.Events); n != 0 {
 		t.Fatalf("%d Events before any decision, want none", n)
 	}
@@ -353,7 +353,7 @@ func TestAnnotation_EventWhenNew(t *testing.T) {
 	watched, lister := b.handle.WatchNodes(t), b.handle.SharedInformerFactory().Core().V1().Nodes().Lister()
 	modify := func(n *corev1.Node) {
 		t.Helper()
-		watched.Modify(n)
+		watched.Modify(n.DeepCopy())
 		err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, patience, true, func(context.Context) (bool, error) {
 			seen, err := lister.Get(n.Name)
 			return err == nil && cmp.Equal(n.Annotations, seen.Annotations) && cmp.Equal(n.Labels, seen.Labels), nil
@@ -373,7 +373,7 @@ func TestAnnotation_EventWhenNew(t *testing.T) {
 	modify(mended)
 	modify(second)
 	b.wantEvent(t, second, "") // it was mended in the meantime
-	watched.Delete(second)
+	watched.Delete(second.DeepCopy())
 	b.wantEvent(t, second, "") // it is another node of that name
 }
 

@@ -315,6 +315,27 @@ func TestPreFilter(t *testing.T) {
 	}
 }
 
+// PreScore skips scoring where no candidate has a value.
+func TestPreScore(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		known values
+		want  fwk.Code
+	}{
+		{"a candidate has a value", values{"a": 1}, fwk.Success},
+		{"only other nodes have values", values{"elsewhere": 1}, fwk.Skip},
+		{"no node has a value", nil, fwk.Skip},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := build(t, "metrics: [{name: x, query: of_x, prefer: Lower}]")
+			publish(b.loads, map[string]values{"x": tc.known})
+			if got := b.PreScore(t.Context(), framework.NewCycleState(), pod(), nodesNamed("a", "b")).Code(); got != tc.want {
+				t.Errorf("%v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
 // There are no terms, and no score, until the candidates are known.
 func TestExplain(t *testing.T) {
 	b := build(t, "metrics:\n- {name: x, query: of_x, prefer: Lower, weight: 3}\n- {name: w, query: of_w, prefer: Higher}")

@@ -16,13 +16,13 @@ type Terms struct {
 func (t Terms) UtilizationPercent() float64 { return 100 * t.CPU.Utilization(t.PodCPUMillis) }
 
 // Score is the score of the utilization, in [0, 100].
-func (t Terms) Score() float64 { return score(t.UtilizationPercent(), t.TargetPercent) }
+func (t Terms) Score() float64 { return Score(t.UtilizationPercent(), t.TargetPercent) }
 
-// score rises from target at a utilization of 0 to 100 at the target, and falls from there to target and on to 0 at a
+// Score rises from target at a utilization of 0 to 100 at the target, and falls from there to target and on to 0 at a
 // utilization of 100, so that nodes fill up to the target and no further. Both arguments are in percent.
 //
 // The formula is that of Trimaran's TargetLoadPacking (Kubernetes KEP "Trimaran: Real Load Aware Scheduling").
-func score(utilization, target float64) float64 {
+func Score(utilization, target float64) float64 {
 	switch {
 	case utilization <= target:
 		return (100-target)*utilization/target + target

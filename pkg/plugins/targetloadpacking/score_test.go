@@ -30,8 +30,8 @@ func TestFormula(t *testing.T) {
 		{"the highest target packs to the brim", 99.5, 99, 49.5},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := score(tc.utilization, tc.target); math.Abs(got-tc.want) > 1e-9 {
-				t.Errorf("score(%v, %v) = %v, want %v", tc.utilization, tc.target, got, tc.want)
+			if got := Score(tc.utilization, tc.target); math.Abs(got-tc.want) > 1e-9 {
+				t.Errorf("Score(%v, %v) = %v, want %v", tc.utilization, tc.target, got, tc.want)
 			}
 		})
 	}
@@ -40,8 +40,8 @@ func TestFormula(t *testing.T) {
 func TestFormula_StaysInRange(t *testing.T) {
 	for target := 1.0; target <= 99; target++ {
 		for utilization := 0.0; utilization <= 200; utilization += 0.5 {
-			if got := score(utilization, target); got < 0 || got > 100 || math.IsNaN(got) {
-				t.Fatalf("score(%v, %v) = %v, want a score in [0, 100]", utilization, target, got)
+			if got := Score(utilization, target); got < 0 || got > 100 || math.IsNaN(got) {
+				t.Fatalf("Score(%v, %v) = %v, want a score in [0, 100]", utilization, target, got)
 			}
 		}
 	}

@@ -57,12 +57,14 @@ func NewHandle(nodes ...*corev1.Node) *Handle {
 	return h
 }
 
-// WatchNodes starts the informer of nodes, until the test ends, and returns what it reads.
+// WatchNodes starts the informer of nodes, until the test ends, and returns what it reads. It is empty at first.
 func (h *Handle) WatchNodes(t testing.TB) *cachetesting.FakeControllerSource {
 	t.Helper()
 	h.nodes.FakeControllerSource = cachetesting.NewFakeControllerSource()
 	t.Cleanup(h.nodes.Shutdown)
-	go h.informers.Core().V1().Nodes().Informer().RunWithContext(t.Context())
+	informer := h.informers.Core().V1().Nodes().Informer()
+	go informer.RunWithContext(t.Context())
+	clientcache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) // after Shutdown, List would block
 	return h.nodes.FakeControllerSource
 }
 
