@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
-	compmetrics "k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
@@ -18,67 +18,78 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
 )
 
-// others are the nodes that are left to a batch, the best first.
-type others []string
+// sortedNodes are the nodes that are left to a batch, the best first.
+type sortedNodes []string
 
-func (o *others) Len() int { return len(*o) }
-func (o *others) Pop() string {
-	first := (*o)[0]
-	*o = (*o)[1:]
+func (n *sortedNodes) Len() int { return len(*n) }
+func (n *sortedNodes) Pop() string {
+	first := (*n)[0]
+	*n = (*n)[1:]
 	return first
 }
 
-// frameworkOf is the scheduler's own framework with the plugin enabled at all of its extension points.
-func frameworkOf(t *testing.T, name string, p *load.Publisher, nodes ...*corev1.Node) framework.Framework {
+// newFramework makes the scheduler's own framework of a profile, and its informers.
+func newFramework(t *testing.T, profile *schedconfig.KubeSchedulerProfile, loads *plugintest.Loads, activator fwk.PodActivator, nodes ...*corev1.Node) (framework.Framework, informers.SharedInformerFactory) {
 	t.Helper()
 	metrics.Register()
 	registry := intree.NewInTreeRegistry()
-	if err := registry.Merge(plugins.NewRegistry(models{p}, func(...compmetrics.Registerable) {})); err != nil {
+	if err := registry.Merge(registryOn(loads, unregistered)); err != nil {
 		t.Fatal(err)
 	}
-	enabled := func(names ...string) (set schedconfig.PluginSet) {
-		for _, name := range names {
-			set.Enabled = append(set.Enabled, schedconfig.Plugin{Name: name})
-		}
-		return set
-	}
-	profile := &schedconfig.KubeSchedulerProfile{
-		SchedulerName: "default-scheduler",
-		Plugins:       &schedconfig.Plugins{QueueSort: enabled("PrioritySort"), Bind: enabled("DefaultBinder"), MultiPoint: enabled(name)},
-		PluginConfig:  []schedconfig.PluginConfig{{Name: name, Args: plugintest.Args(t, kinds()[name], least(kinds()[name]))}},
-	}
 	client := fake.NewClientset()
+	factory := informers.NewSharedInformerFactory(client, 0)
 	f, err := frameworkruntime.NewFramework(t.Context(), registry, profile,
 		frameworkruntime.WithSnapshotSharedLister(cache.NewSnapshot(nil, nodes)), frameworkruntime.WithClientSet(client),
-		frameworkruntime.WithInformerFactory(informers.NewSharedInformerFactory(client, 0)))
+		frameworkruntime.WithInformerFactory(factory))
 	if err != nil {
 		t.Fatal(err)
 	}
 	q := queue.NewTestQueue(t.Context(), f.QueueSortFunc())
 	t.Cleanup(q.Close)
 	f.SetPodNominator(q)
-	f.SetPodActivator(q)
-	return f
+	f.SetPodActivator(activator)
+	return f, factory
 }
 
-func TestWhatIsBatchedUnderAWaiverPlacesNoPodThatHasNone(t *testing.T) {
+// profileOf is a profile with the plugin enabled at all of its extension points, and no stock plugins that filter or score.
+func profileOf(t *testing.T, name string) *schedconfig.KubeSchedulerProfile {
+	t.Helper()
+	enabled := func(name string) schedconfig.PluginSet {
+		return schedconfig.PluginSet{Enabled: []schedconfig.Plugin{{Name: name}}}
+	}
+	return &schedconfig.KubeSchedulerProfile{
+		SchedulerName: "default-scheduler",
+		Plugins:       &schedconfig.Plugins{QueueSort: enabled("PrioritySort"), Bind: enabled("DefaultBinder"), MultiPoint: enabled(name)},
+		PluginConfig:  []schedconfig.PluginConfig{{Name: name, Args: plugintest.Args(t, kinds()[name], least(kinds()[name]))}},
+	}
+}
+
+// activations holds the pods of each call of Activate.
+type activations chan map[string]*corev1.Pod
+
+// Activate implements fwk.PodActivator.
+func (a activations) Activate(_ klog.Logger, pods map[string]*corev1.Pod) { a <- pods }
+
+// A node that was batched for a pod with a waiver is refused to a pod without one.
+func TestBatch_Waiver(t *testing.T) {
 	for _, name := range []string{loadthreshold.Name, nodemetrics.Name} {
 		t.Run(name, func(t *testing.T) {
-			p := load.NewPublisher()
-			plugintest.Publish(p, map[string]load.NodeLoad{"a": {load.CPU: plugintest.Measurement(0.9, 0)}, "b": {load.CPU: plugintest.Measurement(0.95, 0)}})
+			loads := plugintest.NewLoads()
 			beyond := load.MetricValue{Value: 6, End: plugintest.Now()}
-			p.Publish(p.Latest().WithMetrics(map[string]load.MetricTable{"m0": {"a": beyond, "b": beyond}}))
+			loads.Measure(
+				map[string]load.NodeLoad{"a": {load.CPU: plugintest.Measurement(0.9, 0)}, "b": {load.CPU: plugintest.Measurement(0.95, 0)}},
+				map[string]load.MetricTable{"m0": {"a": beyond, "b": beyond}},
+			)
 			var nodes []*corev1.Node
 			for _, name := range []string{"a", "b"} {
 				nodes = append(nodes, st.MakeNode().Name(name).Capacity(plugintest.CPUAndMemory("8", "16Gi")).Obj())
 			}
-			f := frameworkOf(t, name, p, nodes...)
+			f, _ := newFramework(t, profileOf(t, name), loads, make(activations, 10), nodes...)
 			podNamed := func(name string) *corev1.Pod {
 				return st.MakePod().Namespace("ns").Name(name).UID(name).SchedulerName("default-scheduler").Obj()
 			}
@@ -112,7 +123,7 @@ func TestWhatIsBatchedUnderAWaiverPlacesNoPodThatHasNone(t *testing.T) {
 			if _, filter = attempt(waived); !filter("a").IsSuccess() || !filter("b").IsSuccess() {
 				t.Fatal("nothing is waived")
 			}
-			f.StoreScheduleResults(t.Context(), signature, "", "a", &others{"b"}, 1)
+			f.StoreScheduleResults(t.Context(), signature, "", "a", &sortedNodes{"b"}, 1)
 
 			state, filter = attempt(plain)
 			if hint := f.GetNodeHint(t.Context(), plain, signature, state, 2); hint != "b" {

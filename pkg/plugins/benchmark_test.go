@@ -22,10 +22,9 @@ import (
 var sizes = []int{500, 5000, 15000}
 
 // bench runs fn for each plugin on clusters of each size, in which each node has so many recent pods.
-func bench(b *testing.B, names []string, podsPerNode int, suffix string, fn func(b *testing.B, name string, p *load.Publisher, nodes []fwk.NodeInfo)) {
+func bench(b *testing.B, names []string, podsPerNode int, suffix string, fn func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo)) {
 	for _, size := range sizes {
 		p, nodes := cluster(size, podsPerNode)
-		p.Publish(withMetrics(p.Latest(), size))
 		for _, name := range names {
 			b.Run(fmt.Sprintf("%s/nodes=%d%s", name, size, suffix), func(b *testing.B) {
 				b.ReportAllocs()
@@ -40,7 +39,7 @@ func incoming() *corev1.Pod {
 	return st.MakePod().Namespace("ns").Name("p").UID("p").Req(plugintest.CPUAndMemory("1", "1Gi")).Obj()
 }
 
-// perNode reports what one node of a decision over count nodes took.
+// perNode reports the share of one node in a cycle over count nodes.
 func perNode(b *testing.B, count int) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(count), "ns/node")
 }
@@ -50,9 +49,9 @@ var (
 	byLoad = []string{loadvariationriskbalancing.Name, targetloadpacking.Name}
 )
 
-// BenchmarkPreFilter is the cost of one decision's call.
+// BenchmarkPreFilter is the cost of one cycle's call.
 func BenchmarkPreFilter(b *testing.B) {
-	bench(b, limits, 0, "", func(b *testing.B, name string, p *load.Publisher, _ []fwk.NodeInfo) {
+	bench(b, limits, 0, "", func(b *testing.B, name string, p *plugintest.Loads, _ []fwk.NodeInfo) {
 		pl, pod := build(b, p, name, "").(fwk.PreFilterPlugin), incoming()
 		for b.Loop() {
 			pl.PreFilter(b.Context(), framework.NewCycleState(), pod, nil)
@@ -60,26 +59,39 @@ func BenchmarkPreFilter(b *testing.B) {
 	})
 }
 
-// refusing are arguments by which each node is ruled out.
+// refusing are arguments by which each node is ruled out, for plugins that filter.
 func refusing(name string) string {
-	if name == loadthreshold.Name {
+	switch name {
+	case loadthreshold.Name:
 		return "thresholds: {cpu: 1}"
-	}
-	return `metricProvider: {type: Prometheus, address: "http://prometheus"}
+	case nodemetrics.Name:
+		return `metricProvider: {type: Prometheus, address: "http://prometheus"}
 metrics: [{name: m0, query: m0, prefer: Lower, reject: ">= 0"}]`
+	}
+	return ""
 }
 
-// BenchmarkFilter is the cost of one call for one node that passes, each decision going over all of them.
+// BenchmarkFilter is the cost of one call for one node that passes, each cycle going over all of them.
 func BenchmarkFilter(b *testing.B) {
-	bench(b, limits, 20, "", func(b *testing.B, name string, p *load.Publisher, nodes []fwk.NodeInfo) {
+	bench(b, limits, 20, "", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
 		benchmarkFilter(b, build(b, p, name, ""), nodes)
 	})
 }
 
 // BenchmarkFilterRefuses is the cost of one call for one node that is ruled out.
 func BenchmarkFilterRefuses(b *testing.B) {
-	bench(b, limits, 20, "", func(b *testing.B, name string, p *load.Publisher, nodes []fwk.NodeInfo) {
+	bench(b, limits, 20, "", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
 		benchmarkFilter(b, build(b, p, name, refusing(name)), nodes)
+	})
+}
+
+// BenchmarkFilterAnnotated is the cost of one call for one node that states thresholds of its own and passes.
+func BenchmarkFilterAnnotated(b *testing.B) {
+	bench(b, []string{loadthreshold.Name}, 20, "", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
+		for _, node := range nodes {
+			node.Node().Annotations = map[string]string{loadthreshold.Annotation: "cpu=70,memory=85"}
+		}
+		benchmarkFilter(b, build(b, p, name, ""), nodes)
 	})
 }
 
@@ -95,16 +107,16 @@ func benchmarkFilter(b *testing.B, pl fwk.Plugin, nodes []fwk.NodeInfo) {
 		i = (i + 1) % len(nodes)
 	}
 	for range nodes {
-		next() // the first decision after a refresh is another matter
+		next() // the first cycle after a refresh has a benchmark of its own
 	}
 	for b.Loop() {
 		next()
 	}
 }
 
-// BenchmarkPostFilter is the cost of one decision's call where every node is ruled out, and the limit is waived.
+// BenchmarkPostFilter is the cost of one cycle's call where every node is ruled out, and the limit is waived.
 func BenchmarkPostFilter(b *testing.B) {
-	bench(b, limits, 0, "", func(b *testing.B, name string, p *load.Publisher, nodes []fwk.NodeInfo) {
+	bench(b, limits, 0, "", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
 		var objects []*corev1.Node
 		for _, node := range nodes {
 			objects = append(objects, node.Node())
@@ -126,9 +138,9 @@ func BenchmarkPostFilter(b *testing.B) {
 	})
 }
 
-// BenchmarkPreScore is the cost of one decision's call.
+// BenchmarkPreScore is the cost of one cycle's call.
 func BenchmarkPreScore(b *testing.B) {
-	bench(b, byLoad, 0, "", func(b *testing.B, name string, p *load.Publisher, nodes []fwk.NodeInfo) {
+	bench(b, byLoad, 0, "", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
 		pl, pod := build(b, p, name, "").(fwk.PreScorePlugin), incoming()
 		for b.Loop() {
 			pl.PreScore(b.Context(), framework.NewCycleState(), pod, nodes)
@@ -136,16 +148,16 @@ func BenchmarkPreScore(b *testing.B) {
 	})
 }
 
-// BenchmarkScore is the cost of one call for one node, each decision going over all of them. Where the node just changed,
-// one pod has come or gone on each since the decision before.
+// BenchmarkScore is the cost of one call for one node, each cycle going over all of them. Where the node just changed, one
+// pod has come or gone on each since the cycle before.
 func BenchmarkScore(b *testing.B) {
 	for _, podsPerNode := range []int{0, 20} {
 		suffix := fmt.Sprintf("/%d_recent_pods_per_node", podsPerNode)
-		bench(b, byLoad, podsPerNode, suffix, func(b *testing.B, name string, p *load.Publisher, nodes []fwk.NodeInfo) {
+		bench(b, byLoad, podsPerNode, suffix, func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
 			benchmarkScore(b, build(b, p, name, ""), func() []fwk.NodeInfo { return nodes })
 		})
 	}
-	bench(b, byLoad, 20, "/20_recent_pods_per_node,_node_just_changed", func(b *testing.B, name string, p *load.Publisher, nodes []fwk.NodeInfo) {
+	bench(b, byLoad, 20, "/20_recent_pods_per_node,_node_just_changed", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
 		added, err := framework.NewPodInfo(incoming())
 		if err != nil {
 			b.Fatal(err)
@@ -155,7 +167,7 @@ func BenchmarkScore(b *testing.B) {
 			odd = !odd
 			for i, node := range nodes {
 				changed[i] = node.Snapshot()
-				changed[i].SetNode(node.Node()) // content of its own, also where it was seen before
+				changed[i].SetNode(node.Node()) // a generation of its own, also where there was one before
 				if odd {
 					changed[i].AddPodInfo(added)
 				}
@@ -165,11 +177,11 @@ func BenchmarkScore(b *testing.B) {
 	})
 }
 
-// benchmarkScore scores the nodes that next returns for each decision.
+// benchmarkScore scores the nodes that next returns for each cycle.
 func benchmarkScore(b *testing.B, pl fwk.ScorePlugin, next func() []fwk.NodeInfo) {
 	pod, state, nodes := incoming(), framework.NewCycleState(), next()
 	for _, node := range nodes {
-		pl.Score(b.Context(), state, pod, node) // the first decision after a refresh is another matter
+		pl.Score(b.Context(), state, pod, node) // the first cycle after a refresh has a benchmark of its own
 	}
 	i := len(nodes)
 	for b.Loop() {
@@ -183,19 +195,19 @@ func benchmarkScore(b *testing.B, pl fwk.ScorePlugin, next func() []fwk.NodeInfo
 	}
 }
 
-// BenchmarkScoreAfterRefresh is the cost of the first decision after new load has been published, over all nodes.
+// BenchmarkScoreAfterRefresh is the cost of the first cycle after new load has been published, over all nodes.
 func BenchmarkScoreAfterRefresh(b *testing.B) {
-	bench(b, byLoad, 20, "/20_recent_pods_per_node", func(b *testing.B, name string, p *load.Publisher, nodes []fwk.NodeInfo) {
+	bench(b, byLoad, 20, "/20_recent_pods_per_node", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
 		names := make([]string, len(nodes))
 		for i, node := range nodes {
 			names[i] = node.Node().Name
 		}
 		index := load.NewIndex(names)
-		reading := load.NodeLoad{load.CPU: plugintest.Measurement(0.25, 0.1), load.Memory: plugintest.Measurement(0.25, 0.1)}
+		measured := load.NodeLoad{load.CPU: plugintest.Measurement(0.25, 0.1), load.Memory: plugintest.Measurement(0.25, 0.1)}
 		next := func() *load.Snapshot {
-			return load.NewSnapshot(map[time.Duration]*load.Table{
-				plugintest.Window: load.NewTable(index, func(string) load.NodeLoad { return reading }),
-			})
+			return load.NewSnapshot(index, map[time.Duration]*load.Table{
+				plugintest.Window: load.NewTable(index, func(string) load.NodeLoad { return measured }),
+			}, nil)
 		}
 		pl, pod := build(b, p, name, ""), incoming()
 		decide := func() {
@@ -216,13 +228,22 @@ func BenchmarkScoreAfterRefresh(b *testing.B) {
 	})
 }
 
-// BenchmarkScoreAndNormalize is the cost of scoring in one decision over all nodes, where scores follow from all candidates.
-func BenchmarkScoreAndNormalize(b *testing.B) {
-	bench(b, []string{nodemetrics.Name}, 0, "", func(b *testing.B, name string, p *load.Publisher, nodes []fwk.NodeInfo) {
+// BenchmarkScoreAndNormalize is the cost of scoring in one cycle over all nodes, where scores follow from all candidates.
+func BenchmarkScoreAndNormalize(b *testing.B) { benchmarkScoreAndNormalize(b, true) }
+
+// BenchmarkScoreAndNormalizeWithoutPreScore is the same for a profile that enables the plugin under score alone.
+func BenchmarkScoreAndNormalizeWithoutPreScore(b *testing.B) { benchmarkScoreAndNormalize(b, false) }
+
+func benchmarkScoreAndNormalize(b *testing.B, preScore bool) {
+	bench(b, []string{nodemetrics.Name}, 0, "", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
 		pl, pod, scores := build(b, p, name, ""), incoming(), make(fwk.NodeScoreList, len(nodes))
 		for b.Loop() {
 			state := framework.NewCycleState()
+			if preScore {
+				pl.(fwk.PreScorePlugin).PreScore(b.Context(), state, pod, nodes)
+			}
 			for i, node := range nodes {
+				scores[i].Name = node.Node().Name
 				scores[i].Score, _ = pl.Score(b.Context(), state, pod, node)
 			}
 			pl.ScoreExtensions().NormalizeScore(b.Context(), state, pod, scores)
@@ -235,7 +256,7 @@ func BenchmarkScoreAndNormalize(b *testing.B) {
 func BenchmarkSignPod(b *testing.B) {
 	for name := range kinds() {
 		b.Run(name, func(b *testing.B) {
-			pl, pod := build(b, load.NewPublisher(), name, "").(fwk.SignPlugin), incoming()
+			pl, pod := build(b, plugintest.NewLoads(), name, "").(fwk.SignPlugin), incoming()
 			b.ReportAllocs()
 			for b.Loop() {
 				pl.SignPod(b.Context(), pod)

@@ -11,14 +11,13 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
 )
 
 // counted are the plugin's decisions, and those with a fallback by reason.
-type counted struct{ decisions, absent, expired, aside float64 }
+type counted struct{ decisions, absent, expired, skipped float64 }
 
 func countedOf(t *testing.T, registry metrics.KubeRegistry, plugin string) counted {
 	t.Helper()
@@ -38,13 +37,14 @@ func countedOf(t *testing.T, registry metrics.KubeRegistry, plugin string) count
 					reason = label.GetValue()
 				}
 			}
-			*map[string]*float64{"": &c.decisions, "Absent": &c.absent, "Expired": &c.expired, "StepAside": &c.aside}[reason] = m.GetCounter().GetValue()
+			*map[string]*float64{"": &c.decisions, "Absent": &c.absent, "Expired": &c.expired, "StepAside": &c.skipped}[reason] = m.GetCounter().GetValue()
 		}
 	}
 	return c
 }
 
-func TestLimitsCountDecisionsAndFallbacksOncePerDecision(t *testing.T) {
+// Limits count decisions, and fallbacks once per decision.
+func TestCounters_Limits(t *testing.T) {
 	fresh := load.NodeLoad{load.CPU: plugintest.Measurement(0.5, 0), load.Memory: plugintest.Measurement(0.5, 0)}
 	old, cpuAlone := fresh, load.NodeLoad{load.CPU: fresh[load.CPU]}
 	old[load.CPU].End = old[load.CPU].End.Add(-time.Hour)
@@ -67,7 +67,7 @@ metrics: [{name: x, query: m0, prefer: Lower, weight: 0, reject: "> 5"}, {name: 
 		{name: "two nodes were never measured", plugin: loadthreshold.Name, loads: map[string]load.NodeLoad{"a": fresh}, want: counted{decisions: 2, absent: 2}},
 		{name: "two nodes were not measured lately", plugin: loadthreshold.Name, loads: map[string]load.NodeLoad{"a": fresh, "b": old, "c": old}, want: counted{decisions: 2, expired: 2}},
 		{name: "both", plugin: loadthreshold.Name, loads: map[string]load.NodeLoad{"a": fresh, "b": old}, want: counted{decisions: 2, absent: 2, expired: 2}},
-		{name: "no load is known", plugin: loadthreshold.Name, want: counted{decisions: 2, aside: 2}},
+		{name: "no load is known", plugin: loadthreshold.Name, want: counted{decisions: 2, skipped: 2}},
 		{name: "no load is known, and nodes are refused for it", plugin: loadthreshold.Name, args: "missingLoad: Reject", want: counted{decisions: 2, absent: 2}},
 		{name: "an exempt pod, when no load is known", plugin: loadthreshold.Name, args: "exempt: {podSelector: {}}", want: counted{decisions: 2}},
 		{name: "a resource without a threshold is not known of a node", plugin: loadthreshold.Name, args: "thresholds: {cpu: 80}", loads: map[string]load.NodeLoad{"a": fresh, "b": fresh, "c": cpuAlone}, want: counted{decisions: 2}},
@@ -80,23 +80,22 @@ metrics: [{name: x, query: m0, prefer: Lower, weight: 0, reject: "> 5"}, {name: 
 		{name: "a metric without any value drops out", plugin: nodemetrics.Name, args: rules, m0: values{"a": 9, "b": 1, "c": 1}, want: counted{decisions: 2}},
 		{name: "a rule's metric without any value drops out", plugin: nodemetrics.Name, args: rules, m1: values{"a": 9, "b": 1, "c": 1}, want: counted{decisions: 2}},
 		{name: "a metric that scores nothing has no value of a node", plugin: nodemetrics.Name, args: strings.Replace(rules, "query: m1,", "query: m1, weight: 0,", 1), m0: values{"a": 1, "b": 1, "c": 1}, m1: values{"a": 1, "b": 1}, want: counted{decisions: 2}},
-		{name: "no value is known", plugin: nodemetrics.Name, args: rules, want: counted{decisions: 2, aside: 2}},
+		{name: "no value is known", plugin: nodemetrics.Name, args: rules, want: counted{decisions: 2, skipped: 2}},
 	} {
 		t.Run(tc.plugin+"/"+tc.name, func(t *testing.T) {
-			registry, p := metrics.NewKubeRegistry(), load.NewPublisher()
+			registry, loads := metrics.NewKubeRegistry(), plugintest.NewLoads()
 			tables := map[string]load.MetricTable{"m0": {}, "m1": {}}
 			for query, v := range map[string]values{"m0": tc.m0, "m1": tc.m1} {
 				for node, value := range v {
-					reading := load.MetricValue{Value: value, End: plugintest.Now()}
+					measured := load.MetricValue{Value: value, End: plugintest.Now()}
 					if query == "m0" && node == "c" {
-						reading.End = reading.End.Add(-tc.age)
+						measured.End = measured.End.Add(-tc.age)
 					}
-					tables[query][node] = reading
+					tables[query][node] = measured
 				}
 			}
-			plugintest.Publish(p, tc.loads)
-			p.Publish(p.Latest().WithMetrics(tables))
-			pl, err := plugins.NewRegistry(models{p}, registry.MustRegister)[tc.plugin](t.Context(), plugintest.Args(t, kinds()[tc.plugin], tc.args), plugintest.NewHandle())
+			loads.Measure(tc.loads, tables)
+			pl, err := registryOn(loads, registry.MustRegister)[tc.plugin](t.Context(), plugintest.Args(t, kinds()[tc.plugin], tc.args), plugintest.NewHandle())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
-	compmetrics "k8s.io/component-base/metrics"
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	schedulerscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
@@ -24,30 +23,29 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 )
 
-// patience bounds what is waited for until it happens; nothing is waited for that long where all is well.
+// patience is the deadline for what a test waits for.
 const patience = 30 * time.Second
 
-// live is the scheduler itself, all of it, in front of an API that is made up.
+// live is the whole scheduler in front of a fake API.
 type live struct {
 	*testing.T
-	client    *fake.Clientset
-	publisher *load.Publisher
+	client *fake.Clientset
+	loads  *plugintest.Loads
 	// load is the nodes' cpu utilization, and metric their value of the metric m.
 	load, metric map[string]float64
 }
 
-// newLive starts nothing yet: the cluster has the nodes of loads, with 8 cores each, and the given objects.
+// newLive makes a cluster of the nodes of loads, with 8 cores each, and the given objects. It starts no scheduler.
 func newLive(t *testing.T, loads, metric map[string]float64, objects ...runtime.Object) *live {
 	for name := range loads {
 		objects = append(objects, st.MakeNode().Name(name).Label(corev1.LabelHostname, name).
 			Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "8", corev1.ResourceMemory: "32Gi", corev1.ResourcePods: "100"}).Obj())
 	}
-	l := &live{T: t, client: fake.NewClientset(objects...), publisher: load.NewPublisher(), load: loads, metric: metric}
+	l := &live{T: t, client: fake.NewClientset(objects...), loads: plugintest.NewLoads(), load: loads, metric: metric}
 	l.client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		object := action.(clienttesting.CreateAction).GetObject()
 		switch action.GetSubresource() {
@@ -69,7 +67,7 @@ func newLive(t *testing.T, loads, metric map[string]float64, objects ...runtime.
 	return l
 }
 
-// publish makes load and metric what is known.
+// publish publishes load and metric.
 func (l *live) publish() {
 	nodes, values := map[string]load.NodeLoad{}, load.MetricTable{}
 	for name, utilization := range l.load {
@@ -78,8 +76,7 @@ func (l *live) publish() {
 	for name, value := range l.metric {
 		values[name] = load.MetricValue{Value: value, End: plugintest.Now()}
 	}
-	tables := map[time.Duration]*load.Table{plugintest.Window: load.TableOf(nodes)}
-	l.publisher.Publish(load.NewSnapshot(tables).WithMetrics(map[string]load.MetricTable{"m": values}))
+	l.loads.Measure(nodes, map[string]load.MetricTable{"m": values})
 }
 
 // decode returns a configuration with the defaults applied.
@@ -92,7 +89,7 @@ func decode(t *testing.T, whole string) *schedconfig.KubeSchedulerConfiguration 
 	return object.(*schedconfig.KubeSchedulerConfiguration)
 }
 
-// prepare makes a scheduler with the configuration's profiles that hears of everything, and decides nothing.
+// prepare makes a scheduler with the configuration's profiles. Its informers run, and it makes no decisions.
 func (l *live) prepare(configuration *schedconfig.KubeSchedulerConfiguration) *scheduler.Scheduler {
 	l.Helper()
 	ctx, factory := l.Context(), informers.NewSharedInformerFactory(l.client, 0)
@@ -100,7 +97,7 @@ func (l *live) prepare(configuration *schedconfig.KubeSchedulerConfiguration) *s
 	broadcaster.StartRecordingToSink(ctx.Done())
 	s, err := scheduler.New(ctx, l.client, factory, nil, profile.NewRecorderFactory(broadcaster),
 		scheduler.WithProfiles(configuration.Profiles...),
-		scheduler.WithFrameworkOutOfTreeRegistry(plugins.NewRegistry(models{l.publisher}, func(...compmetrics.Registerable) {})))
+		scheduler.WithFrameworkOutOfTreeRegistry(registryOn(l.loads, unregistered)))
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -193,7 +190,8 @@ func beyond(t *testing.T, objects ...runtime.Object) *live {
 	return newLive(t, map[string]float64{"hot": 0.95, "cool": 0.1}, map[string]float64{"hot": 9, "cool": 1}, objects...)
 }
 
-func TestPreemptionIsHeldToARelaxedLimitOnlyWhereItServesBelowIt(t *testing.T) {
+// A relaxed limit holds for preemption only where preemption helps below it.
+func TestLive_PreemptionBelowLimit(t *testing.T) {
 	web := podOf("web", 1000, "4").Label("app", "web")
 	for _, tc := range []struct {
 		name     string
@@ -231,7 +229,8 @@ func TestPreemptionIsHeldToARelaxedLimitOnlyWhereItServesBelowIt(t *testing.T) {
 	}
 }
 
-func TestAPodThatALimitKeepsFromPreemptingIsTriedWhenItNoLongerDoes(t *testing.T) {
+// A pod that a limit keeps from preempting is tried again when it no longer does.
+func TestLive_PreemptsOnceBelowLimit(t *testing.T) {
 	for _, plugin := range []string{"LoadThreshold", "NodeMetrics"} {
 		t.Run(plugin, func(t *testing.T) {
 			l := beyond(t, running(podOf("batch", 1, "8").Node("hot")), running(podOf("db", 2000, "8").Node("cool")))
@@ -245,7 +244,8 @@ func TestAPodThatALimitKeepsFromPreemptingIsTriedWhenItNoLongerDoes(t *testing.T
 	}
 }
 
-func TestLimitsOfDifferentModesThatRefuseTogetherLoseNoPod(t *testing.T) {
+// Limits that refuse a pod together, whether they relax or reject, lose no pod.
+func TestLive_LimitsTogether(t *testing.T) {
 	for _, names := range [][]string{{"NodeMetrics", "LoadThreshold"}, {"LoadThreshold", "NodeMetrics"}} {
 		for _, tc := range []struct {
 			name                       string
@@ -276,9 +276,11 @@ func (l *live) coolDown() { l.load["a"] = 0.1; l.publish() }
 
 func (l *live) speedUp() { l.metric["a"] = 1; l.publish() }
 
-func TestOneOfTwoSchedulersWithTwoProfilesComplainsOnceOfAnAnnotation(t *testing.T) {
-	bad := st.MakeNode().Name("bad").Capacity(plugintest.CPU("8")).Annotation(loadthreshold.Annotation, "cpu=lots").Obj()
-	l := newLive(t, nil, nil, bad)
+// Of two schedulers with two profiles each, the one that decides makes one Event on an invalid annotation.
+func TestLive_InvalidAnnotation(t *testing.T) {
+	bad := st.MakeNode().Name("bad").Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "8", corev1.ResourcePods: "100"}).
+		Annotation(loadthreshold.Annotation, "cpu=lots").Obj()
+	l := newLive(t, map[string]float64{"other": 0.1}, nil, bad)
 	const profiles = `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -286,9 +288,9 @@ profiles:
 - {schedulerName: default-scheduler, plugins: {multiPoint: {enabled: [{name: LoadThreshold}]}}}
 - {schedulerName: other, plugins: {multiPoint: {enabled: [{name: LoadThreshold}]}}}
 `
-	l.prepare(decode(t, profiles)) // and never run, as one that does not lead
+	l.prepare(decode(t, profiles)) // it never runs, like one that does not lead
 	l.start(profiles)
-	complaints := func() (n int) {
+	eventsOn := func() (n int) {
 		all, err := l.client.EventsV1().Events("").List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -309,9 +311,9 @@ profiles:
 			l.eventually(name+" to be decided on", func() bool { return l.pod(name).Spec.NodeName != "" || len(l.pod(name).Status.Conditions) > 0 })
 		}
 	}
-	l.eventually("an Event", func() bool { decide(); return complaints() > 0 })
+	l.eventually("an Event", func() bool { decide(); return eventsOn() > 0 })
 	decide()
-	if n := complaints(); n != 1 {
+	if n := eventsOn(); n != 1 {
 		t.Errorf("%d Events, want one", n)
 	}
 }

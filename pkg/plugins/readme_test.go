@@ -42,7 +42,8 @@ profiles:
 	return all
 }
 
-func TestEveryConfigurationOfTheREADMEsIsOneThatTheSchedulerTakes(t *testing.T) {
+// The scheduler accepts every configuration in the READMEs.
+func TestREADME_Configurations(t *testing.T) {
 	for readme, want := range map[string]int{
 		"../../README.md":                      1,
 		"../../apis/config/README.md":          1,
@@ -67,7 +68,8 @@ func TestEveryConfigurationOfTheREADMEsIsOneThatTheSchedulerTakes(t *testing.T) 
 	}
 }
 
-func TestProfilesThatAreSaidToShareAReaderNameTheSameProvider(t *testing.T) {
+// Profiles that the README says share a reader name the same provider.
+func TestREADME_SharedProvider(t *testing.T) {
 	shared := 0
 	for _, whole := range configurations(t, "nodemetrics/README.md") {
 		var providers []config.MetricProviderSpec

@@ -12,14 +12,21 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadvariationriskbalancing"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/targetloadpacking"
 )
 
-// LoadProvider opens the sources that plugin arguments name.
+// LoadProvider opens the sources that plugins' arguments name.
 type LoadProvider = deps.LoadProvider
+
+// Terms are what a plugin judges one node by.
+type Terms = explain.Terms
+
+// Explainer is a plugin that shows its Terms. All plugins are Explainers.
+type Explainer = explain.Explainer
 
 // NewRegistry returns the factories of all plugins of one scheduler, by name. Their telemetry is registered by register.
 func NewRegistry(provider LoadProvider, c clock.Clock, register func(...metrics.Registerable)) frameworkruntime.Registry {

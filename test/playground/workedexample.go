@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/targetloadpacking"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
@@ -86,7 +87,8 @@ func (w workedExample) write(page page) {
 
 // score returns the plugin's score for the measured load.
 func (w workedExample) score(n exampleNode) float64 {
-	return targetloadpacking.Score(100*w.measured[n.name], 100*target)
+	cpu := estimate.ResourceEstimate{Mean: w.measured[n.name], Base: 1}
+	return targetloadpacking.Terms{CPU: cpu, TargetPercent: 100 * target}.Score()
 }
 
 func (w workedExample) check() error {

@@ -1,8 +1,8 @@
 package loadthreshold
 
 import (
+	"context"
 	"fmt"
-	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/klog/v2"
@@ -23,11 +24,15 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is the deadline for what a test waits for.
+const patience = 10 * time.Second
 
 // loads are the nodes' loads over the default window.
 type loads = map[string]load.NodeLoad
@@ -36,7 +41,9 @@ func both(cpu, memory float64) load.NodeLoad {
 	return load.NodeLoad{load.CPU: plugintest.Measurement(cpu, 0), load.Memory: plugintest.Measurement(memory, 0)}
 }
 
-func cpuOnly(mean float64) load.NodeLoad { return load.NodeLoad{load.CPU: plugintest.Measurement(mean, 0)} }
+func cpuOnly(mean float64) load.NodeLoad {
+	return load.NodeLoad{load.CPU: plugintest.Measurement(mean, 0)}
+}
 
 // node has 8 cores and 16 GiB.
 func node(name string, annotation ...string) *corev1.Node {
@@ -63,16 +70,16 @@ func nothing() *corev1.Pod { return podOf("0", "0") }
 type testee struct {
 	*LoadThreshold
 	Factory
-	handle    *plugintest.Handle
-	publisher *load.Publisher
+	handle *plugintest.Handle
+	loads  *plugintest.Loads
 }
 
 func build(t testing.TB, args string, known loads, nodes ...*corev1.Node) *testee {
 	t.Helper()
 	ctx := t.Context()
-	b := &testee{handle: plugintest.NewHandle(nodes...), publisher: load.NewPublisher()}
-	plugintest.Publish(b.publisher, known)
-	plugin, err := b.New(ctx, plugintest.Args(t, "LoadThresholdArgs", args), plugintest.Deps(b.handle, b.publisher))
+	b := &testee{handle: plugintest.NewHandle(nodes...), loads: plugintest.NewLoads()}
+	b.loads.Measure(known, nil)
+	plugin, err := b.New(ctx, plugintest.Args(t, "LoadThresholdArgs", args), b.handle, b.loads.Deps())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +90,7 @@ func build(t testing.TB, args string, known loads, nodes ...*corev1.Node) *teste
 	return b
 }
 
-// reasonOf is why the node cannot have the pod in a new decision, or is empty; "skipped" if the plugin steps aside.
+// reasonOf is why the node cannot have the pod in a new cycle, or is empty; "skipped" if the plugin skips filtering.
 func (b *testee) reasonOf(t *testing.T, pod *corev1.Pod, node fwk.NodeInfo) string {
 	t.Helper()
 	state := framework.NewCycleState()
@@ -99,7 +106,7 @@ func (b *testee) reasonOf(t *testing.T, pod *corev1.Pod, node fwk.NodeInfo) stri
 	return status.Message()
 }
 
-func TestANodeAboveItsLineIsRuledOut(t *testing.T) {
+func TestFilter(t *testing.T) {
 	const cpu80, memory90 = "node(s) above their cpu load line (80 percent)", "node(s) above their memory load line (90 percent)"
 	placed := st.MakePod().Name("placed").Req(plugintest.CPUAndMemory("2", "4Gi")).Node("n").Obj()
 	running := placed.DeepCopy()
@@ -129,7 +136,7 @@ func TestANodeAboveItsLineIsRuledOut(t *testing.T) {
 		// It ran for one of five minutes, so that 4/5 · 25 = 20 are not measured yet: 60 + 20 = 80.
 		{name: "a pod placed a minute ago counts for four fifths", known: both(0.6, 0.5), on: []*corev1.Pod{running}, pod: nothing()},
 		{name: "and takes the node above its line", known: both(0.61, 0.5), on: []*corev1.Pod{running}, pod: nothing(), want: cpu80},
-		{name: "a resource without a threshold is not looked at", args: "thresholds: {cpu: 80}", known: both(0.5, 1), pod: nothing()},
+		{name: "a resource without a threshold is not judged", args: "thresholds: {cpu: 80}", known: both(0.5, 1), pod: nothing()},
 		{name: "the threshold is the operator's", args: "thresholds: {cpu: 50}", known: both(0.51, 0), pod: nothing(), want: "node(s) above their cpu load line (50 percent)"},
 		{
 			name: "the deviation does not count by default", args: "stdDevFactor: 2",
@@ -178,12 +185,13 @@ func flow(args string) string {
 	return args
 }
 
-func TestEachThresholdHasItsOwnWindow(t *testing.T) {
+// Each threshold has a window of its own.
+func TestFilter_Windows(t *testing.T) {
 	b := build(t, "windows: {cpu: 5m, memory: 15m}", nil)
-	over := func(window time.Duration, cpu, memory float64) *load.Table {
+	over := func(window time.Duration, cpu, memory float64) loads {
 		c, m := plugintest.Measurement(cpu, 0), plugintest.Measurement(memory, 0)
 		c.Window, m.Window = window, window
-		return load.TableOf(loads{"n": {load.CPU: c, load.Memory: m}})
+		return loads{"n": {load.CPU: c, load.Memory: m}}
 	}
 	for _, tc := range []struct {
 		name        string
@@ -195,10 +203,10 @@ func TestEachThresholdHasItsOwnWindow(t *testing.T) {
 		{"memory over fifteen minutes", [2]float64{0.5, 0.5}, [2]float64{0.5, 0.91}, "node(s) above their memory load line (90 percent)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b.publisher.Publish(load.NewSnapshot(map[time.Duration]*load.Table{
+			b.loads.Publish(loadtest.Snapshot(map[time.Duration]loads{
 				5 * time.Minute:  over(5*time.Minute, tc.five[0], tc.five[1]),
 				15 * time.Minute: over(15*time.Minute, tc.later[0], tc.later[1]),
-			}))
+			}, nil))
 			if got := b.reasonOf(t, nothing(), infoOf(node("n"))); got != tc.want {
 				t.Errorf("reason %q, want %q", got, tc.want)
 			}
@@ -206,7 +214,8 @@ func TestEachThresholdHasItsOwnWindow(t *testing.T) {
 	}
 }
 
-func TestANodesAnnotationOverridesTheThresholds(t *testing.T) {
+// A node's annotation overrides the profile's thresholds.
+func TestAnnotation_Overrides(t *testing.T) {
 	for _, tc := range []struct {
 		annotation string
 		cpu        float64
@@ -226,16 +235,16 @@ func TestANodesAnnotationOverridesTheThresholds(t *testing.T) {
 			if got := b.reasonOf(t, nothing(), infoOf(node("n", tc.annotation))); got != tc.want {
 				t.Errorf("reason %q, want %q", got, tc.want)
 			}
-			watched := b.handle.WatchNodes(t)
-			watched.Add(node("n", tc.annotation))
-			watched.Add(node("other", "wrong"))
-			b.wantEvent(t, "wrong", "") // and no other
+			if n := len(b.handle.Events.Events); n != 0 {
+				t.Errorf("%d Events, want none", n)
+			}
 		})
 	}
 }
 
-func TestAMalformedAnnotationGetsOneEventAndTheProfilesThresholds(t *testing.T) {
-	complaints := map[string]string{
+// An invalid annotation gets an Event, and the profile's thresholds.
+func TestAnnotation_Invalid(t *testing.T) {
+	messages := map[string]string{
 		"":                   `"" is not a threshold such as cpu=70, in percent from 1 to 100`,
 		"cpu":                `"cpu" is not a threshold`,
 		"cpu=":               `"cpu=" is not a threshold`,
@@ -252,31 +261,36 @@ func TestAMalformedAnnotationGetsOneEventAndTheProfilesThresholds(t *testing.T) 
 		"cpu=70,cpu=90":      `"cpu=90" is a second threshold for the same resource: give each resource one`,
 		"memory=1, memory=1": `" memory=1" is a second threshold for the same resource`,
 	}
-	for annotation, complaint := range complaints {
+	for annotation, message := range messages {
 		t.Run(annotation, func(t *testing.T) {
 			b := build(t, "", loads{"n": both(0.79, 0)})
-			if got := b.reasonOf(t, nothing(), infoOf(node("n", annotation))); got != "" {
-				t.Errorf("ruled out: %s; want the profile's 80%%", got)
+			for range 2 {
+				if got := b.reasonOf(t, nothing(), infoOf(node("n", annotation))); got != "" {
+					t.Errorf("ruled out: %s; want the profile's 80%%", got)
+				}
 			}
-			b.handle.WatchNodes(t).Add(node("n", annotation))
-			b.wantEvent(t, annotation, complaint)
+			b.wantEvent(t, node("n", annotation), message)
+			if n := len(b.handle.Events.Events); n != 0 {
+				t.Errorf("%d further Events, want none", n)
+			}
 		})
 	}
 }
 
-// wantEvent decides until there is an Event, and wants it to complain of the annotation.
-func (b *testee) wantEvent(t *testing.T, annotation, complaint string) {
+// wantEvent decides on the node until there is an Event, which has to be on its annotation and say message.
+func (b *testee) wantEvent(t *testing.T, n *corev1.Node, message string) {
 	t.Helper()
-	want := fmt.Sprintf("Warning InvalidThresholds Annotation plimsoll.io/thresholds=%q is not used: %s", annotation, complaint)
-	if got := b.nextEvent(t); !strings.HasPrefix(got, want) {
+	want := fmt.Sprintf("Warning InvalidThresholds Annotation plimsoll.io/thresholds=%q is not used: %s", n.Annotations[Annotation], message)
+	if got := b.nextEvent(t, n); !strings.HasPrefix(got, want) {
 		t.Errorf("Event %q\nwant  %q", got, want)
 	}
 }
 
-func (b *testee) nextEvent(t *testing.T) string {
+// nextEvent decides on the node until there is an Event.
+func (b *testee) nextEvent(t *testing.T, n *corev1.Node) string {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); { // never reached where all is well
-		b.PreFilter(t.Context(), framework.NewCycleState(), nothing(), nil)
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		b.reasonOf(t, nothing(), infoOf(n))
 		select {
 		case got := <-b.handle.Events.Events:
 			return got
@@ -287,39 +301,22 @@ func (b *testee) nextEvent(t *testing.T) string {
 	return ""
 }
 
-func TestOnlyASchedulerThatDecidesComplainsAndOnceForAllItsProfiles(t *testing.T) {
-	b := build(t, "", nil)
-	other, err := b.New(t.Context(), plugintest.Args(t, "LoadThresholdArgs", ""), plugintest.Deps(b.handle, b.publisher))
+// An invalid annotation gets one Event, from all profiles of a scheduler together, and none from a scheduler that does not
+// decide.
+func TestAnnotation_OneEvent(t *testing.T) {
+	bad := node("n", "wrong")
+	b := build(t, "", loads{"other": both(0.1, 0.1)})
+	other, err := b.New(t.Context(), plugintest.Args(t, "LoadThresholdArgs", ""), b.handle, b.loads.Deps())
 	if err != nil {
 		t.Fatal(err)
 	}
-	noted := func(want ...string) {
-		t.Helper()
-		var got []string
-		for deadline := time.Now().Add(10 * time.Second); !slices.Equal(got, want); time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("noted %v, want %v", got, want)
-			}
-			b.Factory.complaints.mu.Lock()
-			got = slices.Sorted(maps.Keys(b.Factory.complaints.nodes))
-			b.Factory.complaints.mu.Unlock()
-		}
-	}
-	watched := b.handle.WatchNodes(t)
-	watched.Add(node("deleted", "wrong"))
-	watched.Add(node("mended", "wrong"))
-	watched.Add(node("n", "wrong"))
-	noted("deleted", "mended", "n")
-	watched.Modify(node("mended", "cpu=70"))
-	noted("deleted", "n")
-	watched.Delete(node("deleted", "wrong"))
-	noted("n")
+	b.handle.WatchNodes(t).Add(bad.DeepCopy())
 	if n := len(b.handle.Events.Events); n != 0 {
 		t.Fatalf("%d Events before any decision, want none", n)
 	}
 	for range 2 {
 		for _, pl := range []fwk.Plugin{b.LoadThreshold, other} {
-			pl.(fwk.PreFilterPlugin).PreFilter(t.Context(), framework.NewCycleState(), nothing(), nil)
+			pl.(fwk.FilterPlugin).Filter(t.Context(), framework.NewCycleState(), nothing(), infoOf(bad))
 		}
 	}
 	if n := len(b.handle.Events.Events); n != 1 {
@@ -327,7 +324,8 @@ func TestOnlyASchedulerThatDecidesComplainsAndOnceForAllItsProfiles(t *testing.T
 	}
 }
 
-func TestAnEventIsNoLongerThanTheAPITakes(t *testing.T) {
+// An Event is no longer than the API takes.
+func TestAnnotation_EventLength(t *testing.T) {
 	const most = 1024 // of core/v1's validation of Events
 	for name, annotation := range map[string]string{
 		"long":                        strings.Repeat("cpu:70;", 80),
@@ -336,9 +334,8 @@ func TestAnEventIsNoLongerThanTheAPITakes(t *testing.T) {
 		"a long entry after good one": "cpu=70," + strings.Repeat("x", 2000),
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := build(t, "", nil)
-			b.handle.WatchNodes(t).Add(node("n", annotation))
-			got := strings.TrimPrefix(b.nextEvent(t), "Warning InvalidThresholds ")
+			b := build(t, "", loads{"n": both(0.1, 0.1)})
+			got := strings.TrimPrefix(b.nextEvent(t, node("n", annotation)), "Warning InvalidThresholds ")
 			if len(got) > most {
 				t.Errorf("%d bytes: %s", len(got), got)
 			}
@@ -349,27 +346,38 @@ func TestAnEventIsNoLongerThanTheAPITakes(t *testing.T) {
 	}
 }
 
-func TestAnAnnotationIsComplainedOfOnlyWhenItIsNew(t *testing.T) {
-	b := build(t, "", nil)
-	heartbeat := func(n *corev1.Node) *corev1.Node { n.Labels = map[string]string{"beat": "1"}; return n }
-	watched := b.handle.WatchNodes(t)
-	watched.Add(node("n", "first"))
-	b.wantEvent(t, "first", "")
-	watched.Modify(heartbeat(node("n", "first")))
-	watched.Modify(node("n", "second"))
-	b.wantEvent(t, "second", "") // and none before it
-	watched.Modify(node("n", "cpu=70"))
-	watched.Modify(node("n"))
-	watched.Modify(node("n", "second"))
-	b.wantEvent(t, "second", "") // which was mended meanwhile
-	watched.Delete(node("n", "second"))
-	watched.Add(node("n", "second"))
-	b.wantEvent(t, "second", "") // of another node of that name
-	watched.Add(node("last", "last"))
-	b.wantEvent(t, "last", "")
+// An invalid annotation gets an Event when it is new, and not when something else of the node changes.
+func TestAnnotation_EventWhenNew(t *testing.T) {
+	first, second, mended := node("n", "first"), node("n", "second"), node("n", "cpu=70")
+	b := build(t, "", loads{"n": both(0.1, 0.1)})
+	watched, lister := b.handle.WatchNodes(t), b.handle.SharedInformerFactory().Core().V1().Nodes().Lister()
+	modify := func(n *corev1.Node) {
+		t.Helper()
+		watched.Modify(n.DeepCopy())
+		err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, patience, true, func(context.Context) (bool, error) {
+			seen, err := lister.Get(n.Name)
+			return err == nil && cmp.Equal(n.Annotations, seen.Annotations) && cmp.Equal(n.Labels, seen.Labels), nil
+		})
+		if err != nil {
+			t.Fatalf("the informer does not see %v: %v", n, err)
+		}
+	}
+	modify(first)
+	b.wantEvent(t, first, "")
+	heartbeat := first.DeepCopy()
+	heartbeat.Labels = map[string]string{"beat": "1"}
+	modify(heartbeat)
+	b.reasonOf(t, nothing(), infoOf(heartbeat))
+	modify(second)
+	b.wantEvent(t, second, "") // and no further one on the first
+	modify(mended)
+	modify(second)
+	b.wantEvent(t, second, "") // it was mended in the meantime
+	watched.Delete(second.DeepCopy())
+	b.wantEvent(t, second, "") // it is another node of that name
 }
 
-func TestNodesWithoutKnownLoad(t *testing.T) {
+func TestFilter_MissingLoad(t *testing.T) {
 	// 7 of 8 cores requested are 87.5 %, 15 of 16 GiB are 93.75 %.
 	full := infoOf(node("unknown"), st.MakePod().Name("a").Req(plugintest.CPUAndMemory("7", "15Gi")).Obj())
 	memoryFull := infoOf(node("unknown"), st.MakePod().Name("a").Req(plugintest.CPUAndMemory("1", "15Gi")).Obj())
@@ -393,12 +401,12 @@ func TestNodesWithoutKnownLoad(t *testing.T) {
 		{"but not with a resource that is known, if Pass", "missingLoad: Pass", loads{"other": other, "unknown": cpuOnly(0.9)}, full, "node(s) above their cpu load line (80 percent)"},
 		{"a node is ruled out, if Reject", "missingLoad: Reject", loads{"other": other}, idle, "node(s) without known cpu load"},
 		{"a node is ruled out for one resource, if Reject", "missingLoad: Reject", loads{"other": other, "unknown": cpuOnly(0.1)}, idle, "node(s) without known memory load"},
-		{"the plugin steps aside when no load is known", "", nil, full, "skipped"},
-		{"the plugin steps aside when no load is known, if Pass", "missingLoad: Pass", nil, full, "skipped"},
-		{"the plugin steps aside when all load is too old", "", loads{"unknown": {load.CPU: old[load.CPU]}}, full, "skipped"},
+		{"the plugin skips when no load is known", "", nil, full, "skipped"},
+		{"the plugin skips when no load is known, if Pass", "missingLoad: Pass", nil, full, "skipped"},
+		{"the plugin skips when all load is too old", "", loads{"unknown": {load.CPU: old[load.CPU]}}, full, "skipped"},
 		{"all nodes are ruled out when no load is known, if Reject", "missingLoad: Reject", nil, idle, "node(s) without known cpu load"},
 		// A source that knows cpu alone is no reason to hold requests, which are often near 100 %, against a memory threshold.
-		{"a resource is not looked at when it is known of no node", "", loads{"unknown": cpuOnly(0.1)}, memoryFull, ""},
+		{"a resource is not judged when it is known of no node", "", loads{"unknown": cpuOnly(0.1)}, memoryFull, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := build(t, tc.args, tc.known).reasonOf(t, nothing(), tc.node); got != tc.want {
@@ -408,7 +416,7 @@ func TestNodesWithoutKnownLoad(t *testing.T) {
 	}
 }
 
-func TestExemptPods(t *testing.T) {
+func TestFilter_Exempt(t *testing.T) {
 	daemon := nothing()
 	daemon.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Controller: new(true)}}
 	owned := daemon.DeepCopy()
@@ -451,7 +459,7 @@ func TestExemptPods(t *testing.T) {
 	}
 }
 
-// waivedState is a decision that the thresholds are waived for.
+// waivedState is a cycle that the thresholds are waived in.
 func (b *testee) waivedState(t *testing.T, pod *corev1.Pod, nodes ...fwk.NodeInfo) fwk.CycleState {
 	t.Helper()
 	state, statuses := framework.NewCycleState(), framework.NewDefaultNodeToStatus()
@@ -473,7 +481,8 @@ func (b *testee) waivedState(t *testing.T, pod *corev1.Pod, nodes ...fwk.NodeInf
 	return state
 }
 
-func TestAWaivedPodGoesToTheLeastLoadedNode(t *testing.T) {
+// A pod that the thresholds are waived for goes to the least loaded node.
+func TestScore(t *testing.T) {
 	for _, tc := range []struct {
 		name       string
 		args       string
@@ -540,7 +549,8 @@ func TestAWaivedPodGoesToTheLeastLoadedNode(t *testing.T) {
 	}
 }
 
-func TestAScoreWithoutKnownLoadIsCounted(t *testing.T) {
+// A score without known load is counted.
+func TestScore_Fallback(t *testing.T) {
 	// By requests, 7 of 8 cores are 87.5 %.
 	full := infoOf(node("unknown"), st.MakePod().Name("a").Req(plugintest.CPUAndMemory("7", "0")).Obj())
 	b, registry := build(t, "", loads{"a": both(0.9, 0)}, node("a"), node("unknown")), metrics.NewKubeRegistry()
@@ -554,7 +564,8 @@ func TestAScoreWithoutKnownLoadIsCounted(t *testing.T) {
 	}
 }
 
-func TestMemoryThatIsKnownOfNoNodeIsNotScored(t *testing.T) {
+// Memory that is known of no node is not scored.
+func TestScore_UnknownMemory(t *testing.T) {
 	// By requests, 15 of 16 GiB are 94 %, more than any node's cpu.
 	crowded := infoOf(node("a"), plugintest.Running(st.MakePod().Name("a").Req(plugintest.CPUAndMemory("0", "15Gi")).Obj(), time.Hour))
 	b := build(t, "", loads{"a": cpuOnly(0.81), "b": cpuOnly(0.91)}, node("a"), node("b"))
@@ -569,7 +580,8 @@ func TestMemoryThatIsKnownOfNoNodeIsNotScored(t *testing.T) {
 	}
 }
 
-func TestOtherPodsAreNotScored(t *testing.T) {
+// Pods that nothing is waived for are not scored.
+func TestScore_NotWaived(t *testing.T) {
 	b, n := build(t, "", loads{"a": both(0.1, 0.1)}, node("a")), infoOf(node("a"))
 	state := framework.NewCycleState()
 	b.PreFilter(t.Context(), state, nothing(), nil)
@@ -581,7 +593,8 @@ func TestOtherPodsAreNotScored(t *testing.T) {
 	}
 }
 
-func TestThatOnlyScoringIsEnabledIsLoggedOnce(t *testing.T) {
+// It is logged once that only scoring is enabled.
+func TestScore_ScoreOnly(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
 		preFilter bool
@@ -609,7 +622,7 @@ func TestThatOnlyScoringIsEnabledIsLoggedOnce(t *testing.T) {
 	}
 }
 
-func TestPodsAreSignedByWhatTheyAskForAndWhetherTheyAreExempt(t *testing.T) {
+func TestSignPod(t *testing.T) {
 	b := build(t, "exempt: {podSelector: {matchLabels: {tier: front}}}", nil)
 	sign := func(pod *corev1.Pod) []fwk.SignFragment {
 		t.Helper()
@@ -638,35 +651,37 @@ func TestPodsAreSignedByWhatTheyAskForAndWhetherTheyAreExempt(t *testing.T) {
 	}
 }
 
-func TestFilterAllocatesNothingForANodeThatPasses(t *testing.T) {
+// Filter allocates nothing for a node that passes.
+func TestFilter_AllocatesNothing(t *testing.T) {
 	b := build(t, "", loads{"n": both(0.1, 0.1)})
 	pod, n, state := podOf("1", "1Gi"), infoOf(node("n", "cpu=70,memory=85")), framework.NewCycleState()
 	b.PreFilter(t.Context(), state, pod, nil)
 	ctx := t.Context()
-	for name, s := range map[string]fwk.CycleState{"the decision's state": state, "a clone": state.Clone()} {
+	for name, s := range map[string]fwk.CycleState{"the cycle's state": state, "a clone": state.Clone()} {
 		if allocs := testing.AllocsPerRun(100, func() { b.Filter(ctx, s, pod, n) }); allocs != 0 {
 			t.Errorf("%s: %v allocations per call of Filter, want 0", name, allocs)
 		}
 	}
 }
 
-func TestADecisionSeesOneSnapshotAlsoInClonesOfItsState(t *testing.T) {
+// A cycle sees one snapshot, also in clones of its state.
+func TestFilter_OneSnapshotPerCycle(t *testing.T) {
 	b, n := build(t, "", loads{"n": both(0.1, 0.1)}), infoOf(node("n"))
 	state := framework.NewCycleState()
 	b.PreFilter(t.Context(), state, nothing(), nil)
 	clone := state.Clone()
-	plugintest.Publish(b.publisher, loads{"n": both(0.9, 0.1)})
+	b.loads.Measure(loads{"n": both(0.9, 0.1)}, nil)
 	for name, s := range map[string]fwk.CycleState{"state": state, "clone": clone} {
 		if status := b.Filter(t.Context(), s, nothing(), n); !status.IsSuccess() {
-			t.Errorf("%s: %v by a snapshot of after the decision", name, status)
+			t.Errorf("%s: %v by a snapshot that was published later", name, status)
 		}
 	}
 	if got := b.reasonOf(t, nothing(), n); got == "" {
-		t.Error("the next decision sees the old snapshot")
+		t.Error("the next cycle sees the old snapshot")
 	}
 }
 
-func TestWhetherAWaitingPodMayFit(t *testing.T) {
+func TestHasRoom(t *testing.T) {
 	old := both(0.9, 0.1)
 	old[load.CPU].End = old[load.CPU].End.Add(-time.Hour)
 	for _, tc := range []struct {
@@ -689,14 +704,15 @@ func TestWhetherAWaitingPodMayFit(t *testing.T) {
 		{"there are no nodes", "", loads{"a": both(0.1, 0.1)}, nil, nothing(), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := slices.ContainsFunc(tc.nodes, build(t, tc.args, tc.known, tc.nodes...).mayTake(tc.pod)); got != tc.want {
+			if got := slices.ContainsFunc(tc.nodes, build(t, tc.args, tc.known, tc.nodes...).hasRoom(tc.pod)); got != tc.want {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
 		})
 	}
 }
 
-func TestAWaitingPodIsTriedAsSoonAsANodeIsMeasuredBelowItsLine(t *testing.T) {
+// A waiting pod is requeued as soon as a node is measured below its line.
+func TestPostFilter_Requeues(t *testing.T) {
 	b := build(t, "whenNoneFits: Reject", loads{"a": both(0.9, 0)}, node("a"))
 	pod, n, state := nothing(), infoOf(node("a")), framework.NewCycleState()
 	b.handle.Has(t, pod)
@@ -706,9 +722,9 @@ func TestAWaitingPodIsTriedAsSoonAsANodeIsMeasuredBelowItsLine(t *testing.T) {
 	if _, status := b.PostFilter(t.Context(), state, pod, statuses); status.Code() != fwk.Unschedulable {
 		t.Fatalf("PostFilter: %v", status)
 	}
-	plugintest.Publish(b.publisher, loads{"a": both(0.85, 0)})
-	plugintest.Publish(b.publisher, loads{"a": both(0.75, 0)})
-	if pods := <-b.handle.Activated; pods["ns/p"] == nil {
+	b.loads.Measure(loads{"a": both(0.85, 0)}, nil)
+	b.loads.Measure(loads{"a": both(0.75, 0)}, nil)
+	if pods := b.handle.NextActivated(t); pods["ns/p"] == nil {
 		t.Errorf("activated %v", pods)
 	}
 	if len(b.handle.Activated) > 0 {
@@ -716,9 +732,9 @@ func TestAWaitingPodIsTriedAsSoonAsANodeIsMeasuredBelowItsLine(t *testing.T) {
 	}
 }
 
-func TestArgsThatCannotBeMeantAreRefused(t *testing.T) {
+func TestNew_InvalidArgs(t *testing.T) {
 	args := plugintest.Args(t, "LoadThresholdArgs", "thresholds: {cpu: 101}")
-	if _, err := new(Factory).New(t.Context(), args, plugintest.Deps(plugintest.NewHandle(), load.NewPublisher())); err == nil {
+	if _, err := new(Factory).New(t.Context(), args, plugintest.NewHandle(), plugintest.NewLoads().Deps()); err == nil {
 		t.Error("not refused")
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 )
 
-func TestARefusedPodIsRetriedOnlyByWhatCanLetItIn(t *testing.T) {
+// A refused pod is retried only after events that can let it in.
+func TestEventsToRegister(t *testing.T) {
 	pod := nothing()
 	other := podOf("1", "0")
 	other.UID, other.Name, other.Spec.NodeName = "other", "other", "n"
@@ -79,18 +80,19 @@ func TestARefusedPodIsRetriedOnlyByWhatCanLetItIn(t *testing.T) {
 	}
 }
 
-func TestAnEventThatCannotBeReadRetriesThePod(t *testing.T) {
+// An event that cannot be read retries the pod.
+func TestEventsToRegister_Unreadable(t *testing.T) {
 	b := build(t, "", nil)
 	for name, tc := range map[string]struct {
 		hint        fwk.QueueingHintFn
 		before, now any
 		wantErr     bool
 	}{
-		"a node's annotations, of which the old are not known": {b.afterNodeAnnotation, nil, node("n"), false},
-		"an old node that is none":                             {b.afterNodeAnnotation, nothing(), node("n"), true},
-		"a new node that is none":                              {b.afterNodeAnnotation, node("n"), nothing(), true},
-		"an old pod that is none":                              {b.afterPodLabel, node("n"), nothing(), true},
-		"a new pod that is none":                               {b.afterPodLabel, nothing(), node("n"), true},
+		"a node's annotations, of which the old are not known": {b.isQueueableAfterNodeAnnotation, nil, node("n"), false},
+		"an old node that is none":                             {b.isQueueableAfterNodeAnnotation, nothing(), node("n"), true},
+		"a new node that is none":                              {b.isQueueableAfterNodeAnnotation, node("n"), nothing(), true},
+		"an old pod that is none":                              {b.isQueueableAfterPodLabel, node("n"), nothing(), true},
+		"a new pod that is none":                               {b.isQueueableAfterPodLabel, nothing(), node("n"), true},
 	} {
 		if hint, err := tc.hint(klog.FromContext(t.Context()), nothing(), tc.before, tc.now); hint != fwk.Queue || (err != nil) != tc.wantErr {
 			t.Errorf("%s: %v, %v; want Queue, an error: %v", name, hint, err, tc.wantErr)

@@ -10,9 +10,9 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
@@ -23,17 +23,16 @@ const Name = config.LoadVariationRiskBalancing
 // LoadVariationRiskBalancing is a score plugin that prefers nodes whose load is low and steady. It is safe for concurrent
 // use.
 type LoadVariationRiskBalancing struct {
-	*loadscore.Scorer[demand]
+	*loadscore.Extensions
+	margin, sensitivity float64
 }
 
 var (
 	_ fwk.PreScorePlugin = &LoadVariationRiskBalancing{}
 	_ fwk.SignPlugin     = &LoadVariationRiskBalancing{}
 	_ fwk.ScorePlugin    = &LoadVariationRiskBalancing{}
+	_ explain.Explainer  = &LoadVariationRiskBalancing{}
 )
-
-// demand is what the pod that is being placed requests.
-type demand struct{ CPUMillis, MemoryBytes float64 }
 
 // New returns the plugin.
 func New(ctx context.Context, object runtime.Object, handle fwk.Handle, given deps.Deps) (fwk.Plugin, error) {
@@ -48,40 +47,31 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle, given de
 	if err != nil {
 		return nil, err
 	}
-	risk := func(r estimate.ResourceEstimate, request float64) float64 {
-		return resourceRisk(r, request, args.SafeVarianceMargin, args.SafeVarianceSensitivity)
-	}
-	return &LoadVariationRiskBalancing{loadscore.New(model, args.MissingLoad, formula(risk), given.Counters)}, nil
+	return &LoadVariationRiskBalancing{
+		Extensions:  loadscore.New(Name, model, []load.Resource{load.CPU, load.Memory}, args.MissingLoad, given.Counters),
+		margin:      args.SafeVarianceMargin,
+		sensitivity: args.SafeVarianceSensitivity,
+	}, nil
 }
 
 // Name returns the name of the plugin.
 func (pl *LoadVariationRiskBalancing) Name() string { return Name }
 
-// SignPod implements fwk.SignPlugin: of the pod, the result depends on what it requests alone.
-func (pl *LoadVariationRiskBalancing) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	return pl.Sign(Name, pod), nil
+// Score scores the risk that the node's load passes its allocatable with the pod on it.
+func (pl *LoadVariationRiskBalancing) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+	s := pl.PreScoreState(state, pod)
+	if s.Skip {
+		return fwk.MinScore, nil
+	}
+	terms := pl.terms(s, node)
+	return pl.NodeScore(s, terms.Score(), terms.Node.Freshest(), terms.Node.Stalest()), nil
 }
 
-func formula(risk func(r estimate.ResourceEstimate, request float64) float64) loadscore.Formula[demand] {
-	return loadscore.Formula[demand]{
-		Demand: func(pod *corev1.Pod) demand {
-			usage := podusage.ByRequests{}.Estimate(pod)
-			return demand{CPUMillis: usage[load.CPU], MemoryBytes: usage[load.Memory]}
-		},
-		Applies: func(v *estimate.View) bool { return v.Knows(load.CPU) || v.Knows(load.Memory) },
-		Score: func(view *estimate.View, node fwk.NodeInfo, d demand) (score float64, best, worst load.State) {
-			e := view.Estimate(node)
-			score = Score(max(risk(e[load.CPU], d.CPUMillis), risk(e[load.Memory], d.MemoryBytes)))
-			return score, max(e[load.CPU].State, e[load.Memory].State), min(e[load.CPU].State, e[load.Memory].State)
-		},
-	}
+func (pl *LoadVariationRiskBalancing) terms(s *loadscore.PreScoreState, node fwk.NodeInfo) Terms {
+	return Terms{Node: s.View.Estimate(node), Pod: s.PodUsage, Margin: pl.margin, Sensitivity: pl.sensitivity}
 }
 
-// resourceRisk is the risk of one resource of a node once a pod that requests request (in milliCPU or bytes) has come. A
-// node that offers none of the resource has no room: its risk is that of a full one.
-func resourceRisk(r estimate.ResourceEstimate, request, margin, sensitivity float64) float64 {
-	if r.Allocatable <= 0 {
-		return Risk(1, 0, margin, sensitivity)
-	}
-	return Risk((r.Mean+r.Pending+request)/r.Allocatable, r.StdDev/r.Allocatable, margin, sensitivity)
+// Explain returns the node's Terms.
+func (pl *LoadVariationRiskBalancing) Explain(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) explain.Terms {
+	return pl.terms(pl.PreScoreState(state, pod), node)
 }

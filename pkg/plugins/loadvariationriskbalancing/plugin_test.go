@@ -6,16 +6,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
+	fwk "k8s.io/kube-scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 )
 
-func TestScoreOfNodes(t *testing.T) {
-	reading := plugintest.Reading
+func TestScore(t *testing.T) {
+	measured := plugintest.Measurement
 	pod := func(cpu, memory string) *corev1.Pod {
 		return st.MakePod().Req(plugintest.CPUAndMemory(cpu, memory)).Obj()
 	}
@@ -32,8 +34,8 @@ func TestScoreOfNodes(t *testing.T) {
 		{
 			name: "of two nodes with equal means the steadier is preferred",
 			load: map[string]load.NodeLoad{
-				"a": {load.CPU: reading(0.5, 0), load.Memory: reading(0.125, 0)},
-				"b": {load.CPU: reading(0.5, 0.3), load.Memory: reading(0.125, 0)},
+				"a": {load.CPU: measured(0.5, 0), load.Memory: measured(0.125, 0)},
+				"b": {load.CPU: measured(0.5, 0.3), load.Memory: measured(0.125, 0)},
 			},
 			pod: pod("480m", "0"),
 			// a: (4,000 + 480) / 8,000 = 0.56, halved 0.28. b: (0.56 + 0.3) / 2 = 0.43.
@@ -42,8 +44,8 @@ func TestScoreOfNodes(t *testing.T) {
 		{
 			name: "the riskier resource decides",
 			load: map[string]load.NodeLoad{
-				"a": {load.CPU: reading(0.125, 0), load.Memory: reading(0.5, 0.25)},
-				"b": {load.CPU: reading(0.5, 0.25), load.Memory: reading(0.125, 0)},
+				"a": {load.CPU: measured(0.125, 0), load.Memory: measured(0.5, 0.25)},
+				"b": {load.CPU: measured(0.5, 0.25), load.Memory: measured(0.125, 0)},
 			},
 			pod: pod("80m", "4Gi"),
 			// a, memory: (8 + 4) / 16 = 0.75, (0.75 + 0.25) / 2 = 0.5. b, cpu: (4,000 + 80) / 8,000 = 0.51, (0.51 + 0.25) / 2 = 0.38.
@@ -52,14 +54,14 @@ func TestScoreOfNodes(t *testing.T) {
 		{
 			name: "margin and sensitivity are applied",
 			args: "safeVarianceMargin: 2\nsafeVarianceSensitivity: 2",
-			load: map[string]load.NodeLoad{"a": {load.CPU: reading(0.25, 0.04)}, "b": {load.CPU: reading(0.25, 0)}},
+			load: map[string]load.NodeLoad{"a": {load.CPU: measured(0.25, 0.04)}, "b": {load.CPU: measured(0.25, 0)}},
 			pod:  pod("80m", "0"),
 			// a: 2·√0.04 = 0.4, (0.26 + 0.4) / 2 = 0.33. b: 0.26 / 2 = 0.13.
 			want: map[string]int64{"a": 67, "b": 87},
 		},
 		{
 			name: "a resource that was not measured is judged by requests",
-			load: map[string]load.NodeLoad{"a": {load.CPU: reading(0.5, 0)}, "b": {load.Memory: reading(0.25, 0)}},
+			load: map[string]load.NodeLoad{"a": {load.CPU: measured(0.5, 0)}, "b": {load.Memory: measured(0.25, 0)}},
 			pod:  pod("0", "10Gi"),
 			// a, memory by requests: 10/16 = 0.625, halved 0.3125; cpu 0.25. b, memory: (4 + 10) / 16 = 0.875, halved 0.4375.
 			want: map[string]int64{"a": 69, "b": 56},
@@ -67,8 +69,8 @@ func TestScoreOfNodes(t *testing.T) {
 		{
 			name: "a node whose memory is not known does not win by that",
 			load: map[string]load.NodeLoad{
-				"a": {load.CPU: reading(0.1, 0)},
-				"b": {load.CPU: reading(0.1, 0), load.Memory: reading(0.25, 0)},
+				"a": {load.CPU: measured(0.1, 0)},
+				"b": {load.CPU: measured(0.1, 0), load.Memory: measured(0.25, 0)},
 			},
 			pod: pod("0", "4Gi"),
 			onA: []*corev1.Pod{st.MakePod().Name("full").Req(plugintest.CPUAndMemory("100m", "10Gi")).Obj()},
@@ -76,20 +78,20 @@ func TestScoreOfNodes(t *testing.T) {
 			want: map[string]int64{"a": 56, "b": 75},
 		},
 		{
-			name: "pods that the window has not seen yet count",
-			load: map[string]load.NodeLoad{"a": {load.CPU: reading(0.25, 0), load.Memory: reading(0, 0)}, "b": {load.CPU: reading(0.25, 0), load.Memory: reading(0, 0)}},
+			name: "pods that the window does not cover yet count",
+			load: map[string]load.NodeLoad{"a": {load.CPU: measured(0.25, 0), load.Memory: measured(0, 0)}, "b": {load.CPU: measured(0.25, 0), load.Memory: measured(0, 0)}},
 			pod:  pod("0", "0"),
 			onA: []*corev1.Pod{
 				st.MakePod().Name("assumed").Req(plugintest.CPUAndMemory("1", "0")).Obj(),
 				plugintest.Running(st.MakePod().Name("running").Req(plugintest.CPUAndMemory("1", "0")).Obj(), time.Minute),
-				plugintest.Running(st.MakePod().Name("seen").Req(plugintest.CPUAndMemory("1", "0")).Obj(), time.Hour),
+				plugintest.Running(st.MakePod().Name("covered").Req(plugintest.CPUAndMemory("1", "0")).Obj(), time.Hour),
 			},
 			// a: (2,000 + 1,000 + 0.8·1,000) / 8,000 = 0.475, halved 0.2375. b: 0.25, halved 0.125 -> 87.5.
 			want: map[string]int64{"a": 76, "b": 88},
 		},
 		{
 			name: "a node of which nothing is known is judged by requests",
-			load: map[string]load.NodeLoad{"a": {load.CPU: reading(0.5, 0)}},
+			load: map[string]load.NodeLoad{"a": {load.CPU: measured(0.5, 0)}},
 			pod:  pod("1600m", "8Gi"),
 			// a: (4,000 + 1,600) / 8,000 = 0.7, halved 0.35. b: 1,600 / 8,000 = 0.2 of cpu, 8/16 = 0.5 of memory, halved 0.25.
 			want: map[string]int64{"a": 65, "b": 75},
@@ -106,7 +108,8 @@ func TestScoreOfNodes(t *testing.T) {
 	}
 }
 
-func TestPercentagesOfCapacityAreScaledToTheAllocatable(t *testing.T) {
+// Utilizations are measured against the capacity, and scored against the allocatable.
+func TestScore_Allocatable(t *testing.T) {
 	node := plugintest.Node("a", plugintest.CPUAndMemory("8", "16Gi"))
 	object := node.Node().DeepCopy()
 	object.Status.Allocatable = st.MakeNode().Capacity(plugintest.CPUAndMemory("4", "16Gi")).Obj().Status.Allocatable
@@ -120,7 +123,8 @@ func TestPercentagesOfCapacityAreScaledToTheAllocatable(t *testing.T) {
 	}
 }
 
-func TestANodeThatOffersNothingIsFull(t *testing.T) {
+// A node that offers nothing is full.
+func TestScore_NoAllocatable(t *testing.T) {
 	pl := plugintest.Build(t, New, plugintest.Args(t, "LoadVariationRiskBalancingArgs", ""), map[string]load.NodeLoad{"a": {load.CPU: plugintest.Measurement(0.25, 0)}})
 	got := plugintest.Scores(t, pl, st.MakePod().Obj(), plugintest.Node("a", nil))
 	// μ = 1, σ = 0: risk 0.5.
@@ -129,25 +133,37 @@ func TestANodeThatOffersNothingIsFull(t *testing.T) {
 	}
 }
 
-func TestStatesAreThoseOfTheBestAndTheWorstKnownResource(t *testing.T) {
-	reading := plugintest.Measurement(0.5, 0)
+func TestScore_Fallbacks(t *testing.T) {
+	measured := plugintest.Measurement(0.5, 0)
 	for _, tc := range []struct {
-		name        string
-		load        load.NodeLoad
-		best, worst load.State
+		name string
+		load load.NodeLoad
+		// want are the score and the fallbacks counted with missingLoad Lowest.
+		want       int64
+		wantAbsent float64
 	}{
-		{"both", load.NodeLoad{load.CPU: reading, load.Memory: reading}, load.Fresh, load.Fresh},
-		{"cpu alone", load.NodeLoad{load.CPU: reading}, load.Fresh, load.Absent},
-		{"memory alone", load.NodeLoad{load.Memory: reading}, load.Fresh, load.Absent},
-		{"neither", load.NodeLoad{}, load.Absent, load.Absent},
+		// Nothing is requested: the risk is 0.5 / 2.
+		{"a node whose resources are both measured is scored", load.NodeLoad{load.CPU: measured, load.Memory: measured}, 75, 0},
+		{"a node whose cpu alone is measured is scored, and counted", load.NodeLoad{load.CPU: measured}, 75, 1},
+		{"a node whose memory alone is measured is scored, and counted", load.NodeLoad{load.Memory: measured}, 75, 1},
+		{"a node of which nothing is measured gets the lowest score, and is counted", load.NodeLoad{}, 0, 1},
 	} {
-		p := load.NewPublisher()
-		plugintest.Publish(p, map[string]load.NodeLoad{"n": tc.load})
-		view := plugintest.Model(p, nil).View(framework.NewCycleState())
-		none := func(estimate.ResourceEstimate, float64) float64 { return 0 }
-		node := plugintest.Node("n", plugintest.CPUAndMemory("8", "16Gi"))
-		if _, best, worst := formula(none).Score(view, node, demand{}); best != tc.best || worst != tc.worst {
-			t.Errorf("%s: %v and %v, want %v and %v", tc.name, best, worst, tc.best, tc.worst)
-		}
+		t.Run(tc.name, func(t *testing.T) {
+			loads := plugintest.NewLoads()
+			loads.Measure(map[string]load.NodeLoad{"n": tc.load, "other": {load.CPU: measured}}, nil)
+			deps := loads.Deps()
+			deps.Counters = counters.NewMetrics(metrics.NewKubeRegistry().MustRegister).For(Name)
+			plugin, err := New(t.Context(), plugintest.Args(t, "LoadVariationRiskBalancingArgs", "missingLoad: Lowest"), nil, deps)
+			if err != nil {
+				t.Fatal(err)
+			}
+			node := plugintest.Node("n", plugintest.CPUAndMemory("8", "16Gi"))
+			if got := plugintest.Scores(t, plugin.(fwk.ScorePlugin), st.MakePod().Obj(), node)["n"]; got != tc.want {
+				t.Errorf("score %d, want %d", got, tc.want)
+			}
+			if got, err := testutil.GetCounterMetricValue(deps.Counters.Absent); err != nil || got != tc.wantAbsent {
+				t.Errorf("%v decisions with absent load, %v; want %v", got, err, tc.wantAbsent)
+			}
+		})
 	}
 }

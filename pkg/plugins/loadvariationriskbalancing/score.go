@@ -1,21 +1,46 @@
 package loadvariationriskbalancing
 
-import "math"
+import (
+	"math"
 
-// Risk is the risk of one resource: the mean of its mean utilization mu and of margin·sigma^(1/sensitivity), sigma being
-// the utilization's standard deviation, both terms clamped to [0, 1]. mu and sigma are fractions of the allocatable. A
-// sensitivity of 0 switches the deviation off. margin and sensitivity are ≥ 0; the result is in [0, 1].
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+)
+
+// Terms are what a node is scored by.
+type Terms struct {
+	// Node is what was measured of the node, and what is pending on it.
+	Node estimate.Estimate
+	// Pod is what the pod to place requests.
+	Pod podusage.Amounts
+	// Margin and Sensitivity are the settings of the formula, ≥ 0.
+	Margin, Sensitivity float64
+}
+
+// Score falls from 100 to 0 with the risk of the resource at the higher risk.
+func (t Terms) Score() float64 { return 100 * (1 - max(t.Risk(load.CPU), t.Risk(load.Memory))) }
+
+// Risk is the risk of one resource with the pod on the node, in [0, 1]. A node that offers none of the resource has the risk
+// of a full one.
+func (t Terms) Risk(r load.Resource) float64 {
+	e := &t.Node[r]
+	if e.Allocatable <= 0 {
+		return risk(1, 0, t.Margin, t.Sensitivity)
+	}
+	return risk((e.Mean+e.Pending+t.Pod[r])/e.Allocatable, e.StdDev/e.Allocatable, t.Margin, t.Sensitivity)
+}
+
+// risk is the mean of mu and margin·sigma^(1/sensitivity), both clamped to [0, 1]. mu is a resource's mean utilization and
+// sigma its standard deviation, both fractions of the allocatable. A sensitivity of 0 switches the deviation off.
 //
-// The formula is Trimaran's LoadVariationRiskBalancing (Kubernetes KEP "Trimaran: Real Load Aware Scheduling").
-func Risk(mu, sigma, margin, sensitivity float64) float64 {
+// The formula is that of Trimaran's LoadVariationRiskBalancing (Kubernetes KEP "Trimaran: Real Load Aware Scheduling").
+func risk(mu, sigma, margin, sensitivity float64) float64 {
 	deviation := 0.0
 	if sensitivity > 0 {
 		deviation = clamp(margin * math.Pow(clamp(sigma), 1/sensitivity))
 	}
 	return (clamp(mu) + deviation) / 2
 }
-
-// Score turns a node's risk, in [0, 1], into a node score in [0, 100].
-func Score(risk float64) float64 { return 100 * (1 - risk) }
 
 func clamp(v float64) float64 { return min(max(v, 0), 1) }

@@ -3,6 +3,9 @@ package loadvariationriskbalancing
 import (
 	"math"
 	"testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
 func TestRisk(t *testing.T) {
@@ -29,17 +32,19 @@ func TestRisk(t *testing.T) {
 		{"a full, steady node is half the risk", 1, 0, 1, 1, 0.5},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := Risk(tc.mu, tc.sigma, tc.margin, tc.sensitivity); math.Abs(got-tc.want) > 1e-9 {
-				t.Errorf("Risk(%v, %v, %v, %v) = %v, want %v", tc.mu, tc.sigma, tc.margin, tc.sensitivity, got, tc.want)
+			if got := risk(tc.mu, tc.sigma, tc.margin, tc.sensitivity); math.Abs(got-tc.want) > 1e-9 {
+				t.Errorf("risk(%v, %v, %v, %v) = %v, want %v", tc.mu, tc.sigma, tc.margin, tc.sensitivity, got, tc.want)
 			}
 		})
 	}
 }
 
-func TestScoreFallsWithRisk(t *testing.T) {
-	for risk, want := range map[float64]float64{0: 100, 0.25: 75, 1: 0} {
-		if got := Score(risk); got != want {
-			t.Errorf("Score(%v) = %v, want %v", risk, got, want)
+func TestTerms_Score(t *testing.T) {
+	// A mean of 0.5, 1.5 or 0 of all that is allocatable, which is clamped and halved.
+	for cpu, want := range map[float64]float64{0: 100, 0.5: 75, 1.5: 50} {
+		terms := Terms{Node: estimate.Estimate{load.CPU: {Mean: cpu, Allocatable: 1}, load.Memory: {Allocatable: 1}}}
+		if got := terms.Score(); got != want {
+			t.Errorf("cpu %v: score %v, want %v", cpu, got, want)
 		}
 	}
 }

@@ -1,2 +1,2 @@
-// Package nodemetrics scores nodes, and rules nodes out, by any metrics that Prometheus has a value per node of.
+// Package nodemetrics scores nodes, and rules nodes out, by any metrics that Prometheus has one value per node for.
 package nodemetrics

@@ -15,21 +15,22 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/cyclestate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/softlimit"
 )
 
 // Name is the name of the plugin in configurations.
 const Name = config.NodeMetrics
 
-// NodeMetrics is a plugin that scores nodes and rules nodes out by metrics. It is safe for concurrent use; its only state
-// beside the gate's is the present decision and which metrics were last without any value.
+// NodeMetrics is a plugin that scores nodes and rules nodes out by metrics. It is safe for concurrent use.
 type NodeMetrics struct {
-	source    *estimate.NodeMetrics
-	metrics   []*metric
-	gate      *softlimit.Gate
-	decisions *softlimit.Decisions[decision]
-	counters  counters.Counters
+	source   *estimate.NodeMetrics
+	metrics  []*metric
+	gate     *softlimit.Gate
+	states   *cyclestate.Memo[cycleState]
+	counters counters.Counters
 }
 
 // metric is one of the plugin's metrics.
@@ -37,7 +38,7 @@ type metric struct {
 	config.NodeMetric
 	reject config.RejectRule
 	reason string
-	// missing is whether the last decision found no node with a value.
+	// missing is set while no node has a value.
 	missing atomic.Bool
 }
 
@@ -45,13 +46,15 @@ var (
 	_ fwk.PreFilterPlugin   = &NodeMetrics{}
 	_ fwk.FilterPlugin      = &NodeMetrics{}
 	_ fwk.PostFilterPlugin  = &NodeMetrics{}
+	_ fwk.PreScorePlugin    = &NodeMetrics{}
 	_ fwk.ScorePlugin       = &NodeMetrics{}
 	_ fwk.ScoreExtensions   = &NodeMetrics{}
 	_ fwk.EnqueueExtensions = &NodeMetrics{}
 	_ fwk.SignPlugin        = &NodeMetrics{}
+	_ explain.Explainer     = &NodeMetrics{}
 )
 
-// New returns the plugin. It wakes waiting pods until ctx is done.
+// New returns the plugin. It requeues waiting pods until ctx is done.
 func New(ctx context.Context, object runtime.Object, handle fwk.Handle, given deps.Deps) (fwk.Plugin, error) {
 	args, ok := object.(*config.NodeMetricsArgs)
 	if !ok {
@@ -60,7 +63,7 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle, given de
 	if err := validation.ValidateNodeMetricsArgs(nil, args); err != nil {
 		return nil, err
 	}
-	pl := &NodeMetrics{decisions: softlimit.NewDecisions[decision](Name), counters: given.Counters}
+	pl := &NodeMetrics{states: cyclestate.New[cycleState](Name), counters: given.Counters}
 	var expressions []string
 	for _, m := range args.Metrics {
 		rule, err := config.ParseRejectRule(m.Reject)
@@ -74,7 +77,7 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle, given de
 	if pl.source, err = given.Load.NodeMetrics(ctx, handle, args.LoadSpec, expressions); err != nil {
 		return nil, err
 	}
-	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, Refuses: pl.refuses, MayTake: pl.mayTake}
+	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, Refuses: pl.refuses, HasRoom: pl.hasRoom}
 	pl.gate = softlimit.NewGate(ctx, limit, handle, pl.source.Snapshots(), given.Clock)
 	return pl, nil
 }
@@ -82,68 +85,76 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle, given de
 // Name returns the name of the plugin.
 func (pl *NodeMetrics) Name() string { return Name }
 
-// decision is what all nodes of one decision are judged by.
-type decision struct {
+// cycleState is what all nodes of one scheduling cycle are judged by.
+type cycleState struct {
+	metricsAt
+	// scales are over the candidates: PreScore sets them, or NormalizeScore where PreScore is not called.
+	scales    []scale
+	fallbacks counters.Fallbacks
+}
+
+// metricsAt are the metrics at one moment.
+type metricsAt struct {
 	view estimate.NodeMetricsView
 	// values runs parallel to the plugin's metrics.
 	values []estimate.MetricValues
-	noted  counters.Noted
 }
 
-func (pl *NodeMetrics) decisionOn(view estimate.NodeMetricsView) *decision {
-	d := &decision{view: view, values: make([]estimate.MetricValues, len(pl.metrics))}
+func (pl *NodeMetrics) metricsAt(view estimate.NodeMetricsView) metricsAt {
+	at := metricsAt{view: view, values: make([]estimate.MetricValues, len(pl.metrics))}
 	for i, m := range pl.metrics {
-		d.values[i] = view.Values(m.Query)
+		at.values[i] = view.Values(m.Query)
 	}
-	return d
+	return at
 }
 
-// decide returns the metrics as the decision sees them. Whichever extension points are enabled, its first call counts
-// the decision and notes which metrics have no value.
-func (pl *NodeMetrics) decide(ctx context.Context, state fwk.CycleState) *decision {
-	d, first := pl.decisions.Of(state, func() *decision { return pl.decisionOn(pl.source.View(state)) })
+// cycleState returns the state of the cycle. The first call in a cycle, at whichever extension point, makes it, counts the
+// decision and logs which metrics have lost or got back their values.
+func (pl *NodeMetrics) cycleState(ctx context.Context, state fwk.CycleState) *cycleState {
+	if s := pl.states.Lookup(state); s != nil {
+		return s
+	}
+	s := &cycleState{metricsAt: pl.metricsAt(pl.source.View(state))}
+	s, first := pl.states.Store(state, s)
 	if first {
 		known := false
 		for i, m := range pl.metrics {
-			m.note(ctx, !d.values[i].Any())
-			known = known || d.values[i].Any()
+			m.observe(ctx, !s.values[i].Any())
+			known = known || s.values[i].Any()
 		}
-		pl.counters.Decisions.Inc()
-		if !known {
-			pl.counters.Aside.Inc()
-		}
+		pl.counters.Decision(!known)
 	}
-	return d
+	return s
 }
 
-// PreFilter steps aside where no rule rules out any node, and for pods that the rules were waived for.
+// PreFilter skips filtering where no rule rules out any node, and for pods that the rules are waived for.
 func (pl *NodeMetrics) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	waived, d := pl.gate.Begin(state, pod), pl.decide(ctx, state) // before the state is cloned
-	if waived || !pl.rejectsAny(d) {
+	waived, s := pl.gate.Begin(state, pod), pl.cycleState(ctx, state) // before the state is cloned
+	if waived || !pl.rejectsAny(s) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	return nil, nil
 }
 
 // rejectsAny tells whether some rule may rule out some node.
-func (pl *NodeMetrics) rejectsAny(d *decision) bool {
+func (pl *NodeMetrics) rejectsAny(s *cycleState) bool {
 	for i, m := range pl.metrics {
-		if least, most, known := d.values[i].Range(); known && (m.reject.RulesOut(least) || m.reject.RulesOut(most)) {
+		if low, high, ok := s.values[i].Range(); ok && (m.reject.RulesOut(low) || m.reject.RulesOut(high)) {
 			return true
 		}
 	}
 	return false
 }
 
-// PreFilterExtensions returns nil: no pod that goes or comes changes a metric.
+// PreFilterExtensions returns nil: a pod that comes or goes changes no metric.
 func (pl *NodeMetrics) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 // Filter rules the node out if a value is known that its metric's rule rejects.
 func (pl *NodeMetrics) Filter(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
-	d := pl.decide(ctx, state)
-	m, unknown := pl.rejecting(d, d.view.Row(node))
+	s := pl.cycleState(ctx, state)
+	m, unknown := pl.rejecting(&s.metricsAt, s.view.Row(node))
 	if unknown {
-		pl.counters.FallBack(&d.noted, load.Absent)
+		pl.counters.Fallback(&s.fallbacks, load.Absent)
 	}
 	if m != nil && !pl.gate.Waived(state) {
 		return pl.gate.Refuse(m.reason)
@@ -153,23 +164,23 @@ func (pl *NodeMetrics) Filter(ctx context.Context, state fwk.CycleState, _ *core
 
 // refuses tells whether some rule rules the node out.
 func (pl *NodeMetrics) refuses(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) bool {
-	d := pl.decide(ctx, state)
-	m, _ := pl.rejecting(d, d.view.Row(node))
+	s := pl.cycleState(ctx, state)
+	m, _ := pl.rejecting(&s.metricsAt, s.view.Row(node))
 	return m != nil
 }
 
-// rejecting returns the first metric whose rule rules out the node with the row, and whether a rule had no value to go by that
-// other nodes have.
-func (pl *NodeMetrics) rejecting(d *decision, row int) (rejecting *metric, unknown bool) {
+// rejecting returns the first metric whose rule rules out the node in the row. unknown tells whether the node has no value for
+// a rule while other nodes have one.
+func (pl *NodeMetrics) rejecting(at *metricsAt, row int) (rejecting *metric, unknown bool) {
 	for i, m := range pl.metrics {
 		if m.reject.IsZero() {
 			continue
 		}
-		value, known := d.values[i].At(row)
+		value, known := at.values[i].At(row)
 		if known && m.reject.RulesOut(value) {
 			return m, unknown
 		}
-		unknown = unknown || !known && d.values[i].Any()
+		unknown = unknown || !known && at.values[i].Any()
 	}
 	return nil, unknown
 }
@@ -179,85 +190,104 @@ func (pl *NodeMetrics) PostFilter(ctx context.Context, state fwk.CycleState, pod
 	return pl.gate.PostFilter(ctx, state, pod, statuses)
 }
 
-// mayTake tells which nodes no rule rules out.
-func (pl *NodeMetrics) mayTake(*corev1.Pod) func(node *corev1.Node) bool {
-	d := pl.decisionOn(pl.source.Latest())
+// hasRoom returns whether no rule rules out a node.
+func (pl *NodeMetrics) hasRoom(*corev1.Pod) func(node *corev1.Node) bool {
+	latest := pl.metricsAt(pl.source.Latest())
 	return func(node *corev1.Node) bool {
-		m, _ := pl.rejecting(d, d.view.RowOf(node.Name))
+		m, _ := pl.rejecting(&latest, latest.view.RowOf(node.Name))
 		return m == nil
 	}
 }
 
-// EventsToRegister names the events that can let a pod in that a rule kept out. Metrics are not among them: the gate looks
-// at each refresh.
+// EventsToRegister names the events that can let a pod in that a rule kept out. Metrics are not among them: the gate requeues
+// pods after refreshes.
 func (pl *NodeMetrics) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}}}, nil
 }
 
-// Score is the row of the node's values, which NormalizeScore turns into the score: only that sees all candidates, on whose
-// values the scores depend.
+// PreScore determines the scales over the candidates. It skips scoring where no candidate has a value of any metric: the
+// profile's other plugins decide. PreScore need not be enabled.
+func (pl *NodeMetrics) PreScore(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+	s, rows := pl.cycleState(ctx, state), make([]int, len(nodes))
+	for i, node := range nodes {
+		rows[i] = s.view.Row(node)
+	}
+	if s.scales = pl.scalesOver(s, rows); len(s.scales) == 0 {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	return nil
+}
+
+// Score is the weighted mean of the node's marks; 0 without PreScore, because the candidates are not known yet.
 func (pl *NodeMetrics) Score(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
-	return int64(pl.decide(ctx, state).view.Row(node)), nil
+	s := pl.cycleState(ctx, state)
+	if len(s.scales) == 0 {
+		return fwk.MinScore, nil
+	}
+	return scoreOf(s.scales, s.view.Row(node)), nil
 }
 
 // ScoreExtensions returns the plugin itself.
 func (pl *NodeMetrics) ScoreExtensions() fwk.ScoreExtensions { return pl }
 
-// NormalizeScore scores the candidates: the weighted mean of their marks in each metric. A candidate without a value has the
-// candidates' mean of that metric. A metric that no candidate has a value of drops out. When all do, all score alike, and
-// the profile's other plugins decide.
+// NormalizeScore scores the candidates where PreScore is not called. It finds them by name, which takes longer.
 func (pl *NodeMetrics) NormalizeScore(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
-	d, scales, weights := pl.decide(ctx, state), make([]weightedScale, 0, len(pl.metrics)), 0.0
-	candidates := make([]span, len(pl.metrics))
-	for i := range scores { // whose values of all metrics stand together
-		for j := range candidates {
-			if value, known := d.values[j].At(int(scores[i].Score)); known {
-				candidates[j].add(value)
-			}
-		}
+	s := pl.cycleState(ctx, state)
+	if len(s.scales) > 0 {
+		return nil
 	}
-	for i, m := range pl.metrics {
-		known, weight := candidates[i].known, float64(m.Weight)
-		if weight == 0 {
-			continue
-		}
-		if known < len(scores) && d.values[i].Any() {
-			pl.counters.FallBack(&d.noted, load.Absent)
-		}
-		if known == 0 {
-			continue
-		}
-		s := weightedScale{values: d.values[i], scale: candidates[i].scale(m.Prefer, m.Bounds), weight: weight}
-		if known < len(scores) {
-			s.unknown = s.scale.mark(meanOf(d.values[i], scores))
-		}
-		scales = append(scales, s)
-		weights += weight
-	}
+	rows := make([]int, len(scores))
 	for i := range scores {
-		row, marks := int(scores[i].Score), 0.0
-		for j := range scales {
-			marks += scales[j].weight * scales[j].mark(row)
-		}
-		scores[i].Score = scoreOf(marks, weights)
+		rows[i] = s.view.RowOf(scores[i].Name)
+	}
+	s.scales = pl.scalesOver(s, rows)
+	for i, row := range rows {
+		scores[i].Score = scoreOf(s.scales, row)
 	}
 	return nil
 }
 
-// meanOf is the mean of the values in the rows that Score returned.
-func meanOf(values estimate.MetricValues, rows fwk.NodeScoreList) float64 {
-	mean, n := 0.0, 0.0
-	for i := range rows {
-		if value, known := values.At(int(rows[i].Score)); known {
-			n++
-			mean += value/n - mean/n // not by way of the sum, which may be infinite
+// scalesOver returns the scales of the metrics that have a weight, over the candidates in the given rows. A candidate without
+// a value has the candidates' mean of that metric. A metric that no candidate has a value of drops out.
+func (pl *NodeMetrics) scalesOver(s *cycleState, rows []int) []scale {
+	spans, scales := make([]span, len(pl.metrics)), make([]scale, 0, len(pl.metrics))
+	for _, row := range rows { // a row's values of all metrics are adjacent in memory
+		for i := range spans {
+			if value, known := s.values[i].At(row); known {
+				spans[i].add(value)
+			}
 		}
 	}
-	return mean
+	for i, m := range pl.metrics {
+		if m.Weight == 0 {
+			continue
+		}
+		known := spans[i].known
+		if known < len(rows) && s.values[i].Any() {
+			pl.counters.Fallback(&s.fallbacks, load.Absent)
+		}
+		if known == 0 {
+			continue
+		}
+		c := scale{name: m.Name, values: s.values[i], weight: float64(m.Weight)}
+		c.best, c.worst = spans[i].bounds(&m.NodeMetric)
+		if known < len(rows) {
+			c.unknown = c.mark(meanOf(s.values[i], rows))
+		}
+		scales = append(scales, c)
+	}
+	return scales
 }
 
-// note says once that the metric has no value, and once that it has again.
-func (m *metric) note(ctx context.Context, missing bool) {
+// Explain returns the node's Terms among the candidates, which are known once PreScore or NormalizeScore was called. There are
+// none before.
+func (pl *NodeMetrics) Explain(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) explain.Terms {
+	s := pl.cycleState(ctx, state)
+	return termsOf(s.scales, s.view.Row(node))
+}
+
+// observe logs once that no node has a value of the metric, and once that some node has one again.
+func (m *metric) observe(ctx context.Context, missing bool) {
 	if m.missing.Load() == missing || !m.missing.CompareAndSwap(!missing, missing) {
 		return
 	}
@@ -269,7 +299,7 @@ func (m *metric) note(ctx context.Context, missing bool) {
 	logger.Info("The metric has values again", "plugin", Name, "metric", m.Name)
 }
 
-// SignPod signs nothing: the result is the same for all pods.
+// SignPod signs nothing: all pods are judged alike.
 func (pl *NodeMetrics) SignPod(context.Context, *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	return nil, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,18 +37,18 @@ func table(v values, age time.Duration) load.MetricTable {
 	return t
 }
 
-func publish(p *load.Publisher, metrics map[string]values) {
+func publish(loads *plugintest.Loads, metrics map[string]values) {
 	tables := map[string]load.MetricTable{}
 	for name, v := range metrics {
 		tables["of_"+name] = table(v, 0)
 	}
-	p.Publish(load.NewSnapshot(nil).WithMetrics(tables))
+	loads.Measure(nil, tables)
 }
 
 type testee struct {
 	*NodeMetrics
-	handle    *plugintest.Handle
-	publisher *load.Publisher
+	handle *plugintest.Handle
+	loads  *plugintest.Loads
 }
 
 // build makes the plugin with metrics in YAML, one a line; what is called x in it is asked by the query of_x.
@@ -58,8 +59,8 @@ func build(t testing.TB, metrics string, nodes ...string) *testee {
 	for _, name := range nodes {
 		objects = append(objects, st.MakeNode().Name(name).Obj())
 	}
-	b := &testee{handle: plugintest.NewHandle(objects...), publisher: load.NewPublisher()}
-	plugin, err := New(ctx, plugintest.Args(t, "NodeMetricsArgs", prometheus+metrics), plugintest.Deps(b.handle, b.publisher))
+	b := &testee{handle: plugintest.NewHandle(objects...), loads: plugintest.NewLoads()}
+	plugin, err := New(ctx, plugintest.Args(t, "NodeMetricsArgs", prometheus+metrics), b.handle, b.loads.Deps())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,15 +138,46 @@ func TestScores(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := build(t, "metrics:\n"+tc.metrics)
-			publish(b.publisher, tc.known)
-			if diff := cmp.Diff(tc.want, plugintest.Scores(t, b, pod(), nodesNamed("a", "b", "c")...)); diff != "" {
+			publish(b.loads, tc.known)
+			nodes := nodesNamed("a", "b", "c")
+			if diff := cmp.Diff(tc.want, plugintest.Scores(t, b, pod(), nodes...)); diff != "" {
 				t.Errorf("scores (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.want, scoresAfterPreScore(t, b, nodes)); diff != "" {
+				t.Errorf("scores after PreScore (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestAMetricWithoutAnyValueIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
+// scoresAfterPreScore are the nodes' scores before and after NormalizeScore, which leaves them as they are; 0 where PreScore
+// skips scoring.
+func scoresAfterPreScore(t *testing.T, b *testee, nodes []fwk.NodeInfo) map[string]int64 {
+	t.Helper()
+	state, scores := framework.NewCycleState(), fwk.NodeScoreList{}
+	skipped := b.PreScore(t.Context(), state, pod(), nodes).IsSkip()
+	byName := map[string]int64{}
+	for _, node := range nodes {
+		score := fwk.NodeScore{Name: node.Node().Name}
+		if !skipped {
+			score.Score, _ = b.Score(t.Context(), state, pod(), node)
+		}
+		scores = append(scores, score)
+		byName[score.Name] = score.Score
+	}
+	if skipped {
+		return byName
+	}
+	before := slices.Clone(scores)
+	b.NormalizeScore(t.Context(), state, pod(), scores)
+	if diff := cmp.Diff(before, scores); diff != "" {
+		t.Errorf("NormalizeScore changes scores (-before +after):\n%s", diff)
+	}
+	return byName
+}
+
+// A metric without any value is logged once, and once when it is back.
+func TestMetric_LogsMissingOnce(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		metric string
@@ -187,7 +219,7 @@ func TestAMetricWithoutAnyValueIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
 				{map[string]values{"x": {"a": 1}, "w": {"elsewhere": 1}}, ""}, // some node has one, though no candidate
 				{map[string]values{"x": {"a": 1}, "w": {"a": 1}}, ""},
 			} {
-				publish(b.publisher, step.known)
+				publish(b.loads, step.known)
 				for range 3 {
 					tc.decide(ctx, b)
 				}
@@ -204,7 +236,7 @@ func TestAMetricWithoutAnyValueIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
 	}
 }
 
-func TestARuleRulesOut(t *testing.T) {
+func TestFilter(t *testing.T) {
 	const rules = `metrics: [{name: x, query: of_x, prefer: Lower, reject: "> 5"}, {name: w, query: of_w, prefer: Higher, weight: 0, reject: "<=0.1"}, {name: z, query: of_z, prefer: Lower}]`
 	for _, tc := range []struct {
 		name  string
@@ -220,9 +252,9 @@ func TestARuleRulesOut(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b, state := build(t, rules), framework.NewCycleState()
-			publish(b.publisher, tc.known)
+			publish(b.loads, tc.known)
 			if _, status := b.PreFilter(t.Context(), state, pod(), nil); status.IsSkip() && tc.want != "" {
-				t.Error("PreFilter steps aside")
+				t.Error("PreFilter skips")
 			}
 			status := b.Filter(t.Context(), state, pod(), nodesNamed("a")[0])
 			if got := status.Message(); got != tc.want || status.IsSuccess() != (tc.want == "") {
@@ -235,17 +267,18 @@ func TestARuleRulesOut(t *testing.T) {
 	}
 }
 
-func TestValuesOlderThanMaxAgeAreNotUsed(t *testing.T) {
+// Values older than maxAge are not used.
+func TestFilterAndScore_MaxAge(t *testing.T) {
 	for _, tc := range []struct {
 		age  time.Duration
 		used bool
 	}{{2 * time.Minute, true}, {2*time.Minute + 1, false}} {
 		b := build(t, "maxAge: 2m\nmetrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]", "a")
-		b.publisher.Publish(load.NewSnapshot(nil).WithMetrics(map[string]load.MetricTable{"of_x": table(values{"a": 6, "b": 1}, tc.age)}))
+		b.loads.Measure(nil, map[string]load.MetricTable{"of_x": table(values{"a": 6, "b": 1}, tc.age)})
 		if got := !b.Filter(t.Context(), framework.NewCycleState(), pod(), nodesNamed("a")[0]).IsSuccess(); got != tc.used {
 			t.Errorf("%v old: ruled out: %v, want %v", tc.age, got, tc.used)
 		}
-		if got := b.mayTake(pod())(nodesNamed("a")[0].Node()); got == tc.used {
+		if got := b.hasRoom(pod())(nodesNamed("a")[0].Node()); got == tc.used {
 			t.Errorf("%v old: a waiting pod may fit: %v, want %v", tc.age, got, !tc.used)
 		}
 		want := map[string]int64{"a": 0, "b": 0}
@@ -258,7 +291,8 @@ func TestValuesOlderThanMaxAgeAreNotUsed(t *testing.T) {
 	}
 }
 
-func TestPreFilterStepsAsideWhereNoRuleRulesOutAnyNode(t *testing.T) {
+// PreFilter skips where no rule rules out any node.
+func TestPreFilter(t *testing.T) {
 	for _, tc := range []struct {
 		rule  string
 		known values
@@ -274,16 +308,66 @@ func TestPreFilterStepsAsideWhereNoRuleRulesOutAnyNode(t *testing.T) {
 		{"<= 5", values{"a": 9, "b": 5}, fwk.Success},
 	} {
 		b := build(t, fmt.Sprintf("metrics: [{name: x, query: of_x, prefer: Lower, reject: %q}]", tc.rule))
-		publish(b.publisher, map[string]values{"x": tc.known})
+		publish(b.loads, map[string]values{"x": tc.known})
 		if _, status := b.PreFilter(t.Context(), framework.NewCycleState(), pod(), nil); status.Code() != tc.want {
 			t.Errorf("%q of %v: %v, want %v", tc.rule, tc.known, status.Code(), tc.want)
 		}
 	}
 }
 
-func TestRulesAreWaivedForOneAttempt(t *testing.T) {
+// PreScore skips scoring where no candidate has a value.
+func TestPreScore(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		known values
+		want  fwk.Code
+	}{
+		{"a candidate has a value", values{"a": 1}, fwk.Success},
+		{"only other nodes have values", values{"elsewhere": 1}, fwk.Skip},
+		{"no node has a value", nil, fwk.Skip},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := build(t, "metrics: [{name: x, query: of_x, prefer: Lower}]")
+			publish(b.loads, map[string]values{"x": tc.known})
+			if got := b.PreScore(t.Context(), framework.NewCycleState(), pod(), nodesNamed("a", "b")).Code(); got != tc.want {
+				t.Errorf("%v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// There are no terms, and no score, until the candidates are known.
+func TestExplain(t *testing.T) {
+	b := build(t, "metrics:\n- {name: x, query: of_x, prefer: Lower, weight: 3}\n- {name: w, query: of_w, prefer: Higher}")
+	publish(b.loads, map[string]values{"x": {"a": 2, "b": 1, "elsewhere": 5}, "w": {"b": 7}})
+	nodes := nodesNamed("a", "b")
+	explained := func(state fwk.CycleState, want Terms, wantScore float64) {
+		t.Helper()
+		got := b.Explain(t.Context(), state, pod(), nodes[0])
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("terms (-want +got):\n%s", diff)
+		}
+		if got.Score() != wantScore {
+			t.Errorf("score %v, want %v", got.Score(), wantScore)
+		}
+	}
+	scored, normalized := framework.NewCycleState(), framework.NewCycleState()
+	explained(normalized, nil, 0)
+	if score, status := b.Score(t.Context(), normalized, pod(), nodes[0]); score != 0 || !status.IsSuccess() {
+		t.Errorf("score %d, %v; want 0", score, status)
+	}
+	b.PreScore(t.Context(), scored, pod(), nodes)
+	b.NormalizeScore(t.Context(), normalized, pod(), fwk.NodeScoreList{{Name: "a"}, {Name: "b"}})
+	for _, state := range []fwk.CycleState{scored, normalized} {
+		// x is the worse of 2 and 1; w is the mean of one value, which is the best: 100·(0 + 1)/4 = 25.
+		explained(state, Terms{{Name: "x", Value: 2, Known: true, Mark: 0, Weight: 3}, {Name: "w", Mark: 1, Weight: 1}}, 25)
+	}
+}
+
+// Rules are waived for one attempt.
+func TestPostFilter_Relax(t *testing.T) {
 	b := build(t, "metrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]", "a")
-	publish(b.publisher, map[string]values{"x": {"a": 6}})
+	publish(b.loads, map[string]values{"x": {"a": 6}})
 	node, state := nodesNamed("a")[0], framework.NewCycleState()
 	b.PreFilter(t.Context(), state, pod(), nil)
 	statuses := framework.NewDefaultNodeToStatus()
@@ -302,36 +386,39 @@ func TestRulesAreWaivedForOneAttempt(t *testing.T) {
 	}
 }
 
-func TestFilterAllocatesNothingForANodeThatPasses(t *testing.T) {
+// Filter allocates nothing for a node that passes.
+func TestFilter_AllocatesNothing(t *testing.T) {
 	b, state := build(t, "metrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]"), framework.NewCycleState()
-	publish(b.publisher, map[string]values{"x": {"a": 1}})
+	publish(b.loads, map[string]values{"x": {"a": 1}})
 	b.PreFilter(t.Context(), state, pod(), nil)
 	ctx, p, n := t.Context(), pod(), nodesNamed("a")[0]
-	for name, s := range map[string]fwk.CycleState{"the decision's state": state, "a clone": state.Clone()} {
+	for name, s := range map[string]fwk.CycleState{"the cycle's state": state, "a clone": state.Clone()} {
 		if allocs := testing.AllocsPerRun(100, func() { b.Filter(ctx, s, p, n) }); allocs != 0 {
 			t.Errorf("%s: %v allocations per call of Filter, want 0", name, allocs)
 		}
 	}
 }
 
-func TestADecisionSeesOneSnapshotAlsoInClonesOfItsState(t *testing.T) {
+// A cycle sees one snapshot, also in clones of its state.
+func TestFilter_OneSnapshotPerCycle(t *testing.T) {
 	b, n := build(t, "metrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]"), nodesNamed("a")[0]
-	publish(b.publisher, map[string]values{"x": {"a": 1, "other": 9}})
+	publish(b.loads, map[string]values{"x": {"a": 1, "other": 9}})
 	state := framework.NewCycleState()
 	b.PreFilter(t.Context(), state, pod(), nil)
 	clone := state.Clone()
-	publish(b.publisher, map[string]values{"x": {"a": 9}})
+	publish(b.loads, map[string]values{"x": {"a": 9}})
 	for name, s := range map[string]fwk.CycleState{"state": state, "clone": clone} {
 		if status := b.Filter(t.Context(), s, pod(), n); !status.IsSuccess() {
-			t.Errorf("%s: %v by a snapshot of after the decision", name, status)
+			t.Errorf("%s: %v by a snapshot that was published later", name, status)
 		}
 	}
 	if b.Filter(t.Context(), framework.NewCycleState(), pod(), n).IsSuccess() {
-		t.Error("the next decision sees the old snapshot")
+		t.Error("the next cycle sees the old snapshot")
 	}
 }
 
-func TestARefusedPodIsRetriedOnlyByWhatCanLetItIn(t *testing.T) {
+// A refused pod is retried only after events that can let it in.
+func TestEventsToRegister(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		event fwk.ClusterEvent

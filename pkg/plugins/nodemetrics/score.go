@@ -3,20 +3,87 @@ package nodemetrics
 import (
 	"math"
 
-	fwk "k8s.io/kube-scheduler/framework"
-
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 )
 
-// scale turns values of a metric into marks in [0, 1], of which 1 is the best.
-type scale struct{ best, worst float64 }
+// Terms are what a node is scored by: its marks in the metrics that have a weight.
+type Terms []MetricTerm
 
-// mark is where value stands between worst and best: clamp((value − worst) / (best − worst)). Where all candidates have the
-// same value, so that best is worst, there is nothing to tell them apart by and all are best.
-func (s scale) mark(value float64) float64 {
-	// Of halves, for the difference of two finite values may be infinite. That of their halves is 0 also where they differ by
-	// less than there are numbers for.
+// MetricTerm is a node's mark in one metric.
+type MetricTerm struct {
+	// Name is the metric's name.
+	Name string
+	// Value is the node's value, where Known is set.
+	Value float64
+	Known bool
+	// Mark is between 0, the worst, and 1, the best.
+	Mark float64
+	// Weight is the metric's share of the score, > 0.
+	Weight float64
+}
+
+// Score is the weighted mean of the marks, in [0, 100]; 0 where there are none.
+func (t Terms) Score() float64 {
+	marks, weights := 0.0, 0.0
+	for i := range t {
+		marks += t[i].Weight * t[i].Mark
+		weights += t[i].Weight
+	}
+	return weightedMean(marks, weights)
+}
+
+func weightedMean(marks, weights float64) float64 {
+	if weights == 0 {
+		return 0
+	}
+	return 100 * marks / weights
+}
+
+// scale gives marks to the values of one metric.
+type scale struct {
+	name        string
+	values      estimate.MetricValues
+	best, worst float64
+	weight      float64
+	// unknown is the mark of a node without a value.
+	unknown float64
+}
+
+// termsOf are the terms of the node in a row of the values.
+func termsOf(scales []scale, row int) (terms Terms) {
+	for i := range scales {
+		s := &scales[i]
+		value, known := s.values.At(row)
+		terms = append(terms, MetricTerm{Name: s.name, Value: value, Known: known, Mark: s.markAt(row), Weight: s.weight})
+	}
+	return terms
+}
+
+// scoreOf is the rounded score of termsOf, which it does not allocate.
+func scoreOf(scales []scale, row int) int64 {
+	marks, weights := 0.0, 0.0
+	for i := range scales {
+		s := &scales[i]
+		marks += s.weight * s.markAt(row)
+		weights += s.weight
+	}
+	return int64(math.Round(weightedMean(marks, weights)))
+}
+
+// markAt is the mark of the node in a row of the values.
+func (s *scale) markAt(row int) float64 {
+	if value, known := s.values.At(row); known {
+		return s.mark(value)
+	}
+	return s.unknown
+}
+
+// mark is clamp((value − worst) / (best − worst)). Where best is worst there is nothing to tell nodes apart by, and all are
+// best.
+func (s *scale) mark(value float64) float64 {
+	// Of halves: the difference of two finite values may be infinite. The difference of the halves is 0 also where the values
+	// differ by less than a float64 can tell.
 	span := s.best/2 - s.worst/2
 	if span == 0 {
 		return 1
@@ -24,27 +91,11 @@ func (s scale) mark(value float64) float64 {
 	return min(max((value/2-s.worst/2)/span, 0), 1)
 }
 
-// weightedScale is the scale of one metric in one decision.
-type weightedScale struct {
-	scale
-	weight float64
-	values estimate.MetricValues
-	// unknown is the mark of a candidate without a value.
-	unknown float64
-}
-
-// mark is that of the value in the row.
-func (s *weightedScale) mark(row int) float64 {
-	if value, known := s.values.At(row); known {
-		return s.scale.mark(value)
-	}
-	return s.unknown
-}
-
-// span is the values that the candidates of a decision have of one metric.
+// span is the range of the values that the candidates have of one metric.
 type span struct {
 	low, high float64
-	known     int
+	// known is the number of values.
+	known int
 }
 
 func (s *span) add(value float64) {
@@ -55,21 +106,25 @@ func (s *span) add(value float64) {
 	s.known++
 }
 
-// scale is that of the bounds, or else of the candidates themselves.
-func (s *span) scale(prefer config.Preference, bounds *config.MetricBounds) scale {
+// bounds are those of the metric, or else those of the span.
+func (s *span) bounds(m *config.NodeMetric) (best, worst float64) {
 	switch {
-	case bounds != nil:
-		return scale{best: bounds.Best, worst: bounds.Worst}
-	case prefer == config.PreferHigher:
-		return scale{best: s.high, worst: s.low}
+	case m.Bounds != nil:
+		return m.Bounds.Best, m.Bounds.Worst
+	case m.Prefer == config.PreferHigher:
+		return s.high, s.low
 	}
-	return scale{best: s.low, worst: s.high}
+	return s.low, s.high
 }
 
-// scoreOf is the node score in [0, 100] of the weighted sum of marks; 0 where nothing has weight.
-func scoreOf(weightedMarks, weights float64) int64 {
-	if weights == 0 {
-		return fwk.MinScore
+// meanOf is the mean of the values in the given rows.
+func meanOf(values estimate.MetricValues, rows []int) float64 {
+	mean, n := 0.0, 0.0
+	for _, row := range rows {
+		if value, known := values.At(row); known {
+			n++
+			mean += value/n - mean/n // the sum may be infinite
+		}
 	}
-	return int64(math.Round(100 * weightedMarks / weights))
+	return mean
 }

@@ -11,9 +11,9 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
@@ -24,17 +24,16 @@ const Name = config.TargetLoadPacking
 // TargetLoadPacking is a score plugin that packs nodes up to a target of measured CPU utilization. It is safe for
 // concurrent use.
 type TargetLoadPacking struct {
-	*loadscore.Scorer[demand]
+	*loadscore.Extensions
+	targetPercent float64
 }
 
 var (
 	_ fwk.PreScorePlugin = &TargetLoadPacking{}
 	_ fwk.SignPlugin     = &TargetLoadPacking{}
 	_ fwk.ScorePlugin    = &TargetLoadPacking{}
+	_ explain.Explainer  = &TargetLoadPacking{}
 )
-
-// demand is the usage expected of the pod that is being placed.
-type demand struct{ CPUMillis float64 }
 
 // New returns the plugin.
 func New(ctx context.Context, object runtime.Object, handle fwk.Handle, given deps.Deps) (fwk.Plugin, error) {
@@ -49,30 +48,39 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle, given de
 	if err != nil {
 		return nil, fmt.Errorf("defaultRequestsMultiplier: %w", err)
 	}
-	expected := podusage.BySpec{Multiplier: multiplier, DefaultCPUMillis: podusage.Millis(*args.DefaultRequests.Cpu()), MaxRequestRatio: args.MaxLimitRequestRatio}
-	model, err := given.Load.Model(ctx, handle, args.LoadSpec, expected)
+	estimator := podusage.BySpec{
+		Multiplier:       multiplier,
+		DefaultCPUMillis: podusage.Millis(*args.DefaultRequests.Cpu()),
+		MaxRequestRatio:  args.MaxLimitRequestRatio,
+	}
+	model, err := given.Load.Model(ctx, handle, args.LoadSpec, estimator)
 	if err != nil {
 		return nil, err
 	}
-	formula := formula(expected, float64(args.TargetUtilization))
-	return &TargetLoadPacking{loadscore.New(model, args.MissingLoad, formula, given.Counters)}, nil
+	return &TargetLoadPacking{
+		Extensions:    loadscore.New(Name, model, []load.Resource{load.CPU}, args.MissingLoad, given.Counters),
+		targetPercent: float64(args.TargetUtilization),
+	}, nil
 }
 
 // Name returns the name of the plugin.
 func (pl *TargetLoadPacking) Name() string { return Name }
 
-// SignPod implements fwk.SignPlugin: of the pod, the result depends on what it is expected to use alone.
-func (pl *TargetLoadPacking) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	return pl.Sign(Name, pod), nil
+// Score scores the CPU utilization that the node would have with the pod on it.
+func (pl *TargetLoadPacking) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+	s := pl.PreScoreState(state, pod)
+	if s.Skip {
+		return fwk.MinScore, nil
+	}
+	terms := pl.terms(s, node)
+	return pl.NodeScore(s, terms.Score(), terms.CPU.State, terms.CPU.State), nil
 }
 
-func formula(expected podusage.BySpec, target float64) loadscore.Formula[demand] {
-	return loadscore.Formula[demand]{
-		Demand:  func(pod *corev1.Pod) demand { return demand{CPUMillis: expected.Estimate(pod)[load.CPU]} },
-		Applies: func(v *estimate.View) bool { return v.Knows(load.CPU) },
-		Score: func(view *estimate.View, node fwk.NodeInfo, d demand) (score float64, best, worst load.State) {
-			cpu := view.Resource(node, load.CPU)
-			return Score(100*cpu.Utilization(d.CPUMillis), target), cpu.State, cpu.State
-		},
-	}
+func (pl *TargetLoadPacking) terms(s *loadscore.PreScoreState, node fwk.NodeInfo) Terms {
+	return Terms{CPU: s.View.Resource(node, load.CPU), PodCPUMillis: s.PodUsage[load.CPU], TargetPercent: pl.targetPercent}
+}
+
+// Explain returns the node's Terms.
+func (pl *TargetLoadPacking) Explain(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) explain.Terms {
+	return pl.terms(pl.PreScoreState(state, pod), node)
 }

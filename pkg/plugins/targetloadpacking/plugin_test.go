@@ -17,7 +17,7 @@ import (
 
 func cpu(mean float64) load.NodeLoad { return load.NodeLoad{load.CPU: plugintest.Measurement(mean, 0)} }
 
-func TestScoreOfNodes(t *testing.T) {
+func TestScore(t *testing.T) {
 	eightCores := plugintest.CPU("8")
 	workers := map[string]load.NodeLoad{"worker-1": cpu(0.25), "worker-2": cpu(0.5), "worker-3": cpu(0.1)}
 	limited := func(limit string) *corev1.Pod { return st.MakePod().Lim(plugintest.CPU(limit)).Obj() }
@@ -70,14 +70,14 @@ func TestScoreOfNodes(t *testing.T) {
 			want: map[string]int64{"worker-1": 75, "worker-2": 100, "worker-3": 60},
 		},
 		{
-			name: "pods that the window has not seen yet count by what they are expected to use",
+			name: "pods that the window does not cover yet count by what they are expected to use",
 			args: `defaultRequestsMultiplier: "2"`,
 			load: workers,
 			pod:  limited("0"),
 			onFirst: []*corev1.Pod{
 				st.MakePod().Name("assumed").Req(plugintest.CPU("200m")).Obj(),                               // 2·200
 				plugintest.Running(st.MakePod().Name("running").Lim(plugintest.CPU("1")).Obj(), time.Minute), // 0.8·1,000
-				plugintest.Running(st.MakePod().Name("seen").Lim(plugintest.CPU("1")).Obj(), time.Hour),
+				plugintest.Running(st.MakePod().Name("covered").Lim(plugintest.CPU("1")).Obj(), time.Hour),
 			},
 			// 25 + 1,200/8,000 = 40 on worker-1: the target.
 			want: map[string]int64{"worker-1": 100, "worker-2": 33, "worker-3": 55},
@@ -107,7 +107,8 @@ func TestScoreOfNodes(t *testing.T) {
 	}
 }
 
-func TestKnownMemoryAloneIsNoReasonToDecide(t *testing.T) {
+// Known memory alone is no reason to score.
+func TestPreScore_MemoryOnly(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	pl := plugintest.Build(t, New, plugintest.Args(t, "TargetLoadPackingArgs", ""), map[string]load.NodeLoad{"a": {load.Memory: plugintest.Measurement(0.5, 0)}})
 	status := pl.(fwk.PreScorePlugin).PreScore(ctx, framework.NewCycleState(), st.MakePod().Obj(), nil)

@@ -1,10 +1,27 @@
 package targetloadpacking
 
-// Score rates a node by the CPU utilization, in percent of capacity, that it would have with the pod on it. It rises from
-// target at an idle node to 100 at the target, in percent as well, and falls from target to 0 beyond it, so that nodes fill
-// up to the target and no further. target is in [1, 99]; the result is in [0, 100].
+import "github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+
+// Terms are what a node is scored by.
+type Terms struct {
+	// CPU is what was measured of the node, and what is pending on it.
+	CPU estimate.ResourceEstimate
+	// PodCPUMillis is what the pod to place will use, in milliCPU.
+	PodCPUMillis float64
+	// TargetPercent is the target utilization, in percent of capacity, in [1, 99].
+	TargetPercent float64
+}
+
+// UtilizationPercent is the node's CPU utilization with the pod on it: measured, pending and the pod's, in percent of capacity.
+func (t Terms) UtilizationPercent() float64 { return 100 * t.CPU.Utilization(t.PodCPUMillis) }
+
+// Score is the score of the utilization, in [0, 100].
+func (t Terms) Score() float64 { return Score(t.UtilizationPercent(), t.TargetPercent) }
+
+// Score rises from target at a utilization of 0 to 100 at the target, and falls from there to target and on to 0 at a
+// utilization of 100, so that nodes fill up to the target and no further. Both arguments are in percent.
 //
-// The formula is Trimaran's TargetLoadPacking (Kubernetes KEP "Trimaran: Real Load Aware Scheduling").
+// The formula is that of Trimaran's TargetLoadPacking (Kubernetes KEP "Trimaran: Real Load Aware Scheduling").
 func Score(utilization, target float64) float64 {
 	switch {
 	case utilization <= target:

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestScore(t *testing.T) {
+func TestFormula(t *testing.T) {
 	for _, tc := range []struct {
 		name                string
 		utilization, target float64
@@ -37,7 +37,7 @@ func TestScore(t *testing.T) {
 	}
 }
 
-func TestScoreStaysInRange(t *testing.T) {
+func TestFormula_StaysInRange(t *testing.T) {
 	for target := 1.0; target <= 99; target++ {
 		for utilization := 0.0; utilization <= 200; utilization += 0.5 {
 			if got := Score(utilization, target); got < 0 || got > 100 || math.IsNaN(got) {

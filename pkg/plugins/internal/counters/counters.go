@@ -1,4 +1,4 @@
-// Package counters counts the decisions of plugins, and those that were not made by what is measured alone.
+// Package counters counts the decisions of plugins, and those that were not made by measured load alone.
 package counters
 
 import (
@@ -9,25 +9,33 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
-// Counters count one plugin's decisions and those that were not made by measured load alone.
+// Counters count one plugin's decisions, and those that were not made by measured load alone.
 type Counters struct {
 	Decisions metrics.CounterMetric
 	// Absent and Expired count the decisions in which at least one node was judged without load, because none was ever
-	// measured or because it was too old. Aside counts those in which no node's load was known.
-	Absent, Expired, Aside metrics.CounterMetric
+	// measured or because it was too old. Skipped counts those in which no node's load was known.
+	Absent, Expired, Skipped metrics.CounterMetric
 }
 
-// Noted holds for which reasons a decision has been counted. It is safe for concurrent use.
-type Noted struct{ absent, expired atomic.Bool }
-
-// FallBack counts that a node of the decision was judged without what should have been measured of it, which is in the given
-// state. A reason counts once a decision, whose notes are noted.
-func (c *Counters) FallBack(noted *Noted, state load.State) {
-	reason, counter := &noted.absent, c.Absent
-	if state == load.Expired {
-		reason, counter = &noted.expired, c.Expired
+// Decision counts a decision, and whether the plugin skips it because no node's load is known.
+func (c *Counters) Decision(skipped bool) {
+	c.Decisions.Inc()
+	if skipped {
+		c.Skipped.Inc()
 	}
-	if !reason.Load() && reason.CompareAndSwap(false, true) {
+}
+
+// Fallbacks are the states that Fallback counted in one decision. It is safe for concurrent use.
+type Fallbacks struct{ absent, expired atomic.Bool }
+
+// Fallback counts that a node was judged without its load, which is in the given state. Each state counts once a decision;
+// counted holds which have been.
+func (c *Counters) Fallback(counted *Fallbacks, state load.State) {
+	flag, counter := &counted.absent, c.Absent
+	if state == load.Expired {
+		flag, counter = &counted.expired, c.Expired
+	}
+	if !flag.Load() && flag.CompareAndSwap(false, true) {
 		counter.Inc()
 	}
 }
@@ -49,7 +57,7 @@ func NewMetrics(register func(...metrics.Registerable)) *Metrics {
 		fallbacks: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "plimsoll_fallback_total",
 			Help: "Placements that the plugin could not judge by measured load alone: nodes never measured (Absent) or " +
-				"not lately (Expired) were judged otherwise, or no load was known and the plugin stepped aside (StepAside).",
+				"not lately (Expired) were judged otherwise, or no load was known and the plugin left the decision to others (StepAside).",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"plugin", "reason"}),
 	}
@@ -63,6 +71,6 @@ func (m *Metrics) For(plugin string) Counters {
 		Decisions: m.decisions.WithLabelValues(plugin),
 		Absent:    m.fallbacks.WithLabelValues(plugin, "Absent"),
 		Expired:   m.fallbacks.WithLabelValues(plugin, "Expired"),
-		Aside:     m.fallbacks.WithLabelValues(plugin, "StepAside"),
+		Skipped:   m.fallbacks.WithLabelValues(plugin, "StepAside"),
 	}
 }

@@ -1,4 +1,4 @@
-// Package deps is what a plugin is given beside its arguments and its handle.
+// Package deps holds what a plugin is given in addition to its arguments and its handle.
 package deps
 
 import (
@@ -21,10 +21,10 @@ type LoadProvider interface {
 	NodeMetrics(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, expressions []string) (*estimate.NodeMetrics, error)
 }
 
-// Deps is what a plugin is given beside its arguments and its handle.
+// Deps is what a plugin is given in addition to its arguments and its handle.
 type Deps struct {
 	Load LoadProvider
-	// Counters are the plugin's own.
+	// Counters are those of the plugin.
 	Counters counters.Counters
 	Clock    clock.Clock
 }

@@ -18,7 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 )
 
-// Handle is a framework without a scheduler behind it. What it does not override panics.
+// Handle is a framework without a scheduler behind it. Methods that it does not override panic.
 type Handle struct {
 	fwk.Handle
 	// Passes answers RunFilterPluginsWithNominatedPods: whether the pod passes the filters of all plugins.
@@ -33,7 +33,7 @@ type Handle struct {
 	snapshot  fwk.SharedLister
 }
 
-// nodeSource is what the informer of nodes reads once it is started.
+// nodeSource is what the informer of nodes reads once it is started. It is nil before.
 type nodeSource struct {
 	*cachetesting.FakeControllerSource
 }
@@ -57,16 +57,18 @@ func NewHandle(nodes ...*corev1.Node) *Handle {
 	return h
 }
 
-// WatchNodes starts the informer of nodes, until the test ends, and returns what it reads.
+// WatchNodes starts the informer of nodes, until the test ends, and returns what it reads. It is empty at first.
 func (h *Handle) WatchNodes(t testing.TB) *cachetesting.FakeControllerSource {
 	t.Helper()
 	h.nodes.FakeControllerSource = cachetesting.NewFakeControllerSource()
 	t.Cleanup(h.nodes.Shutdown)
-	go h.informers.Core().V1().Nodes().Informer().RunWithContext(t.Context())
+	informer := h.informers.Core().V1().Nodes().Informer()
+	go informer.RunWithContext(t.Context())
+	clientcache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) // after Shutdown, List would block
 	return h.nodes.FakeControllerSource
 }
 
-// Has makes the pod known to the informers.
+// Has adds the pod to the informers.
 func (h *Handle) Has(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
 	if err := h.informers.Core().V1().Pods().Informer().GetIndexer().Add(pod); err != nil {
@@ -74,7 +76,7 @@ func (h *Handle) Has(t testing.TB, pod *corev1.Pod) {
 	}
 }
 
-// Loses makes the pod unknown to the informers.
+// Loses removes the pod from the informers.
 func (h *Handle) Loses(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
 	if err := h.informers.Core().V1().Pods().Informer().GetIndexer().Delete(pod); err != nil {
@@ -82,9 +84,21 @@ func (h *Handle) Loses(t testing.TB, pod *corev1.Pod) {
 	}
 }
 
-// Runs makes the pods run on the handle's nodes, which have to be given again, and on no other.
+// Runs puts the pods, and no others, on the handle's nodes, which have to be given again.
 func (h *Handle) Runs(nodes []*corev1.Node, pods ...*corev1.Pod) {
 	h.snapshot = cache.NewSnapshot(pods, nodes)
+}
+
+// NextActivated returns the pods of the next call of Activate, and fails the test if there is none in time.
+func (h *Handle) NextActivated(t testing.TB) map[string]*corev1.Pod {
+	t.Helper()
+	select {
+	case pods := <-h.Activated:
+		return pods
+	case <-time.After(10 * time.Second):
+		t.Fatal("no pod is activated")
+		return nil
+	}
 }
 
 // Activate implements fwk.Handle.
@@ -115,7 +129,7 @@ func (h *Handle) RunPreFilterExtensionRemovePod(context.Context, fwk.CycleState,
 // Parallelizer implements fwk.Handle.
 func (h *Handle) Parallelizer() fwk.Parallelizer { return inTurn{} }
 
-// inTurn does one piece of work after the other.
+// inTurn does one piece of work after another.
 type inTurn struct{}
 
 // Until implements fwk.Parallelizer.

@@ -154,7 +154,7 @@ type Scorer interface {
 	ScoreExtensions() fwk.ScoreExtensions
 }
 
-// Scores returns the nodes' scores, by name, in one decision without a PreScore.
+// Scores returns the nodes' scores, by name, in one scheduling cycle without PreScore.
 func Scores(t *testing.T, pl Scorer, pod *corev1.Pod, nodes ...fwk.NodeInfo) map[string]int64 {
 	t.Helper()
 	_, ctx := ktesting.NewTestContext(t)

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -16,33 +15,31 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	clocktesting "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/softlimit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds what is waited for until it happens; nothing is waited for that long where all is well.
+// patience is the deadline for what a test waits for.
 const patience = 10 * time.Second
 
-// cluster is a framework with the limits of plugins: of each node, the plugins that rule it out. The one named Full does so
-// while there are pods on the node.
+// cluster is a framework with the limits of plugins. ruledOut holds the plugins that rule out a node, by name of the node; the
+// plugin Full does so while there are pods on the node.
 type cluster struct {
 	*plugintest.Handle
-	gates     map[string]*softlimit.Gate
-	ruledOut  map[string][]string
-	publisher *load.Publisher
-	clock     *clocktesting.FakeClock
+	gates    map[string]*softlimit.Gate
+	ruledOut map[string][]string
+	loads    *plugintest.Loads
+	clock    *clocktesting.FakeClock
 
-	// tried counts the nodes that the filters were run on out of turn.
+	// tried counts the nodes that the gates ran the filters on.
 	tried int
 
 	mu sync.Mutex
-	// room holds the names of the pods that may take any node, and asked counts how often it was asked.
+	// room holds the names of the pods that every node has room for; asked counts how often the gates asked.
 	room  map[string]bool
 	asked int
 }
@@ -53,17 +50,13 @@ func newCluster(t *testing.T, ruledOut map[string][]string) *cluster {
 	for _, name := range slices.Sorted(maps.Keys(ruledOut)) {
 		nodes = append(nodes, st.MakeNode().Name(name).Obj())
 	}
-	return newClusterOf(ruledOut, nodes...)
-}
-
-func newClusterOf(ruledOut map[string][]string, nodes ...*corev1.Node) *cluster {
 	c := &cluster{
-		Handle:    plugintest.NewHandle(nodes...),
-		gates:     map[string]*softlimit.Gate{},
-		ruledOut:  ruledOut,
-		publisher: load.NewPublisher(),
-		clock:     clocktesting.NewFakeClock(plugintest.Now()),
-		room:      map[string]bool{},
+		Handle:   plugintest.NewHandle(nodes...),
+		gates:    map[string]*softlimit.Gate{},
+		ruledOut: ruledOut,
+		loads:    plugintest.NewLoads(),
+		clock:    clocktesting.NewFakeClock(plugintest.Now()),
+		room:     map[string]bool{},
 	}
 	c.Passes = func(state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) bool {
 		c.tried++
@@ -75,7 +68,7 @@ func newClusterOf(ruledOut map[string][]string, nodes ...*corev1.Node) *cluster 
 // gate adds the gate of a plugin.
 func (c *cluster) gate(t *testing.T, plugin string, whenNoneFits config.WhenNoneFits) *softlimit.Gate {
 	t.Helper()
-	g := softlimit.NewGate(t.Context(), c.limit(plugin, whenNoneFits), c, c.publisher, c.clock)
+	g := softlimit.NewGate(t.Context(), c.limit(plugin, whenNoneFits), c, c.loads.Snapshots, c.clock)
 	c.gates[plugin] = g
 	return g
 }
@@ -87,21 +80,21 @@ func (c *cluster) limit(plugin string, whenNoneFits config.WhenNoneFits) softlim
 		Refuses: func(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) bool {
 			return slices.Contains(c.ruledOut[node.Node().Name], plugin)
 		},
-		MayTake: func(pod *corev1.Pod) func(*corev1.Node) bool {
-			fits := c.mayFit(pod)
+		HasRoom: func(pod *corev1.Pod) func(*corev1.Node) bool {
+			fits := c.hasRoom(pod)
 			return func(node *corev1.Node) bool { return fits || !slices.Contains(c.ruledOut[node.Name], plugin) }
 		},
 	}
 }
 
-func (c *cluster) mayFit(pod *corev1.Pod) bool {
+func (c *cluster) hasRoom(pod *corev1.Pod) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked++
 	return c.room[pod.Name]
 }
 
-// by is the first plugin that rules the node out with the waivers that the state holds, or is empty.
+// by is the first plugin that rules the node out with the waivers in the state, or is empty.
 func (c *cluster) by(state fwk.CycleState, node fwk.NodeInfo) string {
 	for _, plugin := range c.ruledOut[node.Node().Name] {
 		g, ok := c.gates[plugin]
@@ -148,142 +141,13 @@ func podNamed(name string) *corev1.Pod {
 	return st.MakePod().Namespace("ns").Name(name).UID(name).Obj()
 }
 
-// activated is the keys of the pods that were activated up to now, and in one call.
+// activated are the keys of the pods that the next call of Activate was made with, or nil if there was none yet.
 func (c *cluster) activated() []string {
 	select {
 	case pods := <-c.Activated:
 		return slices.Sorted(maps.Keys(pods))
 	default:
 		return nil
-	}
-}
-
-func TestALimitIsRelaxedWhereNothingElseKeepsThePodOut(t *testing.T) {
-	for _, tc := range []struct {
-		name     string
-		ruledOut map[string][]string
-		// gates are the relaxing plugins in the order of their PostFilter.
-		gates []string
-		// wantWaived are the limits that do not hold for the next attempt; none where the pod is left to preemption.
-		wantWaived []string
-	}{
-		{"every node is ruled out by the limit", map[string][]string{"a": {"Limit"}, "b": {"Limit"}}, []string{"Limit"}, []string{"Limit"}},
-		{"one node is ruled out by the limit alone", map[string][]string{"a": {"Fit"}, "b": {"Limit"}}, []string{"Limit"}, []string{"Limit"}},
-		{"no node is ruled out by the limit", map[string][]string{"a": {"Fit"}, "b": {"Taint"}}, []string{"Limit"}, nil},
-		{"the node that the limit rules out has another reason, too", map[string][]string{"a": {"Limit", "Fit"}, "b": {"Fit"}}, []string{"Limit"}, nil},
-		{"two limits rule out one node", map[string][]string{"a": {"Limit", "Other"}}, []string{"Limit", "Other"}, []string{"Limit", "Other"}},
-		{"two limits rule out one node, in the other order", map[string][]string{"a": {"Limit", "Other"}}, []string{"Other", "Limit"}, []string{"Limit", "Other"}},
-		{"two limits, of which waiving one is enough", map[string][]string{"a": {"Limit"}, "b": {"Limit", "Other"}}, []string{"Other", "Limit"}, []string{"Limit"}},
-		{"two limits and another reason", map[string][]string{"a": {"Limit", "Other", "Fit"}}, []string{"Limit", "Other"}, nil},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			c, pod := newCluster(t, tc.ruledOut), podNamed("p")
-			for _, plugin := range tc.gates {
-				c.gate(t, plugin, config.WhenNoneFitsRelax)
-			}
-			state, waived := c.begin(pod)
-			if len(waived) > 0 {
-				t.Fatalf("waived without a reason: %v", waived)
-			}
-			statuses, succeeded := c.filter(state), false
-			for _, plugin := range tc.gates {
-				result, status := c.gates[plugin].PostFilter(t.Context(), state, pod, statuses)
-				if result != nil {
-					t.Errorf("%s nominates a node: %v", plugin, result)
-				}
-				if succeeded = status.IsSuccess(); succeeded {
-					break // as the framework does
-				}
-				if status.Code() != fwk.Unschedulable {
-					t.Errorf("%s: %v, want Unschedulable", plugin, status)
-				}
-			}
-			if want := tc.wantWaived != nil; succeeded != want {
-				t.Errorf("PostFilter succeeds: %v, want %v", succeeded, want)
-			}
-			var wantActivated []string
-			if tc.wantWaived != nil {
-				wantActivated = []string{"ns/p"}
-			}
-			if diff := cmp.Diff(wantActivated, c.activated()); diff != "" {
-				t.Errorf("activated (-want +got):\n%s", diff)
-			}
-			if _, waived := c.begin(podNamed("another")); len(waived) > 0 {
-				t.Errorf("waived for a pod that was not asked about: %v", waived)
-			}
-			state, waived = c.begin(pod)
-			if diff := cmp.Diff(tc.wantWaived, slices.Sorted(maps.Keys(waived))); diff != "" {
-				t.Errorf("waived at the next attempt (-want +got):\n%s", diff)
-			}
-			for plugin, g := range c.gates {
-				if g.Waived(state) != waived[plugin] {
-					t.Errorf("%s: the state says %v, Begin said %v", plugin, g.Waived(state), waived[plugin])
-				}
-			}
-			if _, waived = c.begin(pod); len(waived) > 0 {
-				t.Errorf("still waived at the attempt after that: %v", waived)
-			}
-		})
-	}
-}
-
-func TestNothingIsWaivedThatNoAttemptWouldFind(t *testing.T) {
-	c, pod := newCluster(t, map[string][]string{"a": {"Limit"}}), podNamed("p")
-	g, state := c.gate(t, "Limit", config.WhenNoneFitsRelax), framework.NewCycleState() // without Begin: PreFilter is not enabled
-	if _, status := g.PostFilter(t.Context(), state, pod, c.filter(state)); status.Code() != fwk.Unschedulable {
-		t.Errorf("PostFilter: %v, want Unschedulable, so that preemption has its turn", status)
-	}
-	if got := c.activated(); got != nil {
-		t.Errorf("activated %v", got)
-	}
-}
-
-func TestALimitThatIsRelaxedDoesNotHoldForPreemption(t *testing.T) {
-	// The node is full and above the limit: what is measured includes the pods that preemption would evict.
-	for _, tc := range []struct {
-		whenNoneFits config.WhenNoneFits
-		want         bool
-	}{{config.WhenNoneFitsRelax, true}, {config.WhenNoneFitsReject, false}} {
-		t.Run(string(tc.whenNoneFits), func(t *testing.T) {
-			c, pod := newCluster(t, map[string][]string{"full": {"Fit", "Limit"}}), podNamed("p")
-			g := c.gate(t, "Limit", tc.whenNoneFits)
-			state, _ := c.begin(pod)
-			if _, status := g.PostFilter(t.Context(), state, pod, c.filter(state)); status.Code() != fwk.Unschedulable {
-				t.Fatalf("PostFilter: %v, want Unschedulable, so that preemption has its turn", status)
-			}
-			if got := g.Waived(state.Clone()); got != tc.want {
-				t.Errorf("waived for what follows: %v, want %v", got, tc.want)
-			}
-			if _, waived := c.begin(pod); len(waived) > 0 {
-				t.Error("waived for the next attempt")
-			}
-		})
-	}
-}
-
-func TestWaiversOfPodsThatDoNotComeBackAreForgotten(t *testing.T) {
-	for _, tc := range []struct {
-		after time.Duration
-		kept  bool
-	}{{10 * time.Minute, true}, {10*time.Minute + 1, false}} {
-		c := newCluster(t, map[string][]string{"a": {"Limit"}})
-		g := c.gate(t, "Limit", config.WhenNoneFitsRelax)
-		relax := func(name string) {
-			t.Helper()
-			state, _ := c.begin(podNamed(name))
-			if _, status := g.PostFilter(t.Context(), state, podNamed(name), c.filter(state)); !status.IsSuccess() {
-				t.Fatal(status)
-			}
-		}
-		relax("vanished")
-		c.clock.Step(tc.after)
-		relax("next")
-		if _, waived := c.begin(podNamed("vanished")); waived["Limit"] != tc.kept {
-			t.Errorf("%v later the waiver is kept: %v, want %v", tc.after, waived["Limit"], tc.kept)
-		}
-		if _, waived := c.begin(podNamed("next")); !waived["Limit"] {
-			t.Errorf("%v later the new waiver is forgotten", tc.after)
-		}
 	}
 }
 
@@ -295,363 +159,18 @@ func (c *cluster) refuse(t *testing.T, state fwk.CycleState, pod *corev1.Pod) {
 	}
 }
 
-func (c *cluster) makeRoomFor(names ...string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, name := range names {
-		c.room[name] = true
-	}
-}
-
-// untilTheGateWaits returns once the gate has looked at the waiting pods for the first time.
-func (c *cluster) untilTheGateWaits(t *testing.T) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !c.clock.HasWaiters(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the gate does not run")
-		}
-	}
-}
-
-// askedAtLeast returns once the gate has asked n times whether a pod may fit.
-func (c *cluster) askedAtLeast(t *testing.T, n int) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		c.mu.Lock()
-		asked := c.asked
-		c.mu.Unlock()
-		if asked >= n {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the gate asked %d times whether a pod may fit, want %d", asked, n)
-		}
-	}
-}
-
-func (c *cluster) wantActivated(t *testing.T, want ...string) {
-	t.Helper()
-	select {
-	case pods := <-c.Activated:
-		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(pods))); diff != "" {
-			t.Errorf("activated (-want +got):\n%s", diff)
-		}
-	case <-time.After(patience):
-		t.Errorf("nothing is activated, want %v", want)
-	}
-}
-
-func newWaiting(t *testing.T, names ...string) *cluster {
-	t.Helper()
-	c := newCluster(t, map[string][]string{"a": {"Limit"}})
-	var pods []*corev1.Pod
-	for _, name := range names {
-		pods = append(pods, podNamed(name))
-	}
-	c.makeWait(t, pods...)
-	return c
-}
-
-// makeWait gives the cluster a limit that makes the pods wait.
-func (c *cluster) makeWait(t *testing.T, pods ...*corev1.Pod) {
-	t.Helper()
-	c.gate(t, "Limit", config.WhenNoneFitsReject)
-	c.untilTheGateWaits(t)
-	for _, pod := range pods {
-		c.Has(t, pod)
-		state, _ := c.begin(pod)
-		c.publisher.Pinned(state) // as the filter does
-		c.refuse(t, state, pod)
-	}
-}
-
-func TestAWaitingPodIsNotTriedForANodeThatItCannotHave(t *testing.T) {
-	taint := func(effect corev1.TaintEffect) *corev1.Node {
-		return st.MakeNode().Name("a").Taints([]corev1.Taint{{Key: "pool", Value: "5", Effect: effect}}).Obj()
-	}
-	tolerating := func(tolerations ...corev1.Toleration) *corev1.Pod {
-		pod := podNamed("p")
-		pod.Spec.Tolerations = tolerations
-		return pod
-	}
-	all := podNamed("all")
-	all.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	labelled := st.MakeNode().Name("a").Label("pool", "cool").Obj()
-	pinned := func(to string) *corev1.Pod {
-		return st.MakePod().Namespace("ns").Name("p").UID("p").NodeSelector(map[string]string{"pool": to}).Obj()
-	}
-	unreadable := podNamed("p")
-	unreadable.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "pool", Operator: "Is"}}}},
-	}}}
-	for _, tc := range []struct {
-		name string
-		node *corev1.Node
-		pod  *corev1.Pod
-		want bool
-	}{
-		{"any pod on any node", labelled, podNamed("p"), true},
-		{"a pod that selects the node", labelled, pinned("cool"), true},
-		{"a pod that selects other nodes", labelled, pinned("hot"), false},
-		{"a pod whose affinity is to the node", labelled, st.MakePod().Namespace("ns").Name("p").UID("p").NodeAffinityIn("pool", []string{"cool"}, st.NodeSelectorTypeMatchExpressions).Obj(), true},
-		{"a pod whose affinity is to other nodes", labelled, st.MakePod().Namespace("ns").Name("p").UID("p").NodeAffinityIn("pool", []string{"hot"}, st.NodeSelectorTypeMatchExpressions).Obj(), false},
-		{"a pod whose affinity cannot be read", labelled, unreadable, true},
-		{"an unschedulable node", st.MakeNode().Name("a").Unschedulable(true).Obj(), podNamed("p"), false},
-		{"an unschedulable node, tolerated", st.MakeNode().Name("a").Unschedulable(true).Obj(), tolerating(corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}), true},
-		{"a taint", taint(corev1.TaintEffectNoSchedule), podNamed("p"), false},
-		{"a taint that evicts", taint(corev1.TaintEffectNoExecute), podNamed("p"), false},
-		{"a taint that is no more than a wish", taint(corev1.TaintEffectPreferNoSchedule), podNamed("p"), true},
-		{"a taint that is tolerated", taint(corev1.TaintEffectNoSchedule), tolerating(corev1.Toleration{Key: "pool", Value: "5"}), true},
-		{"a taint that is tolerated by comparison", taint(corev1.TaintEffectNoSchedule), tolerating(corev1.Toleration{Key: "pool", Operator: corev1.TolerationOpGt, Value: "4"}), true},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			c := newClusterOf(map[string][]string{"a": {"Limit"}}, tc.node)
-			c.makeWait(t, tc.pod, all)
-			c.makeRoomFor("p", "all")
-			c.publisher.Publish(load.NewSnapshot(nil))
-			want := []string{"ns/all"} // which may go anywhere
-			if tc.want {
-				want = append(want, "ns/p")
-			}
-			c.wantActivated(t, want...)
-		})
-	}
-}
-
-func TestAWaitingPodIsTriedWhenASnapshotMayLetItIn(t *testing.T) {
-	c := newWaiting(t, "small", "big")
-	c.publisher.Publish(load.NewSnapshot(nil))
-	c.askedAtLeast(t, 2) // both, in vain
-	if got := c.activated(); got != nil {
-		t.Fatalf("activated by a snapshot that cannot let anybody in: %v", got)
-	}
-	c.makeRoomFor("small")
-	c.publisher.Publish(load.NewSnapshot(nil))
-	c.wantActivated(t, "ns/small")
-	c.makeRoomFor("big")
-	c.publisher.Publish(load.NewSnapshot(nil))
-	c.wantActivated(t, "ns/big") // and not small, which does not wait any more
-}
-
-func TestASnapshotPublishedBeforeThePodBeganToWaitIsNotMissed(t *testing.T) {
-	c := newWaiting(t, "other")
-	c.makeRoomFor("p")
-	pod := podNamed("p")
-	c.Has(t, pod)
-	state, _ := c.begin(pod)
-	c.publisher.Pinned(state)
-	c.publisher.Publish(load.NewSnapshot(nil)) // between the decision and its PostFilter
-	c.askedAtLeast(t, 1)                       // of the other, so that the gate has seen the snapshot
-	c.refuse(t, state, pod)
-	c.wantActivated(t, "ns/p")
-}
-
-func TestAPodIsTriedAgainWhenNothingIsPublishedForLong(t *testing.T) {
-	c := newWaiting(t, "p")
-	c.makeRoomFor("p") // the load has become too old to rule a node out
-	c.clock.Step(time.Minute)
-	c.wantActivated(t, "ns/p")
-}
-
-func TestPodsThatWaitNoMoreAreForgotten(t *testing.T) {
-	c := newWaiting(t, "deleted", "placed", "replaced", "tried", "waiting")
-	c.Loses(t, podNamed("deleted"))
-	placed := podNamed("placed")
-	placed.Spec.NodeName = "a"
-	c.Has(t, placed)
-	replaced := podNamed("replaced")
-	replaced.UID = "another"
-	c.Has(t, replaced)
-	c.begin(podNamed("tried")) // by an event, and placed as far as the gate knows
-
-	c.makeRoomFor("deleted", "placed", "replaced", "tried", "waiting")
-	c.publisher.Publish(load.NewSnapshot(nil))
-	c.wantActivated(t, "ns/waiting")
-	if c.asked != 1 {
-		t.Errorf("%d pods were looked at, want that which waits alone", c.asked)
-	}
-}
-
-func TestWhetherAPodMayFitIsAskedOfThePodAsItIsNow(t *testing.T) {
-	c := newWaiting(t, "p")
-	now := podNamed("p")
-	now.Labels = map[string]string{"changed": "yes"}
-	c.Has(t, now)
-	c.makeRoomFor("p")
-	c.publisher.Publish(load.NewSnapshot(nil))
-	if pods := <-c.Activated; pods["ns/p"].Labels["changed"] != "yes" {
-		t.Error("the pod is the one that began to wait")
-	}
-}
-
-func TestNothingRunsOnAfterTheContext(t *testing.T) {
+// No goroutine outlives the context.
+func TestGate_EndsWithContext(t *testing.T) {
 	leaked := goleak.IgnoreCurrent()
 	ctx, cancel := context.WithCancel(t.Context())
 	c := newCluster(t, map[string][]string{"a": {"Limit"}})
-	softlimit.NewGate(ctx, c.limit("Limit", config.WhenNoneFitsReject), c, c.publisher, c.clock)
+	softlimit.NewGate(ctx, c.limit("Limit", config.WhenNoneFitsReject), c, c.loads.Snapshots, c.clock)
 	cancel()
 	goleak.VerifyNone(t, leaked)
 }
 
-func TestWhatIsDecidedHoldsForTheDecisionAndItsClones(t *testing.T) {
-	decisions, made := softlimit.NewDecisions[int]("Limit"), 0
-	decide := func() *int { made++; value := made; return &value }
-	of := func(state fwk.CycleState, wantFirst bool) int {
-		t.Helper()
-		value, first := decisions.Of(state, decide)
-		if first != wantFirst {
-			t.Errorf("the first call: %v, want %v", first, wantFirst)
-		}
-		return *value
-	}
-	state := framework.NewCycleState()
-	if got := of(state, true); got != 1 {
-		t.Fatalf("decided %d, want 1", got)
-	}
-	clone := state.Clone()
-	for name, s := range map[string]fwk.CycleState{"the state": state, "a clone": clone, "a clone's clone": clone.Clone()} {
-		if got := of(s, false); got != 1 {
-			t.Errorf("%s: decided %d, want 1 as before", name, got)
-		}
-	}
-	if got := of(framework.NewCycleState(), true); got != 2 {
-		t.Errorf("the next decision is %d, want 2", got)
-	}
-	if got := of(state, false); got != 1 {
-		t.Errorf("the first decision has become %d", got)
-	}
-	for name, s := range map[string]fwk.CycleState{"the state": state, "a clone": clone} {
-		if allocs := testing.AllocsPerRun(100, func() { decisions.Of(s, decide) }); allocs != 0 {
-			t.Errorf("%s: %v allocations a call, want 0", name, allocs)
-		}
-	}
-}
-
-// fill puts a pod of the priority on each of the cluster's nodes.
-func (c *cluster) fill(priority int32) {
-	var nodes []*corev1.Node
-	var pods []*corev1.Pod
-	for _, name := range slices.Sorted(maps.Keys(c.ruledOut)) {
-		node, err := c.SharedInformerFactory().Core().V1().Nodes().Lister().Get(name)
-		if err != nil {
-			panic(err)
-		}
-		nodes = append(nodes, node)
-		pods = append(pods, st.MakePod().Namespace("ns").Name("on-"+name).UID("on-"+name).Priority(priority).Node(name).Obj())
-	}
-	c.Runs(nodes, pods...)
-}
-
-func TestPreemptionIsNotTriedAboveTheLimit(t *testing.T) {
-	c := newCluster(t, map[string][]string{"hot": {"Full", "Limit"}, "hotter": {"Full", "Limit"}})
-	c.fill(4)
-	c.gate(t, "Limit", config.WhenNoneFitsRelax)
-	state, _ := c.begin(outranking("p"))
-	c.refuse(t, state, outranking("p"))
-	if c.tried != 0 {
-		t.Errorf("filters were run on %d nodes, want none", c.tried)
-	}
-}
-
-// outranking is a pod of priority 5.
-func outranking(name string) *corev1.Pod {
-	return st.MakePod().Namespace("ns").Name(name).UID(name).Priority(5).Obj()
-}
-
-func TestPreemptionIsHeldToTheLimitWhereItServesBelowIt(t *testing.T) {
-	never := outranking("p")
-	never.Spec.PreemptionPolicy = ptr.To(corev1.PreemptNever)
-	for _, tc := range []struct {
-		name     string
-		ruledOut map[string][]string
-		priority int32 // of the pods on the nodes
-		pod      *corev1.Pod
-		want     bool // whether the limit is waived for the plugins that follow
-	}{
-		{"a full node is below the limit", map[string][]string{"cool": {"Full"}, "hot": {"Full", "Limit"}}, 4, outranking("p"), false},
-		{"all full nodes are above it", map[string][]string{"hot": {"Full", "Limit"}, "hotter": {"Limit", "Full"}}, 4, outranking("p"), true},
-		{"nobody is to be evicted below it", map[string][]string{"cool": {"Full"}, "hot": {"Full", "Limit"}}, 5, outranking("p"), true},
-		{"evicting is not enough below it", map[string][]string{"cool": {"Full", "Taint"}, "hot": {"Full", "Limit"}}, 4, outranking("p"), true},
-		{"one of several below it serves", map[string][]string{"a": {"Full", "Taint"}, "b": {"Full"}, "c": {"Full", "Taint"}}, 4, outranking("p"), false},
-		{"the pod never preempts", map[string][]string{"cool": {"Full"}}, 4, never, true},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			c := newCluster(t, tc.ruledOut)
-			c.fill(tc.priority)
-			g := c.gate(t, "Limit", config.WhenNoneFitsRelax)
-			state, _ := c.begin(tc.pod)
-			if _, status := g.PostFilter(t.Context(), state, tc.pod, c.filter(state)); status.Code() != fwk.Unschedulable {
-				t.Fatalf("PostFilter: %v, want Unschedulable: no node is ruled out by the limit alone", status)
-			}
-			if got := g.Waived(state); got != tc.want {
-				t.Errorf("waived for preemption: %v, want %v", got, tc.want)
-			}
-		})
-	}
-}
-
-func TestWhatAPodWaitsFor(t *testing.T) {
-	pool := func(pod *corev1.Pod) *corev1.Pod {
-		pod.Spec.NodeSelector = map[string]string{"pool": "this"}
-		return pod
-	}
-	never := outranking("p")
-	never.Spec.PreemptionPolicy = ptr.To(corev1.PreemptNever)
-	for _, tc := range []struct {
-		name     string
-		ruledOut []string
-		pod      *corev1.Pod
-		want     bool
-	}{
-		{"a node above the limit", []string{"Limit"}, podNamed("p"), true},
-		{"a node above the limit that has another reason behind it", []string{"Limit", "Full"}, podNamed("p"), true},
-		{"a node that another limit was asked about first", []string{"Other", "Limit"}, podNamed("p"), true},
-		{"a node above the limit that preemption could give it", []string{"Full", "Limit"}, outranking("p"), true},
-		{"not a node that has nobody to evict", []string{"Full", "Limit"}, podNamed("p"), false},
-		{"not a node that it cannot have, whoever is evicted", []string{"Taint", "Limit"}, outranking("p"), false},
-		{"not a node where it may evict nobody", []string{"Full", "Limit"}, never, false},
-		{"not a node that was below the limit all along", []string{"Full"}, outranking("p"), false},
-		{"not a node that only another limit rules out", []string{"Other"}, podNamed("p"), false},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			c := newClusterOf(map[string][]string{"a": tc.ruledOut, "b": {"Limit"}}, st.MakeNode().Name("a").Label("pool", "this").Obj(), st.MakeNode().Name("b").Obj())
-			c.fill(4)
-			c.gate(t, "Other", config.WhenNoneFitsRelax)
-			c.makeWait(t, pool(tc.pod), podNamed("b")) // which waits for the node b in any case
-			c.makeRoomFor("p", "b")
-			c.publisher.Publish(load.NewSnapshot(nil))
-			want := []string{"ns/b"}
-			if tc.want {
-				want = append(want, "ns/p")
-			}
-			c.wantActivated(t, want...)
-		})
-	}
-}
-
-func TestAPodWaitsForARelaxedLimitThatPreemptionIsHeldTo(t *testing.T) {
-	c := newCluster(t, map[string][]string{"cool": {"Full"}, "hot": {"Full", "Limit"}})
-	c.fill(4)
-	pod, g := outranking("p"), c.gate(t, "Limit", config.WhenNoneFitsRelax)
-	c.untilTheGateWaits(t)
-	c.Has(t, pod)
-	state, _ := c.begin(pod)
-	c.publisher.Pinned(state)
-	c.refuse(t, state, pod)
-	if g.Waived(state) {
-		t.Fatal("preemption is not held to the limit")
-	}
-	c.publisher.Publish(load.NewSnapshot(nil))
-	c.askedAtLeast(t, 2) // by PostFilter, and in vain
-	if got := c.activated(); got != nil {
-		t.Fatalf("activated for a node that was below the limit all along: %v", got)
-	}
-	c.makeRoomFor("p")
-	c.publisher.Publish(load.NewSnapshot(nil))
-	c.wantActivated(t, "ns/p")
-}
-
-func TestALimitThatSteppedAsideHasNoSayInWhatFollows(t *testing.T) {
+// A limit whose filter was skipped is not asked.
+func TestGate_SkippedLimit(t *testing.T) {
 	c := newCluster(t, map[string][]string{"cool": {"Full"}, "hot": {"Full", "Limit"}})
 	c.fill(4)
 	c.gate(t, "Limit", config.WhenNoneFitsRelax)
@@ -663,7 +182,8 @@ func TestALimitThatSteppedAsideHasNoSayInWhatFollows(t *testing.T) {
 	}
 }
 
-func TestNobodyIsEvictedForALimitThatIsNotRelaxed(t *testing.T) {
+// No pod is evicted for a limit that is not relaxed.
+func TestGate_Refuse(t *testing.T) {
 	c := newCluster(t, nil)
 	for whenNoneFits, want := range map[config.WhenNoneFits]fwk.Code{
 		config.WhenNoneFitsRelax: fwk.Unschedulable,

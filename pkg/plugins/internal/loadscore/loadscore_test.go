@@ -1,6 +1,7 @@
 package loadscore_test
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"strings"
@@ -15,25 +16,32 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
 type scores = map[string]int64
 
-// percent scores a node by its CPU utilization in percent, so that what is expected can be read off.
-var percent = loadscore.Formula[float64]{
-	Demand:  func(*corev1.Pod) float64 { return 0 },
-	Applies: (*estimate.View).KnowsCPU,
-	Score: func(view *estimate.View, node fwk.NodeInfo, demand float64) (score float64, best, worst load.State) {
-		cpu := view.CPU(node)
-		return 100 * cpu.Utilization(demand), cpu.State, cpu.State
-	},
+// percent is a plugin that scores a node by its CPU utilization in percent, so that what is expected can be read off.
+type percent struct {
+	*loadscore.Extensions
+	// score replaces the utilization if it is set.
+	score *float64
+}
+
+func (pl *percent) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+	s := pl.PreScoreState(state, pod)
+	if s.Skip {
+		return fwk.MinScore, nil
+	}
+	cpu := s.View.Resource(node, load.CPU)
+	return pl.NodeScore(s, ptr.Deref(pl.score, 100*cpu.Utilization(s.PodUsage[load.CPU])), cpu.State, cpu.State), nil
 }
 
 var pod = st.MakePod().Name("p").Obj()
@@ -42,30 +50,34 @@ func nodeInfo(name, cpu string, pods ...*corev1.Pod) fwk.NodeInfo {
 	return plugintest.Node(name, plugintest.CPU(cpu), pods...)
 }
 
-func publish(p *load.Publisher, cpu map[string]float64) {
+func measure(p *plugintest.Loads, cpu map[string]float64) {
 	nodes := map[string]load.NodeLoad{}
 	for name, mean := range cpu {
 		nodes[name] = load.NodeLoad{load.CPU: plugintest.Measurement(mean, 0)}
 	}
-	plugintest.Publish(p, nodes)
+	p.Measure(nodes, nil)
 }
 
-func publisherOf(cpu map[string]float64) *load.Publisher {
-	p := load.NewPublisher()
-	publish(p, cpu)
+func loadsOf(cpu map[string]float64) *plugintest.Loads {
+	p := plugintest.NewLoads()
+	measure(p, cpu)
 	return p
 }
 
-// nothing is expected of any pod.
-type nothing struct{}
+// counting expects nothing of any pod, and counts how often it is asked.
+type counting struct{ asked int }
 
-func (nothing) Of(fwk.PodInfo) (cpuMillis, memoryBytes float64) { return 0, 0 }
+func (c *counting) Estimate(*corev1.Pod) podusage.Amounts { c.asked++; return podusage.Amounts{} }
 
-func scorerOf[D any](p *load.Publisher, missingLoad config.MissingLoad, f loadscore.Formula[D]) *loadscore.Scorer[D] {
-	return loadscore.New(plugintest.Model(p, nothing{}), missingLoad, f, plugintest.Counters())
+func newPercent(loads *plugintest.Loads, missingLoad config.MissingLoad) *percent {
+	return newCounted(loads, missingLoad, &counting{}, plugintest.Counters())
 }
 
-func TestNodesWithoutLoad(t *testing.T) {
+func newCounted(loads *plugintest.Loads, missingLoad config.MissingLoad, estimator podusage.Estimator, c counters.Counters) *percent {
+	return &percent{Extensions: loadscore.New("Percent", loads.ModelOver(estimator), []load.Resource{load.CPU}, missingLoad, c)}
+}
+
+func TestExtensions_MissingLoad(t *testing.T) {
 	// The node without load has a pod that requests 1 of its 4 cores: 25 % by requests.
 	unknown := nodeInfo("unknown", "4", st.MakePod().Name("a").Req(plugintest.CPU("1")).Obj())
 	nodes := []fwk.NodeInfo{nodeInfo("a", "4"), unknown, nodeInfo("b", "4")}
@@ -77,16 +89,16 @@ func TestNodesWithoutLoad(t *testing.T) {
 		cpu         map[string]float64
 		want        scores
 	}{
-		{"are judged by requests", config.MissingLoadRequests, measured, scores{"a": 50, "unknown": 25, "b": 75}},
+		{"a node without load is judged by requests", config.MissingLoadRequests, measured, scores{"a": 50, "unknown": 25, "b": 75}},
 		// (50 + 75) / 2 = 62.5, rounded up
-		{"get the mean of the others, if Neutral", config.MissingLoadNeutral, measured, scores{"a": 50, "unknown": 63, "b": 75}},
-		{"get the lowest score, if Lowest", config.MissingLoadLowest, measured, scores{"a": 50, "unknown": 0, "b": 75}},
-		{"all score alike when no node has load", config.MissingLoadRequests, nil, scores{"a": 0, "unknown": 0, "b": 0}},
-		{"all score alike when no node has load, if Neutral", config.MissingLoadNeutral, nil, scores{"a": 0, "unknown": 0, "b": 0}},
-		{"all score alike when the only nodes with load are no candidates, if Neutral", config.MissingLoadNeutral, map[string]float64{"elsewhere": 1}, scores{"a": 0, "unknown": 0, "b": 0}},
+		{"a node without load gets the mean of the others, if Neutral", config.MissingLoadNeutral, measured, scores{"a": 50, "unknown": 63, "b": 75}},
+		{"a node without load gets the lowest score, if Lowest", config.MissingLoadLowest, measured, scores{"a": 50, "unknown": 0, "b": 75}},
+		{"all nodes score alike when no node has load", config.MissingLoadRequests, nil, scores{"a": 0, "unknown": 0, "b": 0}},
+		{"all nodes score alike when no node has load, if Neutral", config.MissingLoadNeutral, nil, scores{"a": 0, "unknown": 0, "b": 0}},
+		{"all nodes score alike when the only nodes with load are no candidates, if Neutral", config.MissingLoadNeutral, map[string]float64{"elsewhere": 1}, scores{"a": 0, "unknown": 0, "b": 0}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := plugintest.Scores(t, scorerOf(publisherOf(tc.cpu), tc.missingLoad, percent), pod, nodes...)
+			got := plugintest.Scores(t, newPercent(loadsOf(tc.cpu), tc.missingLoad), pod, nodes...)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("scores (-want +got):\n%s", diff)
 			}
@@ -94,18 +106,18 @@ func TestNodesWithoutLoad(t *testing.T) {
 	}
 }
 
-func TestPreScoreStepsAsideWhenNoLoadIsKnown(t *testing.T) {
+func TestExtensions_PreScore(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	for _, tc := range []struct {
 		name string
 		cpu  map[string]float64
 		want fwk.Code
 	}{
-		{"some load is known", map[string]float64{"a": 0.5}, fwk.Success},
-		{"no load is known", nil, fwk.Skip},
+		{"scores if some load is known", map[string]float64{"a": 0.5}, fwk.Success},
+		{"skips if no load is known", nil, fwk.Skip},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := scorerOf(publisherOf(tc.cpu), config.MissingLoadRequests, percent)
+			s := newPercent(loadsOf(tc.cpu), config.MissingLoadRequests)
 			status := s.PreScore(ctx, framework.NewCycleState(), pod, nil)
 			if got := status.Code(); got != tc.want {
 				t.Errorf("PreScore: %v, want %v", got, tc.want)
@@ -114,7 +126,7 @@ func TestPreScoreStepsAsideWhenNoLoadIsKnown(t *testing.T) {
 	}
 }
 
-func TestScoresAreRoundedAndKeptInRange(t *testing.T) {
+func TestExtensions_NodeScore(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		scored float64
@@ -128,11 +140,9 @@ func TestScoresAreRoundedAndKeptInRange(t *testing.T) {
 		{"infinity is the highest score", math.Inf(1), fwk.MaxScore},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f := percent
-			f.Score = func(*estimate.View, fwk.NodeInfo, float64) (score float64, best, worst load.State) {
-				return tc.scored, load.Fresh, load.Fresh
-			}
-			got := plugintest.Scores(t, scorerOf(publisherOf(map[string]float64{"a": 0}), config.MissingLoadRequests, f), pod, nodeInfo("a", "4"))
+			pl := newPercent(loadsOf(map[string]float64{"a": 0}), config.MissingLoadRequests)
+			pl.score = &tc.scored
+			got := plugintest.Scores(t, pl, pod, nodeInfo("a", "4"))
 			if diff := cmp.Diff(scores{"a": tc.want}, got); diff != "" {
 				t.Errorf("score (-want +got):\n%s", diff)
 			}
@@ -140,23 +150,21 @@ func TestScoresAreRoundedAndKeptInRange(t *testing.T) {
 	}
 }
 
-func TestThePodIsLookedAtOncePerDecision(t *testing.T) {
-	looked := 0
-	f := percent
-	f.Demand = func(*corev1.Pod) float64 { looked++; return 0 }
-	s := scorerOf(publisherOf(map[string]float64{"a": 0.5}), config.MissingLoadRequests, f)
-	for decision := 1; decision <= 2; decision++ {
+func TestExtensions_EstimatesPodOncePerCycle(t *testing.T) {
+	var c counting
+	s := newCounted(loadsOf(map[string]float64{"a": 0.5}), config.MissingLoadRequests, &c, plugintest.Counters())
+	for cycle := 1; cycle <= 2; cycle++ {
 		plugintest.Scores(t, s, pod, nodeInfo("a", "4"), nodeInfo("b", "4"), nodeInfo("c", "4"))
-		if looked != decision {
-			t.Errorf("after %d decisions the pod was looked at %d times", decision, looked)
+		if c.asked != cycle {
+			t.Errorf("after %d cycles the pod was estimated %d times", cycle, c.asked)
 		}
 	}
 }
 
-func TestANewSnapshotDoesNotReachADecisionUnderWay(t *testing.T) {
+func TestExtensions_OneSnapshotPerCycle(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
-	p := publisherOf(map[string]float64{"a": 0.25})
-	s := scorerOf(p, config.MissingLoadRequests, percent)
+	p := loadsOf(map[string]float64{"a": 0.25})
+	s := newPercent(p, config.MissingLoadRequests)
 	state, node := framework.NewCycleState(), nodeInfo("a", "4")
 	score := func(state fwk.CycleState) int64 {
 		t.Helper()
@@ -169,26 +177,26 @@ func TestANewSnapshotDoesNotReachADecisionUnderWay(t *testing.T) {
 	if got := score(state); got != 25 {
 		t.Fatalf("score %d, want 25", got)
 	}
-	publish(p, map[string]float64{"a": 0.75})
+	measure(p, map[string]float64{"a": 0.75})
 	if got := score(state); got != 25 {
-		t.Errorf("score %d in the same decision, want 25 as before", got)
+		t.Errorf("score %d in the same cycle, want 25 as before", got)
 	}
 	if got := score(framework.NewCycleState()); got != 75 {
-		t.Errorf("score %d in the next decision, want 75", got)
+		t.Errorf("score %d in the next cycle, want 75", got)
 	}
 }
 
-func TestScoreAllocatesNothingPerNode(t *testing.T) {
+func TestExtensions_AllocateNothingPerNode(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
-	s := scorerOf(publisherOf(map[string]float64{"a": 0.25}), config.MissingLoadRequests, percent)
+	s := newPercent(loadsOf(map[string]float64{"a": 0.25}), config.MissingLoadRequests)
 	state, node := framework.NewCycleState(), nodeInfo("a", "4")
-	s.Score(ctx, state, pod, node) // the decision's first call pins what the others use
+	s.Score(ctx, state, pod, node) // the cycle's first call makes what the others use
 	if allocs := testing.AllocsPerRun(100, func() { s.Score(ctx, state, pod, node) }); allocs != 0 {
 		t.Errorf("%v allocations per call of Score, want 0", allocs)
 	}
 }
 
-func TestDecisionsAndFallbacksAreCountedOncePerDecision(t *testing.T) {
+func TestExtensions_CountsOncePerDecision(t *testing.T) {
 	old := load.NodeLoad{load.CPU: plugintest.Measurement(0.5, 0)}
 	old[load.CPU].End = old[load.CPU].End.Add(-time.Hour)
 	fresh := load.NodeLoad{load.CPU: plugintest.Measurement(0.5, 0)}
@@ -205,9 +213,9 @@ func TestDecisionsAndFallbacksAreCountedOncePerDecision(t *testing.T) {
 		{"no load is known", nil, counts(2, 0, 0, 2)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			registry, publisher := metrics.NewKubeRegistry(), load.NewPublisher()
-			plugintest.Publish(publisher, tc.loads)
-			s := loadscore.New(plugintest.Model(publisher, nothing{}), config.MissingLoadRequests, percent, counters.NewMetrics(registry.MustRegister).For("test"))
+			registry, loads := metrics.NewKubeRegistry(), plugintest.NewLoads()
+			loads.Measure(tc.loads, nil)
+			s := newCounted(loads, config.MissingLoadRequests, &counting{}, counters.NewMetrics(registry.MustRegister).For("test"))
 			for range 2 {
 				plugintest.Scores(t, s, pod, nodeInfo("a", "4"), nodeInfo("b", "4"), nodeInfo("c", "4"))
 			}
@@ -218,15 +226,15 @@ func TestDecisionsAndFallbacksAreCountedOncePerDecision(t *testing.T) {
 	}
 }
 
-func counts(decisions, absent, expired, aside int) string {
+func counts(decisions, absent, expired, skipped int) string {
 	return fmt.Sprintf(`
 # HELP plimsoll_decisions_total [ALPHA] Placements that the plugin was asked about.
 # TYPE plimsoll_decisions_total counter
 plimsoll_decisions_total{plugin="test"} %d
-# HELP plimsoll_fallback_total [ALPHA] Placements that the plugin could not judge by measured load alone: nodes never measured (Absent) or not lately (Expired) were judged otherwise, or no load was known and the plugin stepped aside (StepAside).
+# HELP plimsoll_fallback_total [ALPHA] Placements that the plugin could not judge by measured load alone: nodes never measured (Absent) or not lately (Expired) were judged otherwise, or no load was known and the plugin left the decision to others (StepAside).
 # TYPE plimsoll_fallback_total counter
 plimsoll_fallback_total{plugin="test",reason="Absent"} %d
 plimsoll_fallback_total{plugin="test",reason="Expired"} %d
 plimsoll_fallback_total{plugin="test",reason="StepAside"} %d
-`, decisions, absent, expired, aside)
+`, decisions, absent, expired, skipped)
 }

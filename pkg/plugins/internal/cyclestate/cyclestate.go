@@ -1,0 +1,52 @@
+// Package cyclestate keeps what a plugin computes once per scheduling cycle.
+package cyclestate
+
+import (
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+)
+
+// Memo keeps one value per scheduling cycle. The value may be stored at any extension point, by one of several goroutines,
+// and is found by the clones that the framework makes of the CycleState for nominated pods and for preemption. A lookup does
+// not allocate. A Memo is safe for concurrent use; use New.
+type Memo[T any] struct {
+	key fwk.StateKey
+	pin estimate.Pin[T]
+}
+
+// New returns the memo of the named plugin. A plugin has one.
+func New[T any](plugin string) *Memo[T] {
+	return &Memo[T]{key: fwk.StateKey(plugin)}
+}
+
+// shared is a value as CycleState keeps it. All clones share it.
+type shared[T any] struct{ value *T }
+
+// Clone implements fwk.StateData.
+func (s shared[T]) Clone() fwk.StateData { return s }
+
+// Lookup returns the cycle's value, or nil.
+func (m *Memo[T]) Lookup(state fwk.CycleState) *T {
+	if value := m.pin.Get(state); value != nil {
+		return value
+	}
+	return m.lookupShared(state)
+}
+
+// lookupShared is apart from Lookup so that Lookup is inlined.
+func (m *Memo[T]) lookupShared(state fwk.CycleState) *T {
+	if data, err := state.Read(m.key); err == nil {
+		return data.(shared[T]).value
+	}
+	return nil
+}
+
+// Store keeps the value for the cycle unless another goroutine was first. It returns what is kept, and whether that is value.
+func (m *Memo[T]) Store(state fwk.CycleState, value *T) (kept *T, first bool) {
+	kept, first = m.pin.Set(state, value)
+	if first {
+		state.Write(m.key, shared[T]{kept})
+	}
+	return kept, first
+}

@@ -1,0 +1,136 @@
+// Package loadscore is what plugins that score nodes by their load have in common: one view of the load per scheduling cycle,
+// no say in a cycle in which no load is known, and a score for nodes whose load is missing.
+package loadscore
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/cyclestate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+)
+
+// missing is what NodeScore returns for a node that gets the mean score of the others when scores are normalized.
+const missing int64 = -1
+
+// Extensions implements PreScore and ScoreExtensions for a plugin that embeds it, and keeps the plugin's state of the
+// scheduling cycle. PreScore need not be enabled. It is safe for concurrent use.
+type Extensions struct {
+	plugin      string
+	model       *estimate.Model
+	resources   []load.Resource
+	missingLoad config.MissingLoad
+	counters    counters.Counters
+	states      *cyclestate.Memo[PreScoreState]
+}
+
+// New returns the extensions of the named plugin, which scores by the resources' load.
+func New(plugin string, model *estimate.Model, resources []load.Resource, missingLoad config.MissingLoad, c counters.Counters) *Extensions {
+	return &Extensions{plugin: plugin, model: model, resources: resources, missingLoad: missingLoad, counters: c, states: cyclestate.New[PreScoreState](plugin)}
+}
+
+// PreScoreState is what a plugin scores all nodes of one scheduling cycle by.
+type PreScoreState struct {
+	View *estimate.View
+	// PodUsage is what the pod to place will use.
+	PodUsage podusage.Amounts
+	// Skip is set where no node's load is known: all nodes score alike.
+	Skip bool
+
+	fallbacks counters.Fallbacks
+}
+
+// PreScoreState returns the state of the cycle. The first call in a cycle makes it, and counts the decision.
+func (x *Extensions) PreScoreState(state fwk.CycleState, pod *corev1.Pod) *PreScoreState {
+	if s := x.states.Lookup(state); s != nil {
+		return s
+	}
+	view := x.model.View(state)
+	s, first := x.states.Store(state, &PreScoreState{
+		View:     view,
+		PodUsage: x.model.PodUsage(pod),
+		Skip:     !slices.ContainsFunc(x.resources, view.Knows),
+	})
+	if first {
+		x.counters.Decision(s.Skip)
+	}
+	return s
+}
+
+// PreScore skips scoring when no node's load is known: the profile's other plugins decide.
+func (x *Extensions) PreScore(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
+	if x.PreScoreState(state, pod).Skip {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	return nil
+}
+
+// SignPod implements fwk.SignPlugin: scores depend on what the pod will use, and on nothing else of the pod.
+func (x *Extensions) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	return []fwk.SignFragment{{Key: "v1.Pod.Spec." + x.plugin + "()", Value: x.model.PodUsage(pod)}}, nil
+}
+
+// NodeScore returns the node score nearest to score. freshest and stalest are the states of the node's best and worst known
+// resource: where even the freshest is not load.Fresh, the score is the one that missingLoad chooses.
+func (x *Extensions) NodeScore(s *PreScoreState, score float64, freshest, stalest load.State) int64 {
+	if stalest != load.Fresh {
+		x.counters.Fallback(&s.fallbacks, stalest)
+	}
+	if freshest != load.Fresh {
+		switch x.missingLoad {
+		case config.MissingLoadNeutral:
+			return missing
+		case config.MissingLoadLowest:
+			return fwk.MinScore
+		}
+	}
+	return rounded(score)
+}
+
+// rounded is the node score nearest to score. NaN becomes the lowest score.
+func rounded(score float64) int64 {
+	switch {
+	case score >= float64(fwk.MaxScore):
+		return fwk.MaxScore
+	case score > float64(fwk.MinScore):
+		return int64(math.Round(score))
+	}
+	return fwk.MinScore
+}
+
+// ScoreExtensions returns x itself where nodes without known load get the mean score of the others.
+func (x *Extensions) ScoreExtensions() fwk.ScoreExtensions {
+	if x.missingLoad == config.MissingLoadNeutral {
+		return x
+	}
+	return nil
+}
+
+// NormalizeScore gives the nodes without known load the mean score of the others, or the lowest score if there are none.
+func (x *Extensions) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
+	var sum, known int64
+	for _, n := range scores {
+		if n.Score != missing {
+			sum += n.Score
+			known++
+		}
+	}
+	mean := fwk.MinScore
+	if known > 0 {
+		mean = int64(math.Round(float64(sum) / float64(known)))
+	}
+	for i := range scores {
+		if scores[i].Score == missing {
+			scores[i].Score = mean
+		}
+	}
+	return nil
+}

@@ -1,0 +1,53 @@
+package loadthreshold
+
+import (
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+)
+
+// Terms are what a node is judged by.
+type Terms struct {
+	// Node is what was measured of the node, and what is pending on it.
+	Node estimate.Estimate
+	// Pod is what the pod to place requests.
+	Pod podusage.Amounts
+	// Deviations is by how many standard deviations utilizations are judged above the mean.
+	Deviations float64
+	// LinePercent is the node's load line by load.Resource, in percent; 0 where none holds for the resource.
+	LinePercent [load.ResourceCount]int64
+}
+
+// Utilization is what is held against the load line: the fraction of the resource in use with the pod on the node, and
+// Deviations standard deviations on top of it. A deviation that is not known does not count.
+func (t *Terms) Utilization(r load.Resource) float64 {
+	e := &t.Node[r]
+	utilization := e.Utilization(t.Pod[r])
+	if e.Base > 0 && e.StdDev > 0 {
+		utilization += t.Deviations * e.StdDev / e.Base
+	}
+	return utilization
+}
+
+// Above tells whether the node is above its load line with the pod on it.
+func (t *Terms) Above(r load.Resource) bool {
+	return t.LinePercent[r] > 0 && t.Utilization(r) > float64(t.LinePercent[r])/100
+}
+
+// scoreUnit is the utilization that is one point of Score; maxUtilization is where points end.
+const (
+	scoreUnit      = 0.0001
+	maxUtilization = 1000.0
+)
+
+// Score is the utilization of the scarcer resource that has a load line, in units of 0.01 %: a lower score is better, until
+// NormalizeScore reverses it. It may be beyond 100 %.
+func (t Terms) Score() float64 {
+	scarcer := 0.0
+	for r := range load.ResourceCount {
+		if t.LinePercent[r] > 0 {
+			scarcer = max(scarcer, t.Utilization(r))
+		}
+	}
+	return min(scarcer, maxUtilization) / scoreUnit
+}

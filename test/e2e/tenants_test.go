@@ -1,0 +1,61 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
+)
+
+// TestTenants_LimitsRepelNobody has a tenant put a pod with a tiny request and a huge limit on all nodes but one. Other pods must go
+// where they would go without these pods: up to the load line on one node, then on the next.
+func TestTenants_LimitsRepelNobody(t *testing.T) {
+	const (
+		nodes = 20
+		pods  = 40
+		// below is the number of pods below the line of 40 %: a node is at 12.5 % of 8 cores, and each pod adds 1.25 %.
+		below = 22
+	)
+	e := start(t, cluster.Options{Scheduler: configuration("TargetLoadPacking", 5, byLoad, "window: 5m", prometheus)})
+	before := map[string]float64{}
+	names := numbered("node", nodes)
+	for _, name := range names {
+		e.must(e.CreateNodes(e.ctx, cluster.Node{Name: name, CPU: "8", Memory: "32Gi", Labels: map[string]string{"name": name}}))
+		e.must(e.SetLoad(e.ctx, name, cluster.Load{Usage: cluster.Usage{CPU: "1", Memory: "1Gi"}}))
+		before[name] = 0.125
+	}
+	e.waitLoad(10*time.Second, before, tolerance)
+
+	quantity := func(cpu string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+	}
+	attack, honest := map[string]string{"batch": "attack"}, map[string]string{"batch": "honest"}
+	for _, name := range names[1:] {
+		e.must(e.CreatePods(e.ctx, cluster.Pod{
+			Name: "attack-" + name, Scheduler: profile, Labels: attack, NodeSelector: map[string]string{"name": name},
+			Resources: corev1.ResourceRequirements{Requests: quantity("1m"), Limits: quantity("1k")},
+		}))
+	}
+	_, err := e.WaitBound(e.ctx, attack, nodes-1)
+	e.must(err)
+
+	for _, name := range numbered("honest", pods) {
+		e.must(e.CreatePods(e.ctx, cluster.Pod{
+			Name: name, Scheduler: profile, Labels: honest, Usage: cluster.Usage{CPU: "100m"},
+			Resources: corev1.ResourceRequirements{Requests: quantity("100m"), Limits: quantity("100m")},
+		}))
+	}
+	nodeOf, err := e.WaitBound(e.ctx, honest, pods)
+	e.must(err)
+	count := map[string]int{}
+	for _, node := range nodeOf {
+		count[node]++
+	}
+	// One pod's share is allowed for errors of measurement.
+	if n := count[names[0]]; n > below+1 {
+		t.Errorf("%d of %d pods are on the one node without a pod of the tenant, want at most %d: %v", n, pods, below+1, count)
+	}
+}
