@@ -1,0 +1,85 @@
+// Package boundedfile reads small files that somebody else writes, such as mounted tokens and certificates. A file that hangs,
+// never ends, is empty or is no regular file costs its reader an error and nothing more.
+package boundedfile
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+
+	"golang.org/x/sync/singleflight"
+)
+
+// File is a file that is read repeatedly. It is safe for concurrent use.
+type File struct {
+	path     string
+	maxBytes int64
+	reads    singleflight.Group
+	read     func(path string, maxBytes int64) ([]byte, error)
+}
+
+// New returns the file at path, which may hold at most maxBytes.
+func New(path string, maxBytes int64) *File {
+	return &File{path: path, maxBytes: maxBytes, read: read}
+}
+
+// Read returns the content of the file. It fails if the file cannot be read, is not a regular file (links are followed), is
+// larger than the limit, or has nothing but white space. Concurrent calls share one read: callers must not change the content.
+//
+// Read returns when ctx is done, even if the file system does not respond. The read then goes on, and further calls wait for
+// it instead of starting another, so that a mount that hangs costs one goroutine.
+func (f *File) Read(ctx context.Context) ([]byte, error) {
+	done := f.reads.DoChan("", func() (any, error) { return f.read(f.path, f.maxBytes) })
+	select {
+	case result := <-done:
+		if result.Err != nil {
+			return nil, result.Err
+		}
+		return result.Val.([]byte), nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("read %s: the file system has not responded: %w", f.path, context.Cause(ctx))
+	}
+}
+
+func read(path string, maxBytes int64) ([]byte, error) {
+	// Look before opening: to open a device can have effects.
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkRegular(path, info); err != nil {
+		return nil, err
+	}
+	// The file may have been replaced since. To open a FIFO without O_NONBLOCK waits for a writer.
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	if info, err = file.Stat(); err != nil {
+		return nil, err
+	}
+	if err := checkRegular(path, info); err != nil {
+		return nil, err
+	}
+	content, err := io.ReadAll(io.LimitReader(file, maxBytes+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case int64(len(content)) > maxBytes:
+		return nil, fmt.Errorf("%s has more than %d bytes", path, maxBytes)
+	case len(bytes.TrimSpace(content)) == 0:
+		return nil, fmt.Errorf("%s is empty", path)
+	}
+	return content, nil
+}
+
+func checkRegular(path string, info os.FileInfo) error {
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file: it has the mode %s", path, info.Mode())
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+package boundedfile
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const maxBytes = 8
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readWithin reads with a bound of 10 s. The context of the test ends only with the test, so that a read that hangs would not
+// fail it.
+func readWithin(t *testing.T, f *File) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	content, err := f.Read(ctx)
+	return string(content), err
+}
+
+func TestFile_Read(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		make    func(t *testing.T, path string)
+		want    string
+		wantErr string
+	}{
+		{"content is returned as it is", func(t *testing.T, path string) { write(t, path, " token\n") }, " token\n", ""},
+		{"a file as large as the limit", func(t *testing.T, path string) { write(t, path, "12345678") }, "12345678", ""},
+		{"a file one byte larger", func(t *testing.T, path string) { write(t, path, "123456789") }, "", "has more than 8 bytes"},
+		{"a huge file", func(t *testing.T, path string) {
+			write(t, path, "")
+			if err := os.Truncate(path, 1<<40); err != nil {
+				t.Skipf("no sparse files here: %v", err)
+			}
+		}, "", "has more than 8 bytes"},
+		{"an empty file", func(t *testing.T, path string) { write(t, path, "") }, "", "is empty"},
+		{"white space alone", func(t *testing.T, path string) { write(t, path, " \n\t\n") }, "", "is empty"},
+		{"no file", func(*testing.T, string) {}, "", "no such file"},
+		{"a directory", func(t *testing.T, path string) {
+			if err := os.Mkdir(path, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}, "", "is not a regular file"},
+		{"a FIFO without a writer", func(t *testing.T, path string) {
+			if err := syscall.Mkfifo(path, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, "", "is not a regular file"},
+		{"a device", func(t *testing.T, path string) {
+			if err := os.Symlink("/dev/zero", path); err != nil {
+				t.Fatal(err)
+			}
+		}, "", "is not a regular file"},
+		{"a link to nothing", func(t *testing.T, path string) {
+			if err := os.Symlink("absent", path); err != nil {
+				t.Fatal(err)
+			}
+		}, "", "no such file"},
+		{"a file without the right to read it", func(t *testing.T, path string) {
+			write(t, path, "token")
+			if err := os.Chmod(path, 0); err != nil {
+				t.Fatal(err)
+			}
+			if os.Getuid() == 0 {
+				t.Skip("root may read every file")
+			}
+		}, "", "permission denied"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "file")
+			tc.make(t, path)
+			got, err := readWithin(t, New(path, maxBytes))
+			if tc.wantErr == "" && (got != tc.want || err != nil) {
+				t.Errorf("got %q, %v, want %q", got, err, tc.want)
+			}
+			if tc.wantErr != "" && (err == nil || !strings.Contains(err.Error(), tc.wantErr) || !strings.Contains(err.Error(), path)) {
+				t.Errorf("error %v, want one with %q and %s", err, tc.wantErr, path)
+			}
+		})
+	}
+}
+
+func TestFile_ReadsWhatIsThereNow(t *testing.T) {
+	expect := func(t *testing.T, f *File, want string) {
+		t.Helper()
+		if got, err := readWithin(t, f); got != want || err != nil {
+			t.Errorf("got %q, %v, want %q", got, err, want)
+		}
+	}
+	t.Run("written in place and replaced by rename", func(t *testing.T) {
+		dir := t.TempDir()
+		path, other := filepath.Join(dir, "token"), filepath.Join(dir, "other")
+		f := New(path, maxBytes)
+		write(t, path, "written")
+		expect(t, f, "written")
+		write(t, path, "rewrite") // of the same size, and perhaps in the same tick of the file system's clock
+		expect(t, f, "rewrite")
+		write(t, other, "renamed")
+		if err := os.Rename(other, path); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, f, "renamed")
+	})
+	// A kubelet writes the files of a Secret to a new folder, to which it then turns the link ..data; token links to ..data/token.
+	t.Run("replaced as in the volume of a Secret", func(t *testing.T) {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "token")
+		f := New(path, maxBytes)
+		if err := os.Symlink(filepath.Join("..data", "token"), path); err != nil {
+			t.Fatal(err)
+		}
+		for _, content := range []string{"first", "second"} {
+			if err := os.Mkdir(filepath.Join(dir, content), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(dir, content, "token"), content)
+			if err := os.Symlink(content, filepath.Join(dir, "..data_tmp")); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")); err != nil {
+				t.Fatal(err)
+			}
+			expect(t, f, content)
+		}
+	})
+}
+
+func TestFile_FileSystemThatHangs(t *testing.T) {
+	started, release := make(chan struct{}, 3), make(chan struct{})
+	f := New("/mount/token", maxBytes)
+	f.read = func(string, int64) ([]byte, error) {
+		started <- struct{}{}
+		<-release
+		return []byte("late"), nil
+	}
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		_, err := f.Read(ctx)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "/mount/token") {
+			t.Errorf("error %v, want one that names the file and wraps DeadlineExceeded", err)
+		}
+	}
+	<-started
+	if n := len(started); n != 0 {
+		t.Errorf("%d more reads hang than one", n)
+	}
+	close(release)
+	if got, err := readWithin(t, f); got != "late" || err != nil {
+		t.Errorf("once the file system responds: %q, %v", got, err)
+	}
+}
