@@ -80,10 +80,10 @@ func (d *Decoder) Object(member func(key string) error) error {
 	})
 }
 
-// Array calls element for each element of an array; element must consume it. A null is not an array.
+// Array calls element for each element of an array; element must consume it. A null is an empty array.
 func (d *Decoder) Array(element func() error) error {
 	token, err := d.token()
-	if err != nil {
+	if err != nil || token == nil {
 		return err
 	}
 	if token != json.Delim('[') {
@@ -149,8 +149,6 @@ func kindOf(token json.Token) string {
 		return "a string"
 	case bool:
 		return "a bool"
-	case nil:
-		return "null"
 	}
 	return "a number"
 }
