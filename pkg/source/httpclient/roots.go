@@ -14,9 +14,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/boundedfile"
 )
 
-// maxCABytes bounds a PEM bundle. That of a system's roots has a quarter of a MiB.
-const maxCABytes = 4 << 20
-
 // newTransport returns a transport that verifies certificates as cfg says. It is replaced when a CA file changes.
 func newTransport(cfg Config) (http.RoundTripper, error) {
 	files := cfg.ExtraCAFiles
@@ -28,7 +25,7 @@ func newTransport(cfg Config) (http.RoundTripper, error) {
 	}
 	ca := &authorities{names: files, beside: cfg.CAFile == "", timeout: cfg.Timeout}
 	for _, name := range files {
-		ca.files = append(ca.files, boundedfile.New(name, maxCABytes))
+		ca.files = append(ca.files, boundedfile.New(name, MaxCABytes))
 	}
 	// The library follows the files, but trusts only their certificates: replace its pool.
 	transport, err := config.NewTLSRoundTripper(&tls.Config{}, config.TLSRoundTripperSettings{CA: ca}, ca.newTransport)

@@ -11,8 +11,13 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/boundedfile"
 )
 
+// MaxTokenBytes and MaxCABytes bound files. The bundle of a system's roots has a quarter of a MiB.
 const (
-	maxTokenBytes = 64 << 10
+	MaxTokenBytes = 64 << 10
+	MaxCABytes    = 4 << 20
+)
+
+const (
 	// keptTokens is how many tokens of a file that rotates are hidden: the last ones may still be valid.
 	keptTokens = 4
 	// hiddenPrefix is how many bytes of a token, from its beginning, are taken for the token, of which a server may repeat a part.
@@ -50,7 +55,7 @@ func newSentToken(value string) sentToken {
 // newToken returns the token that is configured, or nil.
 func newToken(cfg Config) *bearerToken {
 	if cfg.BearerTokenFile != "" {
-		return &bearerToken{file: boundedfile.New(cfg.BearerTokenFile, maxTokenBytes)}
+		return &bearerToken{file: boundedfile.New(cfg.BearerTokenFile, MaxTokenBytes)}
 	}
 	if value := strings.TrimSpace(cfg.BearerToken); value != "" {
 		return &bearerToken{sent: []sentToken{newSentToken(value)}}
