@@ -24,6 +24,8 @@ const (
 	errorBodyBytes = 4 << 10
 	// maxHeaderBytes bounds the headers of a response.
 	maxHeaderBytes = 64 << 10
+	// readBufferBytes is how much is read of a connection at a time, apart from bodies.
+	readBufferBytes = 512
 	// gzipOverheadBytes is more than gzip adds to a body that it cannot make smaller.
 	gzipOverheadBytes = 64 << 10
 	// maxRedirects is the limit of net/http.

@@ -10,6 +10,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -237,12 +238,13 @@ func TestRedirects(t *testing.T) {
 		seen = r.Header.Get("Authorization")
 		_, _ = fmt.Fprint(w, "elsewhere")
 	})
+	leave := elsewhere.URL
 	// The same server by another name: another host for all a client can know.
 	target := strings.Replace(elsewhere.URL, "127.0.0.1", "localhost", 1)
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/leave":
-			http.Redirect(w, r, target, http.StatusFound)
+			http.Redirect(w, r, leave, http.StatusFound)
 		case "/stay":
 			http.Redirect(w, r, "/here", http.StatusFound)
 		case "/loop":
@@ -251,13 +253,16 @@ func TestRedirects(t *testing.T) {
 			_, _ = fmt.Fprint(w, r.URL.Path, r.Header.Get("Authorization"))
 		}
 	})
-	t.Run("the token does not leave the host", func(t *testing.T) {
-		_, err := get(t, newClient(t, Config{BearerToken: secret}), server.URL+"/leave")
-		wantError(t, err, "redirected to "+target+", where the token is not sent")
-		if seen != "" {
-			t.Errorf("the other host saw %q", seen)
-		}
-	})
+	for name, target := range map[string]string{"host": target, "port": elsewhere.URL} {
+		t.Run("the token does not leave the "+name, func(t *testing.T) {
+			leave = target
+			_, err := get(t, newClient(t, Config{BearerToken: secret}), server.URL+"/leave")
+			wantError(t, err, "redirected to "+target+", where the token is not sent")
+			if seen != "" {
+				t.Errorf("the other %s saw %q", name, seen)
+			}
+		})
+	}
 	t.Run("without a token any redirect is followed", func(t *testing.T) {
 		if got, err := get(t, newClient(t, Config{}), server.URL+"/leave"); err != nil || got != "elsewhere" {
 			t.Errorf("got %q, error %v", got, err)
@@ -272,6 +277,34 @@ func TestRedirects(t *testing.T) {
 		_, err := get(t, newClient(t, Config{}), server.URL+"/loop")
 		wantError(t, err, "stopped after 10 redirects")
 	})
+}
+
+func TestOrigin(t *testing.T) {
+	for _, tt := range []struct {
+		a, b string
+		same bool
+	}{
+		{"http://host/a", "http://HOST:80/b?c", true},
+		{"https://host", "https://host:443", true},
+		{"http://[fd00::1]", "http://[fd00::1]:80", true},
+		{"http://host", "https://host", false},
+		{"https://host", "http://host", false},
+		{"http://host:9090", "http://host:9091", false},
+		{"http://host:443", "https://host", false},
+		{"http://host", "http://sub.host", false},
+	} {
+		a, err := url.Parse(tt.a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := url.Parse(tt.b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := origin(a) == origin(b); got != tt.same {
+			t.Errorf("%s and %s: same origin %v, want %v", tt.a, tt.b, got, tt.same)
+		}
+	}
 }
 
 func TestExplain_HidesUser(t *testing.T) {

@@ -20,10 +20,11 @@ func newTransport(cfg Config) (http.RoundTripper, error) {
 	if cfg.CAFile != "" {
 		files = []string{cfg.CAFile}
 	}
+	authorized := cfg.BearerToken != "" || cfg.BearerTokenFile != ""
 	if len(files) == 0 || cfg.InsecureSkipVerify {
-		return transportWith(&tls.Config{InsecureSkipVerify: cfg.InsecureSkipVerify}), nil
+		return transportWith(&tls.Config{InsecureSkipVerify: cfg.InsecureSkipVerify}, authorized), nil
 	}
-	ca := &authorities{names: files, beside: cfg.CAFile == "", timeout: cfg.Timeout}
+	ca := &authorities{names: files, beside: cfg.CAFile == "", authorized: authorized, timeout: cfg.Timeout}
 	for _, name := range files {
 		ca.files = append(ca.files, boundedfile.New(name, MaxCABytes))
 	}
@@ -35,11 +36,15 @@ func newTransport(cfg Config) (http.RoundTripper, error) {
 	return transport, err
 }
 
-func transportWith(tlsConfig *tls.Config) *http.Transport {
+func transportWith(tlsConfig *tls.Config, authorized bool) *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.TLSClientConfig = tlsConfig
 	t.MaxResponseHeaderBytes = maxHeaderBytes
 	t.MaxIdleConnsPerHost = maxIdlePerHost
+	// net/http logs what a server sends on an idle connection, up to this size. That may repeat the token.
+	t.ReadBufferSize = readBufferBytes
+	t.DisableKeepAlives = authorized
+	tlsConfig.ClientSessionCache = tls.NewLRUClientSessionCache(0) // makes new connections cheap
 	return t
 }
 
@@ -48,8 +53,10 @@ type authorities struct {
 	names []string
 	files []*boundedfile.File
 	// beside tells whether they are trusted beside the system's roots, and not in their place.
-	beside  bool
-	timeout time.Duration
+	beside bool
+	// authorized tells whether requests carry a token.
+	authorized bool
+	timeout    time.Duration
 }
 
 var _ config.SecretReader = &authorities{}
@@ -74,7 +81,7 @@ func (a *authorities) newTransport(*tls.Config) (http.RoundTripper, error) {
 			return nil, fmt.Errorf("certificates of authorities: %s holds no PEM certificate", a.names[i])
 		}
 	}
-	return transportWith(&tls.Config{RootCAs: roots}), nil
+	return transportWith(&tls.Config{RootCAs: roots}, a.authorized), nil
 }
 
 // Fetch implements config.SecretReader: the content of all files.
