@@ -156,7 +156,7 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 	return source.Batch{
 		Samples:        samplesOf(loads, m, windows),
 		Metrics:        metricsOf(metrics, m),
-		UnmatchedCount: len(s.diagnosis.UnmatchedSeries),
+		UnmatchedCount: min(len(s.diagnosis.UnmatchedSeries), source.MaxUnmatched),
 	}, nil
 }
 
