@@ -3,11 +3,12 @@ package httpclient
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -271,7 +272,7 @@ func TestDo_HostileServer(t *testing.T) {
 					}
 				}
 			}
-			if _, timeout := err.(net.Error); err == nil || timeout {
+			if err == nil || errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("error %v, want one before the timeout", err)
 			}
 		})
