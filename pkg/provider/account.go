@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
@@ -65,27 +66,26 @@ func (a Account) authenticate(ctx context.Context, address string, cfg httpclien
 		return cfg, nil
 	}
 	cfg.BearerTokenFile = filepath.Join(a.Dir, "token")
-	if content, err := os.ReadFile(cfg.BearerTokenFile); err != nil || strings.TrimSpace(string(content)) == "" {
-		if err == nil {
-			err = fmt.Errorf("%s is empty", cfg.BearerTokenFile)
-		}
+	limited, cancel := context.WithTimeout(ctx, cfg.Timeout)
+	defer cancel()
+	if _, err := boundedfile.New(cfg.BearerTokenFile, httpclient.MaxTokenBytes).Read(limited); err != nil {
 		return cfg, fmt.Errorf("%s is true and neither token nor tokenFile is configured for %s, but the pod has no token of its "+
 			"own: %w; let the pod mount one (automountServiceAccountToken: true), configure tokenFile, or set %s to false",
 			AccountVariable, address, err, AccountVariable)
 	}
 	if cfg.CAFile == "" {
-		cfg.ExtraCAFiles = a.authorities()
+		cfg.ExtraCAFiles = a.authorities(limited)
 	}
 	logger.Info("Load is read with the service account's token", "tokenFile", cfg.BearerTokenFile, "extraCAFiles", cfg.ExtraCAFiles)
 	return cfg, nil
 }
 
 // authorities returns the files of authorities that exist.
-func (a Account) authorities() []string {
+func (a Account) authorities(ctx context.Context) []string {
 	var files []string
 	for _, name := range []string{"ca.crt", "service-ca.crt"} {
 		file := filepath.Join(a.Dir, name)
-		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := boundedfile.New(file, httpclient.MaxCABytes).Read(ctx); !errors.Is(err, fs.ErrNotExist) {
 			files = append(files, file)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -224,7 +225,11 @@ func TestOpen_UnsafeServerGetsNoToken(t *testing.T) {
 func TestOpen_AccountWithoutToken(t *testing.T) {
 	empty := t.TempDir()
 	write(t, empty, "token", "\n")
-	for name, dir := range map[string]string{"no file": t.TempDir(), "an empty file": empty} {
+	pipe := t.TempDir()
+	if err := syscall.Mkfifo(filepath.Join(pipe, "token"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, dir := range map[string]string{"no file": t.TempDir(), "an empty file": empty, "a FIFO that nobody writes to": pipe} {
 		for kind, spec := range specs("https://prometheus:9090", config.MetricProviderSpec{}) {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				_, err := Open(t.Context(), Cluster{Nodes: oneNode(t)}, spec, Account{Dir: dir})

@@ -8,7 +8,6 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
 	fwk "k8s.io/kube-scheduler/framework"
-	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
@@ -83,11 +82,7 @@ func Open(ctx context.Context, cluster Cluster, spec config.LoadSpec, account Ac
 		}
 		return prometheus.New(cfg, cluster.Nodes)
 	case provider.Type == config.KubernetesMetricsServer:
-		client, err := metricsclient.NewForConfig(cluster.KubeConfig)
-		if err != nil {
-			return nil, fmt.Errorf("client of metrics.k8s.io: %w", err)
-		}
-		return metricsserver.New(client, cluster.Nodes, provider.Timeout.Duration), nil
+		return metricsserver.New(cluster.KubeConfig, cluster.Nodes, provider.Timeout.Duration)
 	}
 	return nil, fmt.Errorf("metricProvider.type: %q cannot be read", provider.Type)
 }

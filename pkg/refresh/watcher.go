@@ -61,8 +61,9 @@ type Watcher struct {
 	// metricEnds are the moments that the latest values of node metrics are of.
 	metricEnds map[string]statedEnd
 	// index is that of the last snapshot.
-	index   *load.Index
-	failing bool
+	index *load.Index
+	// failure is the text of the last refresh's error, empty if it succeeded.
+	failure string
 	// lastRefresh is the time of the last refresh.
 	lastRefresh time.Time
 }
@@ -178,17 +179,20 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 	w.metrics.refreshed(w, now.Sub(began), err)
 	w.forgetIfClockWentBack(logger, now)
 	if err != nil {
-		if !w.failing {
+		failure := err.Error()
+		switch w.failure {
+		case "":
 			logger.Error(err, "Load cannot be read. Nodes keep their last measurement until it expires, then their requests are used")
-		} else {
+		case failure: // it has been logged
+		default:
 			logger.V(4).Info("Load still cannot be read", "err", err)
 		}
-		w.failing = true
+		w.failure = failure
 		return err
 	}
-	if w.failing {
+	if w.failure != "" {
 		logger.Info("Load can be read again", "samples", len(batch.Samples))
-		w.failing = false
+		w.failure = ""
 	}
 	w.metrics.unmatched.WithLabelValues(w.label).Set(float64(batch.UnmatchedCount))
 	for i := range batch.Samples {

@@ -42,6 +42,6 @@ type Batch struct {
 	Samples []load.Sample
 	// Metrics holds at most one element per metric; a metric that could not be read has none.
 	Metrics []MetricValues
-	// UnmatchedCount is the number of series that belong to no node.
+	// UnmatchedCount is the number of series that belong to no node, up to MaxUnmatched.
 	UnmatchedCount int
 }

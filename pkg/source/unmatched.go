@@ -2,21 +2,12 @@ package source
 
 import (
 	"slices"
-	"strings"
 
 	"k8s.io/klog/v2"
 )
 
-// shown is how many elements of a list FirstN shows.
-const shown = 5
-
-// FirstN returns the beginning of a list of nodes or series, of which there may be thousands, as text for a log line or an error.
-func FirstN(list []string) string {
-	if len(list) <= shown {
-		return strings.Join(list, ", ")
-	}
-	return strings.Join(list[:shown], ", ") + ", …"
-}
+// MaxUnmatched is how many names a source keeps of what it measured that belongs to no node.
+const MaxUnmatched = 4096
 
 // UnmatchedLog logs what a source measured that belongs to no node, whenever it changes. The zero value has logged nothing yet.
 type UnmatchedLog struct{ last []string }

@@ -1,22 +1,29 @@
 package validation
 
 import (
+	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/boundedfile"
 )
 
-// maxCredentialFileBytes bounds the size of token and CA files. A bundle of the system's roots has a quarter of a MiB.
-const maxCredentialFileBytes = 4 << 20
+const (
+	// maxTokenFileBytes and maxCAFileBytes bound files. A bundle of the system's roots has a quarter of a MiB.
+	maxTokenFileBytes = 64 << 10
+	maxCAFileBytes    = 4 << 20
+	// credentialFileTimeout bounds the reading of a file, which may be on a file system that does not respond.
+	credentialFileTimeout = 10 * time.Second
+)
 
 // tokenRule describes the tokens that tokenIsValid accepts.
 const tokenRule = "must consist of printable ASCII characters without blanks and line breaks: " +
@@ -88,28 +95,23 @@ func validateCredentials(path *field.Path, provider *config.MetricProviderSpec) 
 }
 
 func validateTokenFile(path *field.Path, name string) field.ErrorList {
-	content, err := readCredentialFile(name)
+	content, err := readCredentialFile(name, maxTokenFileBytes)
 	if err != nil {
 		return field.ErrorList{field.Invalid(path, name,
-			fmt.Sprintf("must be a readable file that holds a bearer token, but %v: mount the file or correct the path", err))}
+			fmt.Sprintf("must be a readable file that holds a bearer token, but %v: mount the file or correct the path, or write the token to it", err))}
 	}
 	// Files usually end with a line break, which is dropped before the token is sent.
-	token := strings.TrimSpace(string(content))
-	if token == "" {
-		return field.ErrorList{field.Invalid(path, name,
-			"must hold a bearer token, but is empty: write the token to the file or correct the path")}
-	}
-	if !tokenIsValid(token) {
+	if !tokenIsValid(strings.TrimSpace(string(content))) {
 		return field.ErrorList{field.Invalid(path, name, "the token in it "+tokenRule)}
 	}
 	return nil
 }
 
 func validateCAFile(path *field.Path, name string) field.ErrorList {
-	content, err := readCredentialFile(name)
+	content, err := readCredentialFile(name, maxCAFileBytes)
 	if err != nil {
 		return field.ErrorList{field.Invalid(path, name,
-			fmt.Sprintf("must be a readable file of PEM certificates, but %v: mount the file or correct the path", err))}
+			fmt.Sprintf("must be a readable file that holds at least one PEM certificate, but %v: mount the file or correct the path, or name the bundle of the authority that signed the server's certificate", err))}
 	}
 	if !x509.NewCertPool().AppendCertsFromPEM(content) {
 		return field.ErrorList{field.Invalid(path, name,
@@ -129,24 +131,12 @@ func tokenIsValid(token string) bool {
 	return token != ""
 }
 
-// readCredentialFile reads a small regular file. Its errors do not repeat the name. Other kinds of files are refused because
-// opening a pipe would block the start until another process writes to it.
-func readCredentialFile(name string) ([]byte, error) {
-	info, err := os.Stat(name)
-	if err != nil {
-		return nil, withoutPath(err)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("it is not a regular file")
-	}
-	if info.Size() > maxCredentialFileBytes {
-		return nil, fmt.Errorf("it is larger than %d bytes", maxCredentialFileBytes)
-	}
-	content, err := os.ReadFile(name)
-	if err != nil {
-		return nil, withoutPath(err)
-	}
-	return content, nil
+// readCredentialFile reads a small regular file. Its errors do not repeat the name where the field's error has it.
+func readCredentialFile(name string, maxBytes int64) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), credentialFileTimeout)
+	defer cancel()
+	content, err := boundedfile.New(name, maxBytes).Read(ctx)
+	return content, withoutPath(err)
 }
 
 // withoutPath reduces a file error to its cause: the field error around it has the path.

@@ -512,7 +512,7 @@ func TestValidateLoadSpec_Credentials(t *testing.T) {
 		{name: "an empty token file is refused", change: tokenFile(file("empty", "")), want: refused("metricProvider.tokenFile", "is empty", "write the token")},
 		{name: "a token file of line breaks is refused", change: tokenFile(file("blank", "\n\n")), want: refused("metricProvider.tokenFile", "is empty")},
 		{name: "a token file of two lines is refused and hidden", change: tokenFile(file("lines", secret+"\n"+secret)), want: refused("metricProvider.tokenFile", append(tokenRule, "the token in it")...)},
-		{name: "a token file that is too large is refused", change: tokenFile(file("large", strings.Repeat("a", 4<<20+1))), want: refused("metricProvider.tokenFile", "larger than")},
+		{name: "a token file that is too large is refused", change: tokenFile(file("large", strings.Repeat("a", 64<<10+1))), want: refused("metricProvider.tokenFile", "more than 65536 bytes")},
 		{
 			name: "a token and a token file together are refused",
 			change: func(spec *config.LoadSpec) {

@@ -252,7 +252,7 @@ func TestOldMeasurementDoesNotAgeTheOthers(t *testing.T) {
 		"/watcher":         {"n1": 2, "n2": 2, "n4": 2},
 		"/watcher?host=n3": {"n3": 2},
 	} {
-		document, err := wire.Decode(f.get(t, "GET", target).Body)
+		document, err := wire.Decode(f.get(t, "GET", target).Body, wire.MaxBytes)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@
 package wire
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,16 +10,18 @@ import (
 	"maps"
 
 	kjson "sigs.k8s.io/json"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/jsonstream"
 )
 
-// MaxBytes is the largest document that is accepted: some 40,000 nodes with four metrics each.
+// MaxBytes is the largest document that is read, whatever the number of nodes: some 40,000 nodes with four metrics each.
 const MaxBytes = 32 << 20
 
 // Path is where the document is served, below the address of the service.
 const Path = "watcher"
 
-// ErrTooLarge is a document of more than MaxBytes.
-var ErrTooLarge = fmt.Errorf("larger than %d bytes", MaxBytes)
+// ErrTooLarge is a document that takes more memory than it may.
+var ErrTooLarge = errors.New("too many hosts or metrics")
 
 // Resource types. Others are known to load-watcher and not used here.
 const (
@@ -90,24 +93,80 @@ type Metric struct {
 	Value *float64 `json:"value"`
 }
 
+const (
+	// hostBytes and metricBytes are what a host and a metric of it take in memory, whatever they take in JSON.
+	hostBytes   = 256
+	metricBytes = 128
+	// otherKeys is how many keys a document may have beside the hosts.
+	otherKeys = 64
+)
+
 // Decode reads one document up to the end of r. Keys are case-sensitive, as in JSON and unlike in encoding/json; unknown keys are
-// skipped, and missing ones leave their fields zero. It fails with ErrTooLarge beyond MaxBytes, with the error of r, or with an
-// error that says what is not JSON or not of the expected type.
-func Decode(r io.Reader) (*Document, error) {
-	content, err := io.ReadAll(io.LimitReader(r, MaxBytes+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(content) > MaxBytes:
-		return nil, ErrTooLarge
-	case len(content) == 0:
+// skipped, and missing ones leave their fields zero. It fails with ErrTooLarge if the document takes more than about maxBytes of
+// memory, with the error of r, or with an error that says what is not JSON or not of the expected type. It reads no value but
+// NodeMetricsMap of more than jsonstream.MaxValueBytes. It does not bound r.
+func Decode(r io.Reader, maxBytes int64) (*Document, error) {
+	buffered := bufio.NewReader(r)
+	if _, err := buffered.Peek(1); errors.Is(err, io.EOF) {
 		return nil, errors.New("empty")
 	}
+	dec := jsonstream.NewDecoder(buffered, maxBytes/hostBytes+otherKeys)
 	d := &Document{}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(content, d); err != nil {
+	err := d.decode(dec, maxBytes)
+	if err == nil {
+		err = dec.End()
+	}
+	if failed, ok := errors.AsType[*jsonstream.ReadError](err); ok {
+		return nil, failed.Unwrap()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("not load-watcher's JSON: %w", err)
 	}
 	return d, nil
+}
+
+func (d *Document) decode(dec *jsonstream.Decoder, maxBytes int64) error {
+	return dec.Object(func(key string) error {
+		switch key {
+		case "timestamp":
+			return dec.Decode(&d.Timestamp)
+		case "window":
+			return decodeValue(dec, &d.Window)
+		case "source":
+			return dec.Decode(&d.Source)
+		case "data":
+			return dec.Object(func(key string) error {
+				if key != "NodeMetricsMap" {
+					return dec.Skip()
+				}
+				return dec.Object(func(host string) error {
+					var metrics NodeMetrics
+					if err := decodeValue(dec, &metrics); err != nil {
+						return err
+					}
+					if maxBytes -= int64(hostBytes + metricBytes*len(metrics.Metrics)); maxBytes < 0 {
+						return ErrTooLarge
+					}
+					if d.Data.NodeMetricsMap == nil {
+						d.Data.NodeMetricsMap = map[string]NodeMetrics{}
+					}
+					d.Data.NodeMetricsMap[host] = metrics
+					return nil
+				})
+			})
+		default:
+			return dec.Skip()
+		}
+	})
+}
+
+// decodeValue reads a value with case-sensitive keys.
+func decodeValue(dec *jsonstream.Decoder, into any) error {
+	var raw json.RawMessage
+	if err := dec.Decode(&raw); err != nil {
+		return err
+	}
+	return kjson.UnmarshalCaseSensitivePreserveInts(raw, into)
 }
 
 // Encode writes the document in one line, with every key present and nodes in the order of their names. It fails with the error of

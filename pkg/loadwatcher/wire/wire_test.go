@@ -70,7 +70,7 @@ func TestDecode(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := Decode(strings.NewReader(tt.text))
+			got, err := Decode(strings.NewReader(tt.text), MaxBytes)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,16 +89,16 @@ func TestDecode_Errors(t *testing.T) {
 	}{
 		{"an empty body", "", "empty"},
 		{"a page", "<html>Please log in</html>", "not load-watcher's JSON: invalid character '<'"},
-		{"a cut document", example[:100], "not load-watcher's JSON: unexpected end of JSON input"},
-		{"two documents", example + example, "not load-watcher's JSON: invalid character '{' after top-level value"},
-		{"a list", `[1]`, "not load-watcher's JSON: json: cannot unmarshal array"},
+		{"a cut document", example[:100], "not load-watcher's JSON: unexpected EOF"},
+		{"two documents", example + example, "not load-watcher's JSON: more follows the end"},
+		{"a list", `[1]`, "not load-watcher's JSON: \"[\" where an object is needed"},
 		{"a value that is text", `{"data":{"NodeMetricsMap":{"n1":{"metrics":[{"value":"12"}]}}}}`, "cannot unmarshal string into Go struct field"},
 		{"a value beyond float64", `{"data":{"NodeMetricsMap":{"n1":{"metrics":[{"value":1e999}]}}}}`, "cannot unmarshal number 1e999"},
 		{"a bare NaN", `{"data":{"NodeMetricsMap":{"n1":{"metrics":[{"value":NaN}]}}}}`, "invalid character 'N'"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			d, err := Decode(strings.NewReader(tt.text))
+			d, err := Decode(strings.NewReader(tt.text), MaxBytes)
 			if err == nil {
 				t.Fatalf("Decode() = %+v, want an error", d)
 			}
@@ -120,18 +120,21 @@ func (blanks) Read(p []byte) (int, error) {
 }
 
 func TestDecode_TooLarge(t *testing.T) {
-	within := io.MultiReader(strings.NewReader(example), io.LimitReader(blanks{}, MaxBytes-int64(len(example))))
-	if _, err := Decode(within); err != nil {
-		t.Errorf("Decode() of MaxBytes: %v", err)
+	// A host takes 256 bytes and a metric 128, as this document counts them.
+	if _, err := Decode(strings.NewReader(example), 256+2*128); err != nil {
+		t.Errorf("Decode() of as much as is allowed: %v", err)
 	}
-	if _, err := Decode(io.MultiReader(strings.NewReader(example), blanks{})); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("Decode() of an endless document: %v, want %v", err, ErrTooLarge)
+	if _, err := Decode(strings.NewReader(example), 256+2*128-1); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("Decode() of more: %v, want %v", err, ErrTooLarge)
+	}
+	if _, err := Decode(io.MultiReader(strings.NewReader(example), blanks{}), MaxBytes); err == nil {
+		t.Error("Decode() of a document without end: no error")
 	}
 }
 
 func TestDecode_ReaderError(t *testing.T) {
 	want := errors.New("connection reset")
-	if _, err := Decode(io.MultiReader(strings.NewReader(example), iotest.ErrReader(want))); !errors.Is(err, want) {
+	if _, err := Decode(io.MultiReader(strings.NewReader(example), iotest.ErrReader(want)), MaxBytes); !errors.Is(err, want) {
 		t.Errorf("Decode() error = %v, want %v", err, want)
 	}
 }
@@ -391,7 +394,7 @@ func TestFromSamples_RoundTrip(t *testing.T) {
 	if err := Encode(&b, FromSamples("x", end.Add(time.Second), 10*time.Minute, want)); err != nil {
 		t.Fatal(err)
 	}
-	d, err := Decode(&b)
+	d, err := Decode(&b, MaxBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -429,7 +432,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"timestamp":1,"window":{"start":-9223372036854775808,"end":9223372036854775807},"data":{"NodeMetricsMap":{"":{"metrics":null},"\u2028<&>":{"metrics":[{"value":-0},{"value":1e308}]}}}}`))
 	f.Add([]byte(`{"data":{"NodeMetricsMap":{"n":{"metrics":[{"type":"CPU","operator":"AVG","value":null}]},"n":{"tags":null}}}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		first, err := Decode(bytes.NewReader(text))
+		first, err := Decode(bytes.NewReader(text), MaxBytes)
 		if err != nil {
 			return
 		}
@@ -444,7 +447,7 @@ func FuzzDecode(f *testing.F) {
 		if bytes.ContainsAny(once.Bytes(), "\r\n") {
 			t.Errorf("more than one line: %q", once.Bytes())
 		}
-		second, err := Decode(bytes.NewReader(once.Bytes()))
+		second, err := Decode(bytes.NewReader(once.Bytes()), MaxBytes)
 		if err != nil {
 			t.Fatalf("Decode() of what was encoded: %v", err)
 		}

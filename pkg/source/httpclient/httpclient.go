@@ -16,14 +16,22 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/common/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
 const (
-	// excerptBytes is how much of a response an error shows.
-	excerptBytes = 256
+	// errorBodyBytes is how much is read of the body of an error.
+	errorBodyBytes = 4 << 10
+	// maxHeaderBytes bounds the headers of a response.
+	maxHeaderBytes = 64 << 10
+	// readBufferBytes is how much is read of a connection at a time, apart from bodies.
+	readBufferBytes = 512
+	// gzipOverheadBytes is more than gzip adds to a body that it cannot make smaller.
+	gzipOverheadBytes = 64 << 10
 	// maxRedirects is the limit of net/http.
 	maxRedirects = 10
+	// maxIdlePerHost lets the concurrent queries of a refresh use the connections of the last one.
+	maxIdlePerHost = 16
 )
 
 // Config says how a server is reached. It must be valid: nothing is checked or defaulted here.
@@ -38,63 +46,82 @@ type Config struct {
 	ExtraCAFiles []string
 	// InsecureSkipVerify accepts any certificate.
 	InsecureSkipVerify bool
-	// Timeout bounds a request, including the reading of the response. > 0.
+	// Timeout bounds a request, including the reading of the files above and of the response. > 0.
 	Timeout time.Duration
 }
 
-// Client is an HTTP client. Pass its errors through Explain.
-type Client struct{ *http.Client }
+// Client is an HTTP client. Pass every text that a server wrote through Excerpt, and every error through Explain.
+type Client struct {
+	client *http.Client
+	token  *bearerToken
+}
 
-// New returns a client whose responses end in a *TooLargeError beyond maxBytes, counted unpacked. It honors the proxy
-// environment variables. It follows redirects, but carries no token to another host or from https to http.
+// New returns a client. It honors the proxy environment variables. It follows redirects, but with a token only within the scheme,
+// host and port that were asked for.
 //
 // It fails if a CA file cannot be read or holds no certificate.
-func New(cfg Config, maxBytes int64) (*Client, error) {
-	httpConfig := config.DefaultHTTPClientConfig
-	httpConfig.TLSConfig = config.TLSConfig{CAFile: cfg.CAFile, InsecureSkipVerify: cfg.InsecureSkipVerify}
-	httpConfig.ProxyFromEnvironment = true
-	authorized := cfg.BearerToken != "" || cfg.BearerTokenFile != ""
-	if authorized {
-		httpConfig.Authorization = &config.Authorization{
-			Type:            "Bearer",
-			Credentials:     config.Secret(strings.TrimSpace(cfg.BearerToken)),
-			CredentialsFile: cfg.BearerTokenFile,
-		}
-	}
-	newTransport := func(options ...config.HTTPClientOption) (http.RoundTripper, error) {
-		return config.NewRoundTripperFromConfig(httpConfig, "plimsoll", append(options, config.WithUserAgent("plimsoll"))...)
-	}
-	var next http.RoundTripper
-	var err error
-	if len(cfg.ExtraCAFiles) > 0 && !cfg.InsecureSkipVerify {
-		next, err = trusting(cfg.ExtraCAFiles, newTransport)
-	} else if next, err = newTransport(); err != nil {
-		err = fmt.Errorf("caFile: %w", err) // no other file is read at this point
-	}
+func New(cfg Config) (*Client, error) {
+	transport, err := newTransport(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &Client{&http.Client{
-		Transport:     &transport{next: next, maxBytes: maxBytes},
-		CheckRedirect: checkRedirect(authorized),
-		Timeout:       cfg.Timeout,
-	}}, nil
+	c := &Client{token: newToken(cfg)}
+	c.client = &http.Client{Transport: transport, CheckRedirect: c.checkRedirect, Timeout: cfg.Timeout}
+	return c, nil
 }
 
-// checkRedirect follows redirects as net/http does, with one limit: the token is added to every request below net/http, so a
-// redirect to another host would hand it to that host.
-func checkRedirect(authorized bool) func(*http.Request, []*http.Request) error {
-	return func(req *http.Request, via []*http.Request) error {
-		if len(via) >= maxRedirects {
-			return fmt.Errorf("stopped after %d redirects", maxRedirects)
+// Do sends the request with the token. The body of the response is unpacked, and ends in a *source.TooLargeError beyond maxBytes. The
+// error is explained.
+func (c *Client) Do(req *http.Request, maxBytes int64) (*http.Response, error) {
+	if c.token != nil {
+		ctx, cancel := context.WithTimeout(req.Context(), c.client.Timeout)
+		defer cancel()
+		token, err := c.token.current(ctx)
+		if err != nil {
+			return nil, c.Explain(&url.Error{Op: req.Method, URL: req.URL.String(), Err: err})
 		}
-		from := via[0].URL
-		leaves := req.URL.Hostname() != from.Hostname() || from.Scheme == "https" && req.URL.Scheme != "https"
-		if authorized && leaves {
-			return fmt.Errorf("redirected to %s://%s, where the token is not sent: set the address to where the service is", req.URL.Scheme, req.URL.Host)
-		}
-		return nil
+		req.Header.Set("Authorization", "Bearer "+token)
 	}
+	req.Header.Set("User-Agent", "plimsoll")
+	req.Header.Set("Accept-Encoding", "gzip")
+	resp, err := c.client.Do(req)
+	if err != nil {
+		return nil, c.Explain(err)
+	}
+	body := io.Reader(resp.Body)
+	if resp.Header.Get("Content-Encoding") == "gzip" {
+		// The packed bytes are bounded too: they may unpack to nothing, without end.
+		body = &gzipReader{packed: source.BoundBody(resp.Body, maxBytes+gzipOverheadBytes)}
+	}
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{source.BoundBody(body, maxBytes), resp.Body}
+	return resp, nil
+}
+
+// CloseIdleConnections closes the connections that are not in use.
+func (c *Client) CloseIdleConnections() { c.client.CloseIdleConnections() }
+
+// checkRedirect follows redirects as net/http does, with one limit: the token goes nowhere but to the origin that was asked for.
+func (c *Client) checkRedirect(req *http.Request, via []*http.Request) error {
+	if len(via) >= maxRedirects {
+		return fmt.Errorf("stopped after %d redirects", maxRedirects)
+	}
+	if c.token != nil && origin(req.URL) != origin(via[0].URL) {
+		return fmt.Errorf("redirected to %s://%s, where the token is not sent: set the address to where the service is",
+			c.Excerpt(req.URL.Scheme), c.Excerpt(req.URL.Host))
+	}
+	return nil
+}
+
+// origin returns the scheme, host and port of the URL in the form in which they are compared.
+func origin(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
 // WithoutSecrets returns the URL as text, without the parts that may hold a credential: user, password, query and fragment.
@@ -102,29 +129,38 @@ func WithoutSecrets(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
 }
 
-// Explain returns err with a hint at the setting to look at, and without credentials in the request's URL. Pass the errors of the
-// client unchanged: text that was wrapped around a *url.Error is lost. errors.Is and errors.As still find what err wraps, except
-// for the *url.Error itself.
+// Excerpt returns a text of a server as source.Excerpt does, and without the token, which the debug pages of proxies repeat.
+func (c *Client) Excerpt(text string) string {
+	if c.token != nil {
+		text = c.token.hide(text)
+	}
+	return source.Excerpt(text)
+}
+
+// Explain returns err as an Excerpt, with a hint at the setting to look at, and without credentials in the request's URL. Pass the
+// errors of a body unchanged: text that was wrapped around a *url.Error is lost. errors.Is and errors.As still find what err
+// wraps, except for the *url.Error itself.
 func (c *Client) Explain(err error) error {
 	if err == nil {
 		return nil
 	}
-	var request *url.Error
-	if errors.As(err, &request) {
+	prefix := ""
+	if request, ok := errors.AsType[*url.Error](err); ok {
 		shown := "the server"
 		if u, parseErr := url.Parse(request.URL); parseErr == nil {
-			shown = WithoutSecrets(u)
+			shown = c.Excerpt(WithoutSecrets(u)) // a redirect may have chosen it
 		}
-		err = fmt.Errorf("%s %s: %w", strings.ToUpper(request.Op), shown, request.Err)
+		prefix, err = fmt.Sprintf("%s %s: ", strings.ToUpper(request.Op), shown), request.Err
 	}
+	hint := ""
 	var timeout net.Error
 	switch {
 	case isCertificateError(err):
-		return fmt.Errorf("%w (set caFile to the PEM bundle of the authority that signed the certificate, or insecureSkipVerify to true to accept any certificate)", err)
+		hint = " (set caFile to the PEM bundle of the authority that signed the certificate, or insecureSkipVerify to true to accept any certificate)"
 	case errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout():
-		return fmt.Errorf("%w (no complete response within the timeout of %v)", err, c.Timeout)
+		hint = fmt.Sprintf(" (no complete response within the timeout of %v)", c.client.Timeout)
 	}
-	return err
+	return source.WithText(err, prefix+c.Excerpt(err.Error())+hint)
 }
 
 func isCertificateError(err error) bool {
@@ -143,36 +179,17 @@ func isCertificateError(err error) bool {
 type StatusError struct {
 	// Code is the HTTP status.
 	Code int
-	// Excerpt is the beginning of the body, on one line and without the request's credentials; empty if the body was.
+	// Body is the beginning of the body, as the server wrote it. It is empty if the body was.
+	Body []byte
+	// Excerpt is the Excerpt of Body.
 	Excerpt string
 }
 
-// NewStatusError returns the error for a response and what was read of its body.
-func NewStatusError(resp *http.Response, body []byte) *StatusError {
-	return &StatusError{Code: resp.StatusCode, Excerpt: Excerpt(resp, body)}
-}
-
-// Excerpt returns the beginning of a response's body for an error: on one line, and without the credentials of the request, which
-// the debug pages of proxies repeat.
-func Excerpt(resp *http.Response, body []byte) string {
-	text := WithoutCredentials(resp, string(body))
-	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
-	if len(text) > excerptBytes {
-		text = strings.ToValidUTF8(text[:excerptBytes], "") + "…"
-	}
-	return text
-}
-
-// WithoutCredentials returns a text from the response with the credentials of the request blanked.
-func WithoutCredentials(resp *http.Response, text string) string {
-	if resp.Request == nil {
-		return text
-	}
-	_, secret, ok := strings.Cut(resp.Request.Header.Get("Authorization"), " ")
-	if !ok || secret == "" {
-		return text
-	}
-	return strings.ReplaceAll(text, secret, "…")
+// NewStatusError returns the error for a response. It reads the beginning of the body. An error in reading does not matter: the
+// status says what is wrong.
+func (c *Client) NewStatusError(resp *http.Response) *StatusError {
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, errorBodyBytes))
+	return &StatusError{Code: resp.StatusCode, Body: body, Excerpt: c.Excerpt(string(body))}
 }
 
 // Error names the status, what the server said, and the setting to look at.
@@ -192,69 +209,6 @@ func (e *StatusError) Error() string {
 		b.WriteString(" (the account of token or tokenFile may not read this, or neither is set)")
 	}
 	return b.String()
-}
-
-// TooLargeError is a response that is larger than a client accepts.
-type TooLargeError struct{ MaxBytes int64 }
-
-// Error names the limit.
-func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("the response is larger than %d bytes", e.MaxBytes)
-}
-
-// transport bounds responses, and unpacks gzip, which the library's transport does not.
-type transport struct {
-	next     http.RoundTripper
-	maxBytes int64
-}
-
-// RoundTrip implements http.RoundTripper.
-func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	req = req.Clone(req.Context())
-	req.Header.Set("Accept-Encoding", "gzip")
-	resp, err := t.next.RoundTrip(req)
-	if err != nil {
-		return nil, err
-	}
-	var content io.Reader = resp.Body
-	if resp.Header.Get("Content-Encoding") == "gzip" {
-		content = &gzipReader{packed: resp.Body}
-		resp.Header.Del("Content-Encoding")
-		resp.Header.Del("Content-Length")
-		resp.ContentLength, resp.Uncompressed = -1, true
-	}
-	resp.Body = &boundedBody{content: content, Closer: resp.Body, left: t.maxBytes, maxBytes: t.maxBytes}
-	return resp, nil
-}
-
-// CloseIdleConnections is what http.Client.CloseIdleConnections looks for.
-func (t *transport) CloseIdleConnections() {
-	if next, ok := t.next.(interface{ CloseIdleConnections() }); ok {
-		next.CloseIdleConnections()
-	}
-}
-
-// boundedBody fails, instead of ending, where a response exceeds the limit: a cut response could be taken for a complete one.
-type boundedBody struct {
-	content io.Reader
-	io.Closer
-	left, maxBytes int64
-}
-
-// Read implements io.Reader.
-func (b *boundedBody) Read(p []byte) (int, error) {
-	if b.left < 0 {
-		return 0, &TooLargeError{MaxBytes: b.maxBytes}
-	}
-	if int64(len(p)) > b.left+1 {
-		p = p[:b.left+1] // one byte more than allowed tells a full response from a larger one
-	}
-	n, err := b.content.Read(p)
-	b.left -= int64(n)
-	if b.left < 0 {
-		return n - 1, &TooLargeError{MaxBytes: b.maxBytes}
-	}
-	return n, err
 }
 
 // gzipReader reads the header with the first bytes that are asked for, so that a response without a body is not an error.

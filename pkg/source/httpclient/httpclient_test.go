@@ -10,15 +10,18 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
 const (
-	token    = "s3cr3t-t0ken"
+	secret   = "s3cr3t-t0ken"
 	maxBytes = 100
 )
 
@@ -28,7 +31,7 @@ func newClient(t *testing.T, cfg Config) *Client {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 10 * time.Second
 	}
-	client, err := New(cfg, maxBytes)
+	client, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,9 +73,9 @@ func get(t *testing.T, client *Client, url string) (string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := client.Do(req)
+	resp, err := client.Do(req, maxBytes)
 	if err != nil {
-		return "", client.Explain(err)
+		return "", err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
@@ -89,7 +92,7 @@ func wantError(t *testing.T, err error, parts ...string) {
 			t.Errorf("error %q does not contain %q", err, part)
 		}
 	}
-	if strings.Contains(err.Error(), token) {
+	if strings.Contains(err.Error(), secret) {
 		t.Errorf("error %q shows the token", err)
 	}
 }
@@ -103,12 +106,13 @@ func TestNew_UnreadableCAFile(t *testing.T) {
 		cfg  Config
 		want string
 	}{
-		"an absent CA file":           {Config{CAFile: "/absent/ca.crt"}, "caFile: unable to read CA cert: unable to read file /absent/ca.crt"},
-		"a CA file without authority": {Config{CAFile: noCertificate}, "caFile: unable to use specified CA cert file " + noCertificate},
+		"an absent CA file":           {Config{CAFile: "/absent/ca.crt"}, "caFile: certificates of authorities: stat /absent/ca.crt: no such file"},
+		"a CA file without authority": {Config{CAFile: noCertificate}, "caFile: certificates of authorities: " + noCertificate + " holds no PEM certificate"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := New(tt.cfg, maxBytes)
+			tt.cfg.Timeout = 10 * time.Second
+			_, err := New(tt.cfg)
 			wantError(t, err, tt.want)
 		})
 	}
@@ -136,8 +140,8 @@ func TestTokenFile(t *testing.T) {
 
 func TestInlineToken(t *testing.T) {
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprint(w, r.Header.Get("Authorization")) })
-	got, err := get(t, newClient(t, Config{BearerToken: " " + token + "\n"}), server.URL)
-	if err != nil || got != "Bearer "+token {
+	got, err := get(t, newClient(t, Config{BearerToken: " " + secret + "\n"}), server.URL)
+	if err != nil || got != "Bearer "+secret {
 		t.Errorf("the server saw %q, error %v, want the token without white space", got, err)
 	}
 }
@@ -145,7 +149,7 @@ func TestInlineToken(t *testing.T) {
 func TestCertificates(t *testing.T) {
 	server := serveTLS(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "ok") })
 	t.Run("a certificate that does not verify is refused, with or without a token", func(t *testing.T) {
-		for _, cfg := range []Config{{}, {BearerToken: token}} {
+		for _, cfg := range []Config{{}, {BearerToken: secret}} {
 			_, err := get(t, newClient(t, cfg), server.URL)
 			wantError(t, err, "GET "+server.URL, "x509: ", "caFile", "insecureSkipVerify")
 		}
@@ -196,8 +200,7 @@ func TestResponsesAreBounded(t *testing.T) {
 				_ = packed.Close()
 			})
 			got, err := get(t, newClient(t, Config{}), server.URL)
-			var tooLarge *TooLargeError
-			if errors.As(err, &tooLarge) != tt.wantErr || !tt.wantErr && err != nil {
+			if _, ok := errors.AsType[*source.TooLargeError](err); ok != tt.wantErr || !tt.wantErr && err != nil {
 				t.Fatalf("error %v, want TooLargeError: %v", err, tt.wantErr)
 			}
 			if tt.wantErr {
@@ -235,12 +238,13 @@ func TestRedirects(t *testing.T) {
 		seen = r.Header.Get("Authorization")
 		_, _ = fmt.Fprint(w, "elsewhere")
 	})
+	leave := elsewhere.URL
 	// The same server by another name: another host for all a client can know.
 	target := strings.Replace(elsewhere.URL, "127.0.0.1", "localhost", 1)
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/leave":
-			http.Redirect(w, r, target, http.StatusFound)
+			http.Redirect(w, r, leave, http.StatusFound)
 		case "/stay":
 			http.Redirect(w, r, "/here", http.StatusFound)
 		case "/loop":
@@ -249,20 +253,23 @@ func TestRedirects(t *testing.T) {
 			_, _ = fmt.Fprint(w, r.URL.Path, r.Header.Get("Authorization"))
 		}
 	})
-	t.Run("the token does not leave the host", func(t *testing.T) {
-		_, err := get(t, newClient(t, Config{BearerToken: token}), server.URL+"/leave")
-		wantError(t, err, "redirected to "+target+", where the token is not sent")
-		if seen != "" {
-			t.Errorf("the other host saw %q", seen)
-		}
-	})
+	for name, target := range map[string]string{"host": target, "port": elsewhere.URL} {
+		t.Run("the token does not leave the "+name, func(t *testing.T) {
+			leave = target
+			_, err := get(t, newClient(t, Config{BearerToken: secret}), server.URL+"/leave")
+			wantError(t, err, "redirected to "+target+", where the token is not sent")
+			if seen != "" {
+				t.Errorf("the other %s saw %q", name, seen)
+			}
+		})
+	}
 	t.Run("without a token any redirect is followed", func(t *testing.T) {
 		if got, err := get(t, newClient(t, Config{}), server.URL+"/leave"); err != nil || got != "elsewhere" {
 			t.Errorf("got %q, error %v", got, err)
 		}
 	})
 	t.Run("within the host the token travels along", func(t *testing.T) {
-		if got, err := get(t, newClient(t, Config{BearerToken: token}), server.URL+"/stay"); err != nil || got != "/hereBearer "+token {
+		if got, err := get(t, newClient(t, Config{BearerToken: secret}), server.URL+"/stay"); err != nil || got != "/hereBearer "+secret {
 			t.Errorf("got %q, error %v", got, err)
 		}
 	})
@@ -272,11 +279,39 @@ func TestRedirects(t *testing.T) {
 	})
 }
 
+func TestOrigin(t *testing.T) {
+	for _, tt := range []struct {
+		a, b string
+		same bool
+	}{
+		{"http://host/a", "http://HOST:80/b?c", true},
+		{"https://host", "https://host:443", true},
+		{"http://[fd00::1]", "http://[fd00::1]:80", true},
+		{"http://host", "https://host", false},
+		{"https://host", "http://host", false},
+		{"http://host:9090", "http://host:9091", false},
+		{"http://host:443", "https://host", false},
+		{"http://host", "http://sub.host", false},
+	} {
+		a, err := url.Parse(tt.a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := url.Parse(tt.b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := origin(a) == origin(b); got != tt.same {
+			t.Errorf("%s and %s: same origin %v, want %v", tt.a, tt.b, got, tt.same)
+		}
+	}
+}
+
 func TestExplain_HidesUser(t *testing.T) {
 	server := serve(t, func(http.ResponseWriter, *http.Request) {})
 	server.Close()
 	host := strings.TrimPrefix(server.URL, "http://")
-	for _, user := range []string{token, "user:" + token, token + ":x"} {
+	for _, user := range []string{secret, "user:" + secret, secret + ":x"} {
 		_, err := get(t, newClient(t, Config{}), "http://"+user+"@"+host+"/watcher")
 		wantError(t, err, "GET http://"+host+"/watcher: dial tcp")
 	}
@@ -285,7 +320,7 @@ func TestExplain_HidesUser(t *testing.T) {
 func TestExplain_HidesQuery(t *testing.T) {
 	server := serve(t, func(http.ResponseWriter, *http.Request) {})
 	server.Close()
-	_, err := get(t, newClient(t, Config{}), server.URL+"/a%2Fb?key="+token)
+	_, err := get(t, newClient(t, Config{}), server.URL+"/a%2Fb?key="+secret)
 	wantError(t, err, "GET "+server.URL+"/a%2Fb: dial tcp")
 }
 
@@ -307,8 +342,8 @@ func TestStatusError(t *testing.T) {
 		{"the body is shown on one line", 500, "one\n\t two ", `status 500 Internal Server Error, saying "one two"`},
 		{"not authorized", 401, "", "status 401 Unauthorized (token or tokenFile is missing, wrong or expired)"},
 		{"not allowed", 403, "no", `status 403 Forbidden, saying "no" (the account of token or tokenFile may not read this, or neither is set)`},
-		{"a long body is cut", 500, strings.Repeat("x", 300), `status 500 Internal Server Error, saying "` + strings.Repeat("x", 256) + `…"`},
-		{"the request's token is blanked", 500, "you sent Bearer " + token, `status 500 Internal Server Error, saying "you sent Bearer …"`},
+		{"a long body is cut", 500, strings.Repeat("x", 300), `status 500 Internal Server Error, saying "` + strings.Repeat("x", 253) + `…"`},
+		{"the request's token is blanked", 500, "you sent Bearer " + secret, `status 500 Internal Server Error, saying "you sent Bearer …"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -316,21 +351,17 @@ func TestStatusError(t *testing.T) {
 				w.WriteHeader(tt.code)
 				_, _ = fmt.Fprint(w, tt.body)
 			})
-			client, err := New(Config{BearerToken: token, Timeout: 10 * time.Second}, 1<<10)
+			client := newClient(t, Config{BearerToken: secret})
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer client.CloseIdleConnections()
-			resp, err := client.Get(server.URL)
+			resp, err := client.Do(req, 1<<10)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer func() { _ = resp.Body.Close() }()
-			body, err := io.ReadAll(resp.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := NewStatusError(resp, body).Error(); got != tt.want {
+			if got := client.NewStatusError(resp).Error(); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 		})

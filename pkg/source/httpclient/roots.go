@@ -6,57 +6,89 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
+	"time"
 
 	"github.com/prometheus/common/config"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/boundedfile"
 )
 
-// trusting returns a transport that verifies certificates with the system's roots and those in the files. It is replaced when a
-// file changes.
-func trusting(files []string, newTransport func(...config.HTTPClientOption) (http.RoundTripper, error)) (http.RoundTripper, error) {
-	bundle := caFiles(files)
-	// The library follows the files, but trusts only their certificates: replace its pool.
-	withRoots := func(*tls.Config) (http.RoundTripper, error) {
-		roots, err := bundle.withSystemRoots()
-		if err != nil {
-			return nil, err
-		}
-		return newTransport(config.WithNewTLSConfigFunc(
-			func(context.Context, *config.TLSConfig, ...config.TLSConfigOption) (*tls.Config, error) {
-				return &tls.Config{RootCAs: roots}, nil
-			}))
+// newTransport returns a transport that verifies certificates as cfg says. It is replaced when a CA file changes.
+func newTransport(cfg Config) (http.RoundTripper, error) {
+	files := cfg.ExtraCAFiles
+	if cfg.CAFile != "" {
+		files = []string{cfg.CAFile}
 	}
-	return config.NewTLSRoundTripper(&tls.Config{}, config.TLSRoundTripperSettings{CA: bundle}, withRoots)
+	authorized := cfg.BearerToken != "" || cfg.BearerTokenFile != ""
+	if len(files) == 0 || cfg.InsecureSkipVerify {
+		return transportWith(&tls.Config{InsecureSkipVerify: cfg.InsecureSkipVerify}, authorized), nil
+	}
+	ca := &authorities{names: files, beside: cfg.CAFile == "", authorized: authorized, timeout: cfg.Timeout}
+	for _, name := range files {
+		ca.files = append(ca.files, boundedfile.New(name, MaxCABytes))
+	}
+	// The library follows the files, but trusts only their certificates: replace its pool.
+	transport, err := config.NewTLSRoundTripper(&tls.Config{}, config.TLSRoundTripperSettings{CA: ca}, ca.newTransport)
+	if err != nil && cfg.CAFile != "" {
+		return nil, fmt.Errorf("caFile: %w", err)
+	}
+	return transport, err
 }
 
-// caFiles are the names of PEM bundles.
-type caFiles []string
+func transportWith(tlsConfig *tls.Config, authorized bool) *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.TLSClientConfig = tlsConfig
+	t.MaxResponseHeaderBytes = maxHeaderBytes
+	t.MaxIdleConnsPerHost = maxIdlePerHost
+	// net/http logs what a server sends on an idle connection, up to this size. That may repeat the token.
+	t.ReadBufferSize = readBufferBytes
+	t.DisableKeepAlives = authorized
+	tlsConfig.ClientSessionCache = tls.NewLRUClientSessionCache(0) // makes new connections cheap
+	return t
+}
 
-var _ config.SecretReader = caFiles{}
+// authorities are PEM bundles.
+type authorities struct {
+	names []string
+	files []*boundedfile.File
+	// beside tells whether they are trusted beside the system's roots, and not in their place.
+	beside bool
+	// authorized tells whether requests carry a token.
+	authorized bool
+	timeout    time.Duration
+}
 
-func (f caFiles) withSystemRoots() (*x509.CertPool, error) {
-	roots, err := x509.SystemCertPool()
-	if err != nil {
-		return nil, fmt.Errorf("the system's roots: %w", err)
+var _ config.SecretReader = &authorities{}
+
+// newTransport returns a transport that trusts the authorities.
+func (a *authorities) newTransport(*tls.Config) (http.RoundTripper, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), a.timeout)
+	defer cancel()
+	roots := x509.NewCertPool()
+	if a.beside {
+		var err error
+		if roots, err = x509.SystemCertPool(); err != nil {
+			return nil, fmt.Errorf("the system's roots: %w", err)
+		}
 	}
-	for _, name := range f {
-		content, err := os.ReadFile(name)
+	for i, file := range a.files {
+		content, err := file.Read(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("certificates of authorities: %w", err)
 		}
 		if !roots.AppendCertsFromPEM(content) {
-			return nil, fmt.Errorf("certificates of authorities: %s holds no PEM certificate", name)
+			return nil, fmt.Errorf("certificates of authorities: %s holds no PEM certificate", a.names[i])
 		}
 	}
-	return roots, nil
+	return transportWith(&tls.Config{RootCAs: roots}, a.authorized), nil
 }
 
 // Fetch implements config.SecretReader: the content of all files.
-func (f caFiles) Fetch(context.Context) (string, error) {
+func (a *authorities) Fetch(ctx context.Context) (string, error) {
 	var all strings.Builder
-	for _, name := range f {
-		content, err := os.ReadFile(name)
+	for _, file := range a.files {
+		content, err := file.Read(ctx)
 		if err != nil {
 			return "", err
 		}
@@ -67,7 +99,7 @@ func (f caFiles) Fetch(context.Context) (string, error) {
 }
 
 // Description implements config.SecretReader.
-func (f caFiles) Description() string { return strings.Join(f, ", ") }
+func (a *authorities) Description() string { return strings.Join(a.names, ", ") }
 
 // Immutable implements config.SecretReader.
-func (f caFiles) Immutable() bool { return false }
+func (a *authorities) Immutable() bool { return false }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/util/cert"
 )
@@ -53,7 +54,7 @@ func TestExtraCAFiles(t *testing.T) {
 	}
 	write(files[0], first)
 	write(files[1], second)
-	client := newClient(t, Config{ExtraCAFiles: files, BearerToken: token})
+	client := newClient(t, Config{ExtraCAFiles: files, BearerToken: secret})
 	check := func(trusted []string, others ...string) {
 		t.Helper()
 		for _, url := range trusted {
@@ -104,7 +105,8 @@ func TestNew_UnreadableExtraCAFile(t *testing.T) {
 		"one without a certificate": {Config{ExtraCAFiles: []string{noCertificate}}, noCertificate + " holds no PEM certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := New(tt.cfg, maxBytes)
+			tt.cfg.Timeout = 10 * time.Second
+			_, err := New(tt.cfg)
 			wantError(t, err, tt.want)
 		})
 	}

@@ -3,6 +3,7 @@ package loadwatcherclient
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,9 +19,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
-
-// errorBytes is how much is read of a response that is an error.
-const errorBytes = 4 << 10
 
 // Config says where the service is. It must be valid and complete: nothing is checked or defaulted here.
 type Config struct {
@@ -52,7 +50,7 @@ func New(cfg Config, nodes corelisters.NodeLister) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load-watcher: parse the address: %w", err)
 	}
-	client, err := httpclient.New(cfg.Config, wire.MaxBytes)
+	client, err := httpclient.New(cfg.Config)
 	if err != nil {
 		return nil, fmt.Errorf("load-watcher: %w", err)
 	}
@@ -76,15 +74,15 @@ func (s *Source) Close() error {
 //
 // It fails, naming the URL and the setting to look at, if there is no valid response in time or none about a known node.
 func (s *Source) Fetch(ctx context.Context, _ source.Request) (source.Batch, error) {
-	measured, err := s.read(ctx)
-	if err != nil {
-		return source.Batch{}, err
-	}
 	nodes, err := s.nodes.List(labels.Everything())
 	if err != nil {
 		return source.Batch{}, fmt.Errorf("list nodes: %w", err)
 	}
-	samples, unmatched := attribute(measured, nodes)
+	measured, err := s.read(ctx, len(nodes))
+	if err != nil {
+		return source.Batch{}, err
+	}
+	samples, unmatched := s.attribute(measured, nodes)
 	s.unmatched.Log(klog.FromContext(ctx), unmatched, "Hosts of the load-watcher service that are not a node", "url", s.shown)
 	if len(samples) == 0 {
 		return source.Batch{}, fmt.Errorf("GET %s: none of its %d hosts is one of the %d nodes of this cluster: %s",
@@ -93,24 +91,30 @@ func (s *Source) Fetch(ctx context.Context, _ source.Request) (source.Batch, err
 	return source.Batch{Samples: samples, UnmatchedCount: len(unmatched)}, nil
 }
 
-// read returns the samples of all hosts of which the service has a mean, sorted by host; at least one.
-func (s *Source) read(ctx context.Context) ([]load.Sample, error) {
+// read returns the samples of all hosts of which the service has a mean, sorted by host; at least one. The document is bounded
+// by the number of nodes.
+func (s *Source) read(ctx context.Context, nodes int) ([]load.Sample, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.request, http.NoBody)
 	if err != nil {
 		return nil, s.client.Explain(err)
 	}
 	req.Header.Set("Accept", "application/json")
-	resp, err := s.client.Do(req)
+	maxBytes := min(source.MaxResponseBytes(nodes), wire.MaxBytes)
+	resp, err := s.client.Do(req, maxBytes)
 	if err != nil {
-		return nil, s.client.Explain(err)
+		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }() // the response has been read by then
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("GET %s: %w", s.shown, refusal(resp))
+		return nil, fmt.Errorf("GET %s: %w", s.shown, s.refusal(resp))
 	}
-	document, err := wire.Decode(resp.Body)
+	document, err := wire.Decode(resp.Body, maxBytes)
 	if err != nil {
-		return nil, fmt.Errorf("GET %s: %w", s.shown, s.client.Explain(err))
+		err = s.client.Explain(err)
+		if source.IsTooLarge(err) || errors.Is(err, wire.ErrTooLarge) {
+			err = fmt.Errorf("%w, the bound for %d nodes: let the service measure this cluster's nodes alone", err, nodes)
+		}
+		return nil, fmt.Errorf("GET %s: %w", s.shown, err)
 	}
 	samples, err := document.Samples()
 	if err != nil {
@@ -123,12 +127,10 @@ func (s *Source) read(ctx context.Context) ([]load.Sample, error) {
 }
 
 // refusal returns the error for a status other than 200, with what is special to load-watcher.
-func refusal(resp *http.Response) error {
-	// An error while reading does not matter: the status says what is wrong.
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, errorBytes))
-	err := httpclient.NewStatusError(resp, body)
+func (s *Source) refusal(resp *http.Response) error {
+	err := s.client.NewStatusError(resp)
 	switch {
-	case resp.StatusCode == http.StatusInternalServerError && len(body) == 0:
+	case resp.StatusCode == http.StatusInternalServerError && len(err.Body) == 0:
 		return fmt.Errorf("%w (the service has nothing cached yet: it has just started, or cannot read its own metrics provider)", err)
 	case resp.StatusCode == http.StatusNotFound:
 		return fmt.Errorf("%w (no load-watcher is served there: check the address and its path prefix)", err)
@@ -136,8 +138,9 @@ func refusal(resp *http.Response) error {
 	return err
 }
 
-// attribute returns the samples by the nodes that their hosts stand for, and the unmatched hosts, sorted.
-func attribute(measured []load.Sample, nodes []*corev1.Node) (samples []load.Sample, unmatched []string) {
+// attribute returns the samples by the nodes that their hosts stand for, and the unmatched hosts, sorted, up to
+// source.MaxUnmatched.
+func (s *Source) attribute(measured []load.Sample, nodes []*corev1.Node) (samples []load.Sample, unmatched []string) {
 	index := source.NewNodeIndex(nodes)
 	// A host that is exactly a node's name is taken, even if another one, earlier in the alphabet, is the node's address.
 	matched := make([]*corev1.Node, len(measured))
@@ -155,15 +158,20 @@ func attribute(measured []load.Sample, nodes []*corev1.Node) (samples []load.Sam
 	}
 	samples = make([]load.Sample, 0, len(hostOf))
 	for i, sample := range measured {
-		switch node := matched[i]; {
-		case node == nil:
-			unmatched = append(unmatched, sample.Node)
-		case hostOf[node.Name] != sample.Node:
-			unmatched = append(unmatched, fmt.Sprintf("%s (node %s, as is %s)", sample.Node, node.Name, hostOf[node.Name]))
-		default:
+		node := matched[i]
+		if node != nil && hostOf[node.Name] == sample.Node {
 			sample.Node = node.Name
 			samples = append(samples, sample)
+			continue
 		}
+		if len(unmatched) == source.MaxUnmatched {
+			continue
+		}
+		host := s.client.Excerpt(sample.Node)
+		if node != nil {
+			host = source.Excerpt(fmt.Sprintf("%s (node %s, as is %s)", host, node.Name, s.client.Excerpt(hostOf[node.Name])))
+		}
+		unmatched = append(unmatched, host)
 	}
 	return samples, unmatched
 }

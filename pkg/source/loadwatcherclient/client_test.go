@@ -250,11 +250,13 @@ func TestFetch_Errors(t *testing.T) {
 		{"no content", 204, "", []string{"status 204"}},
 		{"a page", 200, "<html>Please log in</html>", []string{"not load-watcher's JSON", "invalid character '<'"}},
 		{"an empty body", 200, "", []string{"empty"}},
-		{"half a response", 200, `{"timestamp":1,"data":{"NodeMetricsMap":{`, []string{"unexpected end of JSON input"}},
+		{"half a response", 200, `{"timestamp":1,"data":{"NodeMetricsMap":{`, []string{"unexpected EOF"}},
 		{"JSON of something else", 200, `{"status":"success","data":{"resultType":"vector"}}`, []string{"neither window.end nor timestamp is set"}},
 		{"no host", 200, document(nil), []string{"the CPU or memory of no host"}},
 		{"no known host", 200, document(map[string]float64{"x1": 1, "x2": 2}), []string{"none of its 2 hosts is one of the 1 nodes of this cluster: x1, x2"}},
-		{"a huge response", 200, strings.Repeat(" ", wire.MaxBytes+1), []string{"larger than 33554432 bytes"}},
+		{"a huge response", 200, "{" + strings.Repeat(`"pad":"`+strings.Repeat("x", 60_000)+`",`, 600), []string{"larger than 1052672 bytes, the bound for 1 nodes"}},
+		{"a huge value", 200, `{"source":"` + strings.Repeat("x", wire.MaxBytes), []string{"a value is larger than 65536 bytes"}},
+		{"more metrics than a node has", 200, `{"data":{"NodeMetricsMap":{` + strings.Repeat(`"n1":{"metrics":[{},{},{},{},{},{},{},{}]},`, 1000), []string{"too many hosts or metrics, the bound for 1 nodes"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -2,29 +2,39 @@
 package metricsserver
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
+	"net/http"
+	"runtime"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
-	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
-	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned"
+	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned/typed/metrics/v1beta1"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/jsonstream"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
+// errorBodyBytes is how much is read of the body of an error.
+const errorBodyBytes = 4 << 10
+
 // Source reads the resource metrics API. It is not safe for concurrent use.
 type Source struct {
-	client    metricsclient.Interface
+	client    rest.Interface
 	nodes     corelisters.NodeLister
 	timeout   time.Duration
 	unmatched source.UnmatchedLog
@@ -32,10 +42,33 @@ type Source struct {
 
 var _ source.Source = &Source{}
 
-// New returns a source that reads the API with client, and takes the nodes' capacity from the lister. The timeout, which must be
-// positive, bounds one Fetch. In a large cluster a client that accepts protobuf beside JSON is faster.
-func New(client metricsclient.Interface, nodes corelisters.NodeLister, timeout time.Duration) *Source {
-	return &Source{client: client, nodes: nodes, timeout: timeout}
+// New returns a source that reads the API with a client for the configuration, and takes the nodes' capacity from the lister. The
+// timeout, which must be positive, bounds one Fetch. It fails if the configuration is not valid.
+func New(cfg *rest.Config, nodes corelisters.NodeLister, timeout time.Duration) (*Source, error) {
+	cfg = rest.CopyConfig(cfg)
+	// Warnings are the server's to write, and would be logged at each refresh.
+	cfg.WarningHandler, cfg.WarningHandlerWithContext = rest.NoWarnings{}, nil
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return boundedErrors{next} })
+	client, err := metricsclient.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("client of metrics.k8s.io: %w", err)
+	}
+	return &Source{client: client.RESTClient(), nodes: nodes, timeout: timeout}, nil
+}
+
+// boundedErrors cuts the bodies of errors, which the client reads whole. Fetch bounds the others.
+type boundedErrors struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t boundedErrors) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.RoundTripper.RoundTrip(req)
+	if err == nil && resp.StatusCode/100 != 2 {
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(resp.Body, errorBodyBytes), resp.Body}
+	}
+	return resp, err
 }
 
 // Name implements source.Source.
@@ -43,62 +76,126 @@ func (s *Source) Name() string { return "KubernetesMetricsServer" }
 
 // Fetch reads all nodes once and returns one sample per node, whatever windows are requested: the API has no windows, so each
 // sample is of the moment. A resource that the API leaves out, or of which the node has no capacity, is not known; a node of
-// which neither resource is known has no sample.
+// which neither resource is known has no sample. An object is unmatched if its name is not that of a node, or if another object
+// has the same name.
 //
 // It fails, saying what to install or to grant, if there is no response in time or none about a known node.
 func (s *Source) Fetch(ctx context.Context, _ source.Request) (source.Batch, error) {
 	limited, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	// All nodes in one response: the API has no pages, and its objects are small.
-	metrics, err := s.client.MetricsV1beta1().NodeMetricses().List(limited, metav1.ListOptions{})
-	if err != nil {
-		return source.Batch{}, explain(err, s.timeout)
-	}
-	if len(metrics.Items) == 0 {
-		return source.Batch{}, errors.New("metrics.k8s.io holds no node: metrics-server has just started, or reaches no kubelet")
-	}
 	nodes, err := s.nodes.List(labels.Everything())
 	if err != nil {
 		return source.Batch{}, fmt.Errorf("list nodes: %w", err)
 	}
-	samples, unmatched := attribute(metrics.Items, nodes)
-	s.unmatched.Log(klog.FromContext(ctx), unmatched, "Metrics of metrics.k8s.io that are not of a node")
-	if len(samples) == 0 {
-		return source.Batch{}, fmt.Errorf("metrics.k8s.io holds the metrics of %d nodes, none of them one of the %d nodes known here with a capacity (unmatched: %d %s)",
-			len(metrics.Items), len(nodes), len(unmatched), source.FirstN(unmatched))
+	found := newResult(nodes)
+	if err := s.read(limited, found, len(nodes)); err != nil {
+		return source.Batch{}, explain(err, s.timeout, len(nodes))
 	}
-	return source.Batch{Samples: samples, UnmatchedCount: len(unmatched)}, nil
+	if found.objects == 0 {
+		return source.Batch{}, errors.New("metrics.k8s.io holds no node: metrics-server has just started, or reaches no kubelet")
+	}
+	slices.Sort(found.unmatched)
+	s.unmatched.Log(klog.FromContext(ctx), found.unmatched, "Metrics of metrics.k8s.io that are not of a node")
+	if len(found.samples) == 0 {
+		return source.Batch{}, fmt.Errorf("metrics.k8s.io holds the metrics of %d nodes, none of them one of the %d nodes known here with a capacity (unmatched: %d %s)",
+			found.objects, len(nodes), len(found.unmatched), source.FirstN(found.unmatched))
+	}
+	return source.Batch{Samples: found.samples, UnmatchedCount: len(found.unmatched)}, nil
 }
 
-// attribute returns the usage of each node as a fraction of its capacity, and the names that are not those of a node, sorted.
-func attribute(items []metricsv1beta1.NodeMetrics, nodes []*corev1.Node) (samples []load.Sample, unmatched []string) {
-	byName := make(map[string]*corev1.Node, len(nodes))
+// read adds all objects to the result. They come in one response, for the API has no pages. It is JSON: protobuf is smaller, but
+// cannot be decoded object by object, and small objects take a hundred times their size in memory.
+func (s *Source) read(ctx context.Context, to *result, nodes int) error {
+	body, err := s.client.Get().Resource("nodes").SetHeader("Accept", "application/json").Stream(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }() // the response has been read by then
+	bounded := source.BoundBody(body, source.MaxResponseBytes(nodes))
+	dec := jsonstream.NewDecoder(bufio.NewReader(bounded), source.MaxElements(nodes))
+	err = dec.Object(func(key string) error {
+		if key != "items" {
+			return dec.Skip()
+		}
+		return dec.Array(func() error {
+			runtime.Gosched() // scheduling comes first
+			var object nodeMetrics
+			if err := dec.Decode(&object); err != nil {
+				return err
+			}
+			to.add(&object)
+			return nil
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return dec.End()
+}
+
+// nodeMetrics is what is used of an object of the API.
+type nodeMetrics struct {
+	Metadata struct {
+		Name string `json:"name"`
+	} `json:"metadata"`
+	Timestamp metav1.Time                      `json:"timestamp"`
+	Usage     map[corev1.ResourceName]quantity `json:"usage"`
+}
+
+// quantity is a Quantity that takes no time to read: one of many digits, or with a large negative exponent, takes for ever.
+type quantity resource.Quantity
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (q *quantity) UnmarshalJSON(text []byte) error {
+	const longest, longestExponent = 64, len(`e-999"`)
+	if e := bytes.IndexAny(text, "eE"); len(text) > longest || e >= 0 && len(text)-e > longestExponent {
+		return fmt.Errorf("%.64q is no quantity of cpu or memory", text)
+	}
+	return (*resource.Quantity)(q).UnmarshalJSON(text)
+}
+
+// result is what a response says of the nodes.
+type result struct {
+	// rest are the nodes that no object has been about, by name.
+	rest    map[string]*corev1.Node
+	samples []load.Sample
+	// unmatched are the names of objects that are not of a node, up to source.MaxUnmatched.
+	unmatched []string
+	objects   int
+}
+
+func newResult(nodes []*corev1.Node) *result {
+	r := &result{rest: make(map[string]*corev1.Node, len(nodes)), samples: make([]load.Sample, 0, len(nodes))}
 	for _, node := range nodes {
-		byName[node.Name] = node
+		r.rest[node.Name] = node
 	}
-	samples = make([]load.Sample, 0, len(items))
-	for i := range items {
-		item := &items[i]
-		node, ok := byName[item.Name]
-		if !ok {
-			unmatched = append(unmatched, item.Name)
-			continue
+	return r
+}
+
+// add adds the usage of a node as a fraction of its capacity.
+func (r *result) add(object *nodeMetrics) {
+	r.objects++
+	node, ok := r.rest[object.Metadata.Name]
+	if !ok {
+		if len(r.unmatched) < source.MaxUnmatched {
+			r.unmatched = append(r.unmatched, source.Excerpt(object.Metadata.Name))
 		}
-		sample := load.Sample{Node: node.Name, End: item.Timestamp.Time}
-		for r := range load.ResourceCount {
-			sample.Stats[r] = utilization(corev1.ResourceName(r.String()), item.Usage, node.Status.Capacity)
-		}
-		if sample.Stats.Known() {
-			samples = append(samples, sample)
-		}
+		return
 	}
-	slices.Sort(unmatched)
-	return samples, unmatched
+	delete(r.rest, node.Name)
+	sample := load.Sample{Node: node.Name, End: object.Timestamp.Time}
+	for i := range load.ResourceCount {
+		sample.Stats[i] = utilization(corev1.ResourceName(i.String()), object.Usage, node.Status.Capacity)
+	}
+	if sample.Stats.Known() {
+		r.samples = append(r.samples, sample)
+	}
 }
 
 // utilization returns usage as a fraction of capacity. The deviation is not known: a moment has none.
-func utilization(name corev1.ResourceName, usage, capacity corev1.ResourceList) load.Stat {
-	used, ok := usage[name]
+func utilization(name corev1.ResourceName, usage map[corev1.ResourceName]quantity, capacity corev1.ResourceList) load.Stat {
+	value, ok := usage[name]
+	used := resource.Quantity(value)
 	total := capacity[name]
 	if !ok || total.Sign() <= 0 {
 		return load.Stat{}
@@ -107,9 +204,11 @@ func utilization(name corev1.ResourceName, usage, capacity corev1.ResourceList) 
 }
 
 // explain adds to err what an operator can do about it.
-func explain(err error, timeout time.Duration) error {
-	err = fmt.Errorf("list nodes of metrics.k8s.io: %w", err)
+func explain(err error, timeout time.Duration, nodes int) error {
+	err = fmt.Errorf("list nodes of metrics.k8s.io: %w", source.ExcerptError(err))
 	switch {
+	case source.IsTooLarge(err):
+		return fmt.Errorf("%w, the bound for %d nodes: see what serves APIService v1beta1.metrics.k8s.io", err, nodes)
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%w (grant the scheduler's service account the verbs get and list on the resource nodes of the API group metrics.k8s.io)", err)
 	case apierrors.IsNotFound(err):

@@ -22,7 +22,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
-	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
@@ -70,18 +69,23 @@ func lister(t *testing.T, nodes []*corev1.Node) corelisters.NodeLister {
 	return corelisters.NewNodeLister(indexer)
 }
 
-// clientOf returns a real client of a server with the given handler.
-func clientOf(t *testing.T, handler http.HandlerFunc) metricsclient.Interface {
+// configOf returns the configuration of a client of a server with the given handler.
+func configOf(t *testing.T, handler http.HandlerFunc) *rest.Config {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	connections := &http.Client{Transport: &http.Transport{}}
+	connections := &http.Transport{}
 	t.Cleanup(connections.CloseIdleConnections)
-	client, err := metricsclient.NewForConfigAndClient(&rest.Config{Host: server.URL}, connections)
+	return &rest.Config{Host: server.URL, Transport: connections}
+}
+
+func newSource(t *testing.T, cfg *rest.Config, timeout time.Duration, nodes ...*corev1.Node) *Source {
+	t.Helper()
+	s, err := New(cfg, lister(t, nodes), timeout)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return client
+	return s
 }
 
 func writeJSON(t *testing.T, w http.ResponseWriter, status int, object any) {
@@ -93,10 +97,10 @@ func writeJSON(t *testing.T, w http.ResponseWriter, status int, object any) {
 	}
 }
 
-// clientWith returns a client of a server that has the metrics.
-func clientWith(t *testing.T, items []metricsv1beta1.NodeMetrics) metricsclient.Interface {
+// configWith returns the configuration of a client of a server that has the metrics.
+func configWith(t *testing.T, items []metricsv1beta1.NodeMetrics) *rest.Config {
 	t.Helper()
-	return clientOf(t, func(w http.ResponseWriter, _ *http.Request) {
+	return configOf(t, func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(t, w, http.StatusOK, metricsv1beta1.NodeMetricsList{
 			TypeMeta: metav1.TypeMeta{APIVersion: "metrics.k8s.io/v1beta1", Kind: "NodeMetricsList"},
 			Items:    items,
@@ -176,7 +180,7 @@ func TestFetch(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := New(clientWith(t, tt.items), lister(t, tt.nodes), timeout)
+			s := newSource(t, configWith(t, tt.items), timeout, tt.nodes...)
 			var lines []string
 			logger := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 2})
 			got, err := s.Fetch(klog.NewContext(t.Context(), logger), source.Request{Windows: windows})
@@ -195,11 +199,11 @@ func TestFetch(t *testing.T) {
 
 func TestFetch_OneRequest(t *testing.T) {
 	var got []string
-	client := clientOf(t, func(w http.ResponseWriter, r *http.Request) {
+	cfg := configOf(t, func(w http.ResponseWriter, r *http.Request) {
 		got = append(got, r.Method+" "+r.URL.String())
 		writeJSON(t, w, http.StatusOK, metricsv1beta1.NodeMetricsList{Items: []metricsv1beta1.NodeMetrics{metrics("n1", list("cpu", "2"))}})
 	})
-	s := New(client, lister(t, []*corev1.Node{node("n1", list("cpu", "8"))}), timeout)
+	s := newSource(t, cfg, timeout, node("n1", list("cpu", "8")))
 	if _, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{5 * time.Minute, 10 * time.Minute}}); err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +244,7 @@ func TestFetch_Errors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := New(clientOf(t, tt.handler), lister(t, []*corev1.Node{node("n1", list("cpu", "8"))}), timeout)
+			s := newSource(t, configOf(t, tt.handler), timeout, node("n1", list("cpu", "8")))
 			batch, err := s.Fetch(t.Context(), source.Request{Windows: windows})
 			if err == nil {
 				t.Fatal("no error")
@@ -259,16 +263,16 @@ func TestFetch_Errors(t *testing.T) {
 
 func TestFetch_Timeout(t *testing.T) {
 	release := make(chan struct{})
-	hang := clientOf(t, func(http.ResponseWriter, *http.Request) { <-release })
+	hang := configOf(t, func(http.ResponseWriter, *http.Request) { <-release })
 	// The client library obeys Retry-After, but not for longer than the timeout.
-	busy := clientOf(t, func(w http.ResponseWriter, _ *http.Request) {
+	busy := configOf(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "1")
 		w.WriteHeader(http.StatusServiceUnavailable)
 	})
 	defer close(release)
-	for name, client := range map[string]metricsclient.Interface{"a server that hangs": hang, "a busy server": busy} {
+	for name, cfg := range map[string]*rest.Config{"a server that hangs": hang, "a busy server": busy} {
 		t.Run(name, func(t *testing.T) {
-			s := New(client, lister(t, nil), 50*time.Millisecond)
+			s := newSource(t, cfg, 50*time.Millisecond)
 			began := time.Now()
 			_, err := s.Fetch(t.Context(), source.Request{Windows: windows})
 			if err == nil || !strings.Contains(err.Error(), "within the timeout of 50ms") {
@@ -282,7 +286,7 @@ func TestFetch_Timeout(t *testing.T) {
 	t.Run("the caller's context", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := New(hang, lister(t, nil), timeout).Fetch(ctx, source.Request{Windows: windows}); !errors.Is(err, context.Canceled) {
+		if _, err := newSource(t, hang, timeout).Fetch(ctx, source.Request{Windows: windows}); !errors.Is(err, context.Canceled) {
 			t.Errorf("error %v does not wrap context.Canceled", err)
 		}
 	})

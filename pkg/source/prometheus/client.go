@@ -1,25 +1,30 @@
 package prometheus
 
 import (
+	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"runtime"
 	"strings"
+	"sync"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/jsonstream"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
 const (
-	// maxResponseBytes is the largest response that is read into the scheduler's memory, unpacked. Series of 15,000 nodes take
-	// 3 MiB.
-	maxResponseBytes = 64 << 20
 	// longestGet is the longest encoded query that is sent in a URL; servers and proxies refuse URLs beyond 8 KiB.
 	longestGet = 6 << 10
+	// pieceBytes is how much of a response is decoded at a time.
+	pieceBytes = 32 << 10
+	// headBytes is how much of a response is kept to show its beginning.
+	headBytes = 1 << 10
 )
 
 // client sends instant queries over HTTP.
@@ -28,14 +33,17 @@ type client struct {
 	// url is where queries are sent; endpoint is the url as errors show it.
 	url      *url.URL
 	endpoint string
+	// decoding is held while a piece of a response is decoded: whatever servers send, decoding takes no more than one core
+	// from scheduling.
+	decoding sync.Mutex
 }
 
-func newClient(cfg Config, maxBytes int64) (*client, error) {
+func newClient(cfg Config) (*client, error) {
 	address, err := url.Parse(cfg.Address)
 	if err != nil {
 		return nil, fmt.Errorf("parse the address: %w", err)
 	}
-	httpClient, err := httpclient.New(cfg.Config, maxBytes)
+	httpClient, err := httpclient.New(cfg.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -43,19 +51,23 @@ func newClient(cfg Config, maxBytes int64) (*client, error) {
 	return &client{http: httpClient, url: u, endpoint: httpclient.WithoutSecrets(u)}, nil
 }
 
-// query evaluates promql at the server's present time and passes each series to visit. After an error the series passed so far
-// must not be used. The error names the URL; it wraps a *queryError if the server refused the query itself.
-func (c *client) query(ctx context.Context, promql string, visit func(*series)) (warnings []string, err error) {
+// query evaluates promql at the server's present time and passes each series to visit. The response is bounded by the
+// number of nodes. After an error the series passed so far must not be used. The error names the URL; it wraps a *queryError if the
+// server refused the query itself.
+func (c *client) query(ctx context.Context, promql string, nodes int, visit func(*series)) (warnings []string, err error) {
 	req, err := c.request(ctx, promql)
 	if err != nil {
 		return nil, c.http.Explain(err)
 	}
-	resp, err := c.http.Do(req)
+	resp, err := c.http.Do(req, source.MaxResponseBytes(nodes))
 	if err != nil {
-		return nil, c.http.Explain(err)
+		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }() // the response has been read by then
-	warnings, err = c.read(resp, visit)
+	warnings, err = c.read(resp, source.MaxElements(nodes), visit)
+	if source.IsTooLarge(err) {
+		err = fmt.Errorf("%w, the bound for %d nodes: let the query return the series of these nodes alone, with queries or metrics of your own", err, nodes)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", req.Method, c.endpoint, err)
 	}
@@ -78,43 +90,73 @@ func (c *client) request(ctx context.Context, promql string) (*http.Request, err
 	return req, nil
 }
 
-func (c *client) read(resp *http.Response, visit func(*series)) (warnings []string, err error) {
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return nil, c.http.Explain(err)
-	}
+func (c *client) read(resp *http.Response, maxSeries int64, visit func(*series)) (warnings []string, err error) {
 	if resp.StatusCode/100 != 2 {
-		return nil, refusal(resp, body)
+		return nil, c.refusal(resp)
 	}
-	warnings, err = decodeResponse(bytes.NewReader(body), visit)
-	var refused *queryError
-	switch {
-	case errors.As(err, &refused):
-		refused.message = httpclient.WithoutCredentials(resp, refused.message)
-	case err != nil:
-		err = fmt.Errorf("%w (it begins with %q)", err, httpclient.Excerpt(resp, body))
+	c.decoding.Lock()
+	defer c.decoding.Unlock()
+	body := &pieces{body: resp.Body, decoding: &c.decoding}
+	warnings, err = decodeResponse(bufio.NewReaderSize(body, pieceBytes), maxSeries, visit)
+	if refused, ok := errors.AsType[*queryError](err); ok {
+		return nil, c.clean(refused)
 	}
-	return warnings, err
+	if failed, ok := errors.AsType[*jsonstream.ReadError](err); ok {
+		return nil, c.http.Explain(failed.Unwrap())
+	}
+	if source.IsTooLarge(err) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w (it begins with %q)", c.http.Explain(err), c.http.Excerpt(string(body.head)))
+	}
+	for i := range warnings {
+		warnings[i] = c.http.Excerpt(warnings[i])
+	}
+	return warnings, nil
+}
+
+// clean returns the error in words that may be shown.
+func (c *client) clean(e *queryError) *queryError {
+	return &queryError{kind: c.http.Excerpt(e.kind), message: c.http.Excerpt(e.message)}
+}
+
+// pieces reads a body while others decode, and lets other goroutines run before each piece is decoded.
+type pieces struct {
+	body     io.Reader
+	decoding *sync.Mutex
+	// head is the beginning of the body.
+	head []byte
+}
+
+// Read implements io.Reader.
+func (p *pieces) Read(b []byte) (int, error) {
+	p.decoding.Unlock()
+	defer p.decoding.Lock()
+	n, err := p.body.Read(b)
+	p.head = append(p.head, b[:min(n, headBytes-len(p.head))]...)
+	runtime.Gosched()
+	return n, err
 }
 
 // refusal returns the error for a status other than 2xx, with what is special to Prometheus.
-func refusal(resp *http.Response, body []byte) error {
-	err := httpclient.NewStatusError(resp, body)
+func (c *client) refusal(resp *http.Response) error {
+	err := c.http.NewStatusError(resp)
 	switch resp.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return err // whatever the format, it is not the query that was refused
 	case http.StatusNotFound:
 		return fmt.Errorf("%w (check the path prefix in address)", err)
 	}
-	var refused struct {
-		ErrorType string `json:"errorType"`
-		Error     string `json:"error"`
+	var refused response
+	if refused.decode(jsonstream.NewDecoder(bytes.NewReader(err.Body), int64(len(err.Body))), func(*series) {}) != nil && refused.err.message == "" {
+		refused.err.message = err.Excerpt // the message is too long for what was read
 	}
-	if json.Unmarshal(body, &refused) != nil || refused.ErrorType == "" {
+	if refused.err.kind == "" {
 		return err
 	}
-	err.Excerpt = "" // the error follows in full
-	return fmt.Errorf("%w: %w", err, &queryError{kind: refused.ErrorType, message: httpclient.WithoutCredentials(resp, refused.Error)})
+	err.Excerpt = "" // the error follows
+	return fmt.Errorf("%w: %w", err, c.clean(&refused.err))
 }
 
 func (c *client) close() {

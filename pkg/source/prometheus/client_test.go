@@ -43,7 +43,8 @@ func TestFetch_BadResponses(t *testing.T) {
 		{"another object", body(`{"apiVersion":"v1","kind":"Status"}`), []string{"status is"}},
 		{"a scalar", body(`{"status":"success","data":{"resultType":"scalar","result":[1700000000,"1"]}}`), []string{`"scalar"`, "instant vector"}},
 		{"a matrix", body(`{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"values":[[1700000000,"1"]]}]}}`), []string{`"matrix"`}},
-		{"a scalar, type last", body(`{"data":{"result":[1700000000,"1"],"resultType":"scalar"},"status":"success"}`), []string{`"scalar"`}},
+		{"a scalar, type last", body(`{"data":{"result":[1700000000,"1"],"resultType":"scalar"},"status":"success"}`), []string{"an instant vector is needed"}},
+		{"a matrix, type last", body(`{"data":{"result":[],"resultType":"matrix"},"status":"success"}`), []string{`"matrix"`}},
 		{"a histogram", body(fmt.Sprintf(vectorOf, `[{"metric":{},"histogram":[1700000000,{"count":"1","sum":"1"}]}]`)), []string{"native histograms"}},
 		{"a value that is none", body(fmt.Sprintf(vectorOf, `[{"metric":{},"value":[1700000000,"high"]}]`)), []string{"no value"}},
 		{"a series without a value", body(fmt.Sprintf(vectorOf, `[{"metric":{}}]`)), []string{"without a value"}},
@@ -137,31 +138,44 @@ func TestFetch_Gzip(t *testing.T) {
 	}
 }
 
+// paddedTo returns a response of so many bytes with the load of w1.
+func paddedTo(bytes int) string {
+	text := strings.TrimPrefix(vectorText(at("w1", "0.5")), "{")
+	padding := "{"
+	for left := bytes - len("{") - len(text); left > 0; left = bytes - len(padding) - len(text) {
+		length := min(left, 60_000)
+		if left > length {
+			length = min(length, left-len(`"":"",`)) // leave room for another one
+		}
+		padding += `"` + strings.Repeat("x", length-len(`"":"",`)) + `":"",`
+	}
+	return padding + text
+}
+
 func TestFetch_ResponseTooLarge(t *testing.T) {
-	text := vectorText(at("w1", "0.5"))
-	for name, respond := range map[string]func(http.ResponseWriter, *http.Request){
-		"plain":  body(text),
-		"packed": packed(t, text),
+	const limit = 1<<20 + 2*4<<10 // 1 MiB, and 4 KiB for each of two nodes
+	fits, larger := paddedTo(limit), paddedTo(limit+1)
+	if len(fits) != limit || len(larger) != limit+1 {
+		t.Fatalf("padded to %d and %d bytes", len(fits), len(larger))
+	}
+	for name, respond := range map[string]func(string) func(http.ResponseWriter, *http.Request){
+		"plain":  body,
+		"packed": func(text string) func(http.ResponseWriter, *http.Request) { return packed(t, text) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			srv := newServer(t, rule{"", respond})
-			for _, tt := range []struct {
-				limit int
-				fits  bool
-			}{{len(text), true}, {len(text) - 1, false}} {
-				s, err := newSource(complete(Config{Address: srv.URL, Dialect: NodeExporter}), lister(t, twoNodes()...), newTestSource(t, Config{Address: srv.URL}).clock, int64(tt.limit))
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { _ = s.Close() })
-				_, err = s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
-				if tt.fits && err != nil {
-					t.Errorf("limit %d: %v", tt.limit, err)
-				}
-				if !tt.fits {
-					wantError(t, err, fmt.Sprintf("the response is larger than %d bytes", tt.limit))
-				}
+			srv := newServer(t, rule{"", respond(fits)})
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, twoNodes()...)
+			if got := fetch(t, s); len(got) != 1 {
+				t.Errorf("got %v", got)
 			}
+			// One query whose response is too large takes nothing from the others.
+			srv.setRules(rule{"stddev_over_time", body(larger)}, rule{"", respond(fits)})
+			if got := fetch(t, s); len(got) != 1 {
+				t.Errorf("got %v", got)
+			}
+			srv.setRules(rule{"", respond(larger)})
+			_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
+			wantError(t, err, "the response is larger than 1056768 bytes, the bound for 2 nodes", "series of these nodes alone")
 		})
 	}
 }
@@ -300,20 +314,16 @@ func TestRedirects(t *testing.T) {
 	cfg.Address = redirect(target.URL)
 	fetch(t, newTestSource(t, cfg, twoNodes()...))
 
-	cfg.BearerToken = "s3cret"
-	fetch(t, newTestSource(t, cfg, twoNodes()...))
-
 	mu.Lock()
 	tokens = nil
 	mu.Unlock()
-	elsewhere := strings.Replace(target.URL, "127.0.0.1", "localhost", 1)
-	cfg.Address = redirect(elsewhere)
+	cfg.BearerToken = "s3cret"
 	_, err := newTestSource(t, cfg, twoNodes()...).Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
-	wantError(t, err, "redirected to "+elsewhere, "address")
+	wantError(t, err, "redirected to "+target.URL, "address")
 	mu.Lock()
 	defer mu.Unlock()
 	if len(tokens) > 0 {
-		t.Errorf("another host got %q", tokens)
+		t.Errorf("another port got %q", tokens)
 	}
 
 	loop := httptest.NewServer(http.RedirectHandler("/", http.StatusFound))

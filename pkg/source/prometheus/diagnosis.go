@@ -36,7 +36,8 @@ type Diagnosis struct {
 	NodesWithoutSeries []string
 	// Matches are a few of the series that belong to a Node.
 	Matches []Match
-	// UnmatchedSeries are the distinct series that belong to no Node, by the labels that may name one, sorted.
+	// UnmatchedSeries are the distinct series that belong to no Node, by the labels that may name one, sorted. There are at most
+	// source.MaxUnmatched of them for each query.
 	UnmatchedSeries []string
 	// SampleAges are the ages of the Nodes' newest samples.
 	SampleAges SampleAges
@@ -144,6 +145,16 @@ func (d *Diagnosis) failing() (queries []string, first error) {
 	return queries, first
 }
 
+// warnings returns the distinct warnings, sorted.
+func (d *Diagnosis) warnings() []string {
+	var all []string
+	for i := range d.Queries {
+		all = append(all, d.Queries[i].Warnings...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 // logChanges logs what differs from the diagnosis that was logged last.
 func (d *Diagnosis) logChanges(logger klog.Logger, logged *Diagnosis) {
 	failing, err := d.failing()
@@ -151,11 +162,19 @@ func (d *Diagnosis) logChanges(logger klog.Logger, logged *Diagnosis) {
 		if err == nil {
 			logger.Info("All queries to Prometheus are answered again")
 		} else {
-			logger.Error(err, "Part of what is asked for cannot be read from Prometheus", "queries", failing)
+			logger.Error(err, "Part of what is asked for cannot be read from Prometheus", "queries", source.FirstN(failing))
 		}
 	}
-	if !slices.Equal(d.UnmatchedSeries, logged.UnmatchedSeries) || !slices.Equal(d.NodesWithoutSeries, logged.NodesWithoutSeries) {
-		logger.Info("Matching series of Prometheus to nodes", "nodeCount", d.NodeCount,
+	if warnings := d.warnings(); !slices.Equal(warnings, logged.warnings()) {
+		logger.V(4).Info("Prometheus warns", "warnings", source.FirstN(warnings))
+	}
+	// Which series belong to no Node is the server's to change at each refresh: only whether there are any is always logged.
+	verbosity := 2
+	if (len(d.UnmatchedSeries) > 0) != (len(logged.UnmatchedSeries) > 0) || !slices.Equal(d.NodesWithoutSeries, logged.NodesWithoutSeries) {
+		verbosity = 0
+	}
+	if verbosity == 0 || !slices.Equal(d.UnmatchedSeries, logged.UnmatchedSeries) {
+		logger.V(verbosity).Info("Matching series of Prometheus to nodes", "nodeCount", d.NodeCount,
 			"nodesWithoutSeries", len(d.NodesWithoutSeries), "nodes", source.FirstN(d.NodesWithoutSeries),
 			"seriesWithoutNode", len(d.UnmatchedSeries), "series", source.FirstN(d.UnmatchedSeries))
 	}

@@ -17,10 +17,15 @@ type matcher struct {
 	index     *source.NodeIndex
 	// labels are the labels that may name a node, the preferred one first.
 	labels []string
+	// excerpt makes a text of the server one that may be shown.
+	excerpt func(string) string
 }
 
-func newMatcher(nodes []*corev1.Node, labels []string) *matcher {
-	m := &matcher{nodes: nodes, positions: make(map[*corev1.Node]int, len(nodes)), index: source.NewNodeIndex(nodes), labels: labels}
+func newMatcher(nodes []*corev1.Node, labels []string, excerpt func(string) string) *matcher {
+	m := &matcher{
+		nodes: nodes, positions: make(map[*corev1.Node]int, len(nodes)), index: source.NewNodeIndex(nodes), labels: labels,
+		excerpt: excerpt,
+	}
 	for i, node := range nodes {
 		m.positions[node] = i
 	}
@@ -42,7 +47,7 @@ func (m *matcher) match(series map[string]string) (position, rank int, ok bool) 
 	return 0, 0, false
 }
 
-// describe writes those labels of a series that may name a node.
+// describe writes those labels of a series that may name a node, as they may be shown.
 func (m *matcher) describe(series map[string]string) string {
 	var b strings.Builder
 	for _, label := range m.labels {
@@ -50,10 +55,10 @@ func (m *matcher) describe(series map[string]string) string {
 			if b.Len() > 0 {
 				b.WriteString(", ")
 			}
-			fmt.Fprintf(&b, "%s=%q", label, value)
+			fmt.Fprintf(&b, "%s=%q", label, m.excerpt(value))
 		}
 	}
-	return "{" + b.String() + "}"
+	return source.Excerpt("{" + b.String() + "}")
 }
 
 // capacity returns the cores or the bytes of the node at a position. It is the capacity and not the allocatable, for usage

@@ -78,11 +78,11 @@ var _ source.Source = &Source{}
 // New makes a Source without asking Prometheus anything. It fails if a CA file cannot be read; a token file that cannot be read
 // only fails the Fetch.
 func New(cfg Config, nodes corelisters.NodeLister) (*Source, error) {
-	return newSource(cfg, nodes, clock.RealClock{}, maxResponseBytes)
+	return newSource(cfg, nodes, clock.RealClock{})
 }
 
-func newSource(cfg Config, nodes corelisters.NodeLister, clock clock.PassiveClock, maxBytes int64) (*Source, error) {
-	client, err := newClient(cfg, maxBytes)
+func newSource(cfg Config, nodes corelisters.NodeLister, clock clock.PassiveClock) (*Source, error) {
+	client, err := newClient(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 		return source.Batch{}, errors.New("match series to nodes: no Node is known")
 	}
 
-	m := newMatcher(nodes, s.nodeLabels)
+	m := newMatcher(nodes, s.nodeLabels, s.client.http.Excerpt)
 	qr := &querier{client: s.client, clock: s.clock, matcher: m, logger: logger}
 	var loads, metrics []*queryResult
 	var undetected error
@@ -156,7 +156,7 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 	return source.Batch{
 		Samples:        samplesOf(loads, m, windows),
 		Metrics:        metricsOf(metrics, m),
-		UnmatchedCount: len(s.diagnosis.UnmatchedSeries),
+		UnmatchedCount: min(len(s.diagnosis.UnmatchedSeries), source.MaxUnmatched),
 	}, nil
 }
 

@@ -190,7 +190,7 @@ func complete(cfg Config) Config {
 
 func newTestSource(t *testing.T, cfg Config, nodes ...*corev1.Node) *Source {
 	t.Helper()
-	s, err := newSource(complete(cfg), lister(t, nodes...), testingclock.NewFakePassiveClock(evaluationTime().Add(time.Second)), maxResponseBytes)
+	s, err := newSource(complete(cfg), lister(t, nodes...), testingclock.NewFakePassiveClock(evaluationTime().Add(time.Second)))
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}

@@ -49,8 +49,9 @@ type queryResult struct {
 	// series is the number of series, matched that of those which belong to a Node. matches are examples of these.
 	series, matched int
 	matches         []Match
-	unmatched       map[string]struct{}
-	warnings        []string
+	// unmatched are the distinct series that belong to no Node, up to source.MaxUnmatched.
+	unmatched map[string]struct{}
+	warnings  []string
 }
 
 // add stores the value of one series.
@@ -64,7 +65,9 @@ func (r *queryResult) add(m *matcher, s *series) {
 		if r.unmatched == nil {
 			r.unmatched = map[string]struct{}{}
 		}
-		r.unmatched[m.describe(s.Metric)] = struct{}{}
+		if len(r.unmatched) < source.MaxUnmatched {
+			r.unmatched[m.describe(s.Metric)] = struct{}{}
+		}
 		return
 	}
 	r.matched++
@@ -137,13 +140,12 @@ func (qr *querier) queryAll(ctx context.Context, queries []query) []*queryResult
 
 // query sends one query. It may be called concurrently.
 func (qr *querier) query(ctx context.Context, q *query) *queryResult {
-	r := &queryResult{query: q, values: make([]nodeValue, len(qr.matcher.nodes))}
-	warnings, err := qr.client.query(ctx, q.promql, func(s *series) { r.add(qr.matcher, s) })
+	nodes := len(qr.matcher.nodes)
+	r := &queryResult{query: q, values: make([]nodeValue, nodes)}
+	// Each query has a bound of its own, so that one whose response is too large takes nothing from the others.
+	warnings, err := qr.client.query(ctx, q.promql, nodes, func(s *series) { r.add(qr.matcher, s) })
 	if err != nil {
 		return &queryResult{query: q, err: fmt.Errorf("%s: %w", q, err)}
-	}
-	if len(warnings) > 0 {
-		qr.logger.V(4).Info("Prometheus warned", "query", q.String(), "warnings", warnings)
 	}
 	r.warnings, r.received = warnings, qr.clock.Now()
 	return r

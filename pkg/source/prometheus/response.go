@@ -9,6 +9,8 @@ import (
 	"math"
 	"strconv"
 	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/jsonstream"
 )
 
 // series is one element of an instant vector.
@@ -74,16 +76,26 @@ type response struct {
 	hasResult bool
 }
 
+const (
+	// maxWarnings is how many warnings of a response are kept.
+	maxWarnings = 5
+	// maxLabels is how many labels a series has at most where their map is used again: to clear a map takes as long as to
+	// clear the largest that it has been.
+	maxLabels = 64
+)
+
 // decodeResponse reads the response to an instant query and passes its series to visit one by one; a series is valid only
-// during the call. After an error the series passed so far must not be used. Anything but a vector of floats is an error.
-func decodeResponse(from io.Reader, visit func(*series)) (warnings []string, err error) {
-	dec := json.NewDecoder(from)
+// during the call. After an error the series passed so far must not be used. Anything but a vector of floats is an error, and
+// so are more than about maxSeries. It takes memory for one series at a time.
+func decodeResponse(from io.Reader, maxSeries int64, visit func(*series)) (warnings []string, err error) {
+	dec := jsonstream.NewDecoder(from, maxSeries)
 	var r response
-	if err := r.decode(dec, visit); err != nil {
-		return nil, fmt.Errorf("not a response of the Prometheus API: %w", err)
+	err = r.decode(dec, visit)
+	if err == nil {
+		err = dec.End()
 	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("not a response of the Prometheus API: more follows its end")
+	if err != nil {
+		return nil, fmt.Errorf("not a response of the Prometheus API: %w", err)
 	}
 	switch {
 	case r.status == "error":
@@ -96,8 +108,8 @@ func decodeResponse(from io.Reader, visit func(*series)) (warnings []string, err
 	return r.warnings, nil
 }
 
-func (r *response) decode(dec *json.Decoder, visit func(*series)) error {
-	return decodeObject(dec, func(key string) error {
+func (r *response) decode(dec *jsonstream.Decoder, visit func(*series)) error {
+	return dec.Object(func(key string) error {
 		switch key {
 		case "status":
 			return dec.Decode(&r.status)
@@ -106,27 +118,28 @@ func (r *response) decode(dec *json.Decoder, visit func(*series)) error {
 		case "error":
 			return dec.Decode(&r.err.message)
 		case "warnings", "infos":
-			var texts []string
-			if err := dec.Decode(&texts); err != nil {
+			return dec.Array(func() error {
+				if len(r.warnings) == maxWarnings {
+					return dec.Skip()
+				}
+				var text string
+				err := dec.Decode(&text)
+				r.warnings = append(r.warnings, text)
 				return err
-			}
-			r.warnings = append(r.warnings, texts...)
-			return nil
+			})
 		case "data":
 			return r.decodeData(dec, visit)
 		default:
-			return skip(dec)
+			return dec.Skip()
 		}
 	})
 }
 
-func (r *response) decodeData(dec *json.Decoder, visit func(*series)) error {
-	// Servers write the type before the result. Where one does not, the result is read in a second pass.
+func (r *response) decodeData(dec *jsonstream.Decoder, visit func(*series)) error {
 	var kind string
-	var early json.RawMessage
-	err := decodeObject(dec, func(key string) error {
-		switch {
-		case key == "resultType":
+	err := dec.Object(func(key string) error {
+		switch key {
+		case "resultType":
 			if err := dec.Decode(&kind); err != nil {
 				return err
 			}
@@ -134,31 +147,29 @@ func (r *response) decodeData(dec *json.Decoder, visit func(*series)) error {
 				return fmt.Errorf("the result is a %q, where an instant vector is needed", kind)
 			}
 			return nil
-		case key == "result" && kind == "":
-			return dec.Decode(&early)
-		case key == "result":
+		case "result":
+			// Servers write the type before the result. Where one does not, the result is taken for what it should be.
 			r.hasResult = true
-			return decodeVector(dec, visit)
+			if err := decodeVector(dec, visit); err != nil {
+				return fmt.Errorf("an instant vector is needed: %w", err)
+			}
+			return nil
 		default:
-			return skip(dec)
+			return dec.Skip()
 		}
 	})
-	if err != nil || early == nil {
-		return err
-	}
-	if kind == "" {
+	if err == nil && r.hasResult && kind == "" {
 		return errors.New("the result has no type")
 	}
-	r.hasResult = true
-	return decodeVector(json.NewDecoder(bytes.NewReader(early)), visit)
+	return err
 }
 
-func decodeVector(dec *json.Decoder, visit func(*series)) error {
-	if err := expect(dec, '['); err != nil {
-		return err
-	}
+func decodeVector(dec *jsonstream.Decoder, visit func(*series)) error {
 	var s series
-	for dec.More() {
+	return dec.Array(func() error {
+		if len(s.Metric) > maxLabels {
+			s.Metric = nil
+		}
 		clear(s.Metric)
 		s.Value, s.Histogram = point{}, nil
 		if err := dec.Decode(&s); err != nil {
@@ -171,50 +182,6 @@ func decodeVector(dec *json.Decoder, visit func(*series)) error {
 			return errors.New("the result holds a series without a value")
 		}
 		visit(&s)
-	}
-	return expect(dec, ']')
-}
-
-// decodeObject calls member for each key of an object; member must consume the value. A null is an empty object.
-func decodeObject(dec *json.Decoder, member func(key string) error) error {
-	token, err := dec.Token()
-	if err != nil {
-		return err
-	}
-	if token == nil {
 		return nil
-	}
-	if token != json.Delim('{') {
-		return fmt.Errorf("%v where an object is needed", token)
-	}
-	for dec.More() {
-		key, err := dec.Token()
-		if err != nil {
-			return err
-		}
-		name, ok := key.(string)
-		if !ok {
-			return fmt.Errorf("%v where a key is needed", key)
-		}
-		if err := member(name); err != nil {
-			return err
-		}
-	}
-	return expect(dec, '}')
-}
-
-func expect(dec *json.Decoder, want json.Delim) error {
-	token, err := dec.Token()
-	if err != nil {
-		return err
-	}
-	if token != want {
-		return fmt.Errorf("%v where %q is needed", token, want.String())
-	}
-	return nil
-}
-
-func skip(dec *json.Decoder) error {
-	var value json.RawMessage
-	return dec.Decode(&value)
+	})
 }

@@ -1,0 +1,154 @@
+// Package jsonstream reads JSON of unknown size in bounded memory and time: element by element, each bounded in size, and all
+// bounded in number. It builds on encoding/json.
+package jsonstream
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// MaxValueBytes is the largest value or key that is read at once.
+const MaxValueBytes = 64 << 10
+
+// ReadError is an error of the reader, and not of what it reads.
+type ReadError struct{ error }
+
+// Unwrap is what errors.Is and errors.As look for.
+func (e *ReadError) Unwrap() error { return e.error }
+
+// TooManyError is a text with more elements than may be read.
+type TooManyError struct{ Max int64 }
+
+// Error names the limit.
+func (e *TooManyError) Error() string {
+	return fmt.Sprintf("there are more than %d elements", e.Max)
+}
+
+// Decoder reads one JSON value. Object and Array read what may be large, Decode and Skip what may not.
+type Decoder struct {
+	json *json.Decoder
+	// elements is the number of elements of objects and arrays so far.
+	elements, maxElements int64
+}
+
+// NewDecoder returns a decoder of r. It fails with a *ReadError where r fails, and with a *TooManyError beyond maxElements elements
+// of what Object and Array read.
+func NewDecoder(r io.Reader, maxElements int64) *Decoder {
+	window := &window{r: r}
+	window.json = json.NewDecoder(window)
+	return &Decoder{json: window.json, maxElements: maxElements}
+}
+
+// window fails where the decoder reads far beyond the beginning of the value at hand, since it keeps all from there on.
+type window struct {
+	r    io.Reader
+	json *json.Decoder
+	read int64
+}
+
+// Read implements io.Reader.
+func (w *window) Read(p []byte) (int, error) {
+	left := w.json.InputOffset() + MaxValueBytes - w.read
+	if left <= 0 {
+		return 0, fmt.Errorf("a value is larger than %d bytes", MaxValueBytes)
+	}
+	n, err := w.r.Read(p[:min(int64(len(p)), left)])
+	w.read += int64(n)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = &ReadError{err}
+	}
+	return n, err
+}
+
+// Object calls member for each key of an object; member must consume the value. A null is an empty object.
+func (d *Decoder) Object(member func(key string) error) error {
+	token, err := d.token()
+	if err != nil || token == nil {
+		return err
+	}
+	if token != json.Delim('{') {
+		return fmt.Errorf("%s where an object is needed", kindOf(token))
+	}
+	return d.elementsUntilEnd(func() error {
+		key, err := d.token()
+		if err != nil {
+			return err
+		}
+		return member(key.(string)) // here the library returns nothing but strings
+	})
+}
+
+// Array calls element for each element of an array; element must consume it. A null is an empty array.
+func (d *Decoder) Array(element func() error) error {
+	token, err := d.token()
+	if err != nil || token == nil {
+		return err
+	}
+	if token != json.Delim('[') {
+		return fmt.Errorf("%s where an array is needed", kindOf(token))
+	}
+	return d.elementsUntilEnd(element)
+}
+
+func (d *Decoder) elementsUntilEnd(element func() error) error {
+	for d.json.More() {
+		if d.elements++; d.elements > d.maxElements {
+			return &TooManyError{Max: d.maxElements}
+		}
+		if err := element(); err != nil {
+			return err
+		}
+	}
+	_, err := d.token()
+	return err
+}
+
+// Decode reads a value as json.Unmarshal does.
+func (d *Decoder) Decode(into any) error { return unexpected(d.json.Decode(into)) }
+
+// Skip reads a value and drops it.
+func (d *Decoder) Skip() error { return d.Decode(new(skipped)) }
+
+type skipped struct{}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (*skipped) UnmarshalJSON([]byte) error { return nil }
+
+// End fails if anything but white space follows.
+func (d *Decoder) End() error {
+	_, err := d.json.Token()
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
+		return err
+	}
+	return errors.New("more follows the end")
+}
+
+func (d *Decoder) token() (json.Token, error) {
+	token, err := d.json.Token()
+	return token, unexpected(err)
+}
+
+// unexpected makes the end of the input an error.
+func unexpected(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+func kindOf(token json.Token) string {
+	switch token := token.(type) {
+	case json.Delim:
+		return fmt.Sprintf("%q", token.String())
+	case string:
+		return "a string"
+	case bool:
+		return "a bool"
+	}
+	return "a number"
+}

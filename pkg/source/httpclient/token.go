@@ -1,0 +1,117 @@
+package httpclient
+
+import (
+	"context"
+	"encoding/base64"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/boundedfile"
+)
+
+// MaxTokenBytes and MaxCABytes bound files. The bundle of a system's roots has a quarter of a MiB.
+const (
+	MaxTokenBytes = 64 << 10
+	MaxCABytes    = 4 << 20
+)
+
+const (
+	// keptTokens is how many tokens of a file that rotates are hidden: the last ones may still be valid.
+	keptTokens = 4
+	// hiddenPrefix is how many bytes of a token, from its beginning, are taken for the token, of which a server may repeat a part.
+	hiddenPrefix = 8
+	// minSecret is the length from which on a token is hidden: a shorter one is part of many a word, and no secret.
+	minSecret = 4
+)
+
+// bearerToken is a bearer token, which may rotate. It is safe for concurrent use.
+type bearerToken struct {
+	file *boundedfile.File // nil if the token does not change
+
+	mu sync.Mutex
+	// sent are the tokens that were sent, the last one first.
+	sent []sentToken
+}
+
+// sentToken is a token as it is and, with that, in all forms in which a server may repeat it.
+type sentToken struct {
+	value string
+	forms []string
+}
+
+func newSentToken(value string) sentToken {
+	if len(value) < minSecret {
+		return sentToken{value: value}
+	}
+	forms := []string{value, url.QueryEscape(value), url.PathEscape(value)}
+	for _, plain := range []string{value, "Bearer " + value} {
+		forms = append(forms, base64.StdEncoding.EncodeToString([]byte(plain)), base64.URLEncoding.EncodeToString([]byte(plain)))
+	}
+	return sentToken{value: value, forms: forms}
+}
+
+// newToken returns the token that is configured, or nil.
+func newToken(cfg Config) *bearerToken {
+	if cfg.BearerTokenFile != "" {
+		return &bearerToken{file: boundedfile.New(cfg.BearerTokenFile, MaxTokenBytes)}
+	}
+	if value := strings.TrimSpace(cfg.BearerToken); value != "" {
+		return &bearerToken{sent: []sentToken{newSentToken(value)}}
+	}
+	return nil
+}
+
+// current returns the token to send.
+func (t *bearerToken) current(ctx context.Context) (string, error) {
+	if t.file == nil {
+		return t.sent[0].value, nil
+	}
+	content, err := t.file.Read(ctx)
+	if err != nil {
+		return "", err
+	}
+	value := strings.TrimSpace(string(content))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !slices.ContainsFunc(t.sent, func(s sentToken) bool { return s.value == value }) {
+		t.sent = append([]sentToken{newSentToken(value)}, t.sent[:min(len(t.sent), keptTokens-1)]...)
+	}
+	return value, nil
+}
+
+// hide returns the text without the tokens that were sent.
+func (t *bearerToken) hide(text string) string {
+	t.mu.Lock()
+	sent := t.sent
+	t.mu.Unlock()
+	for i := range sent {
+		for _, form := range sent[i].forms {
+			text = hideOne(text, form)
+		}
+	}
+	return text
+}
+
+// hideOne blanks the secret in the text, and what begins as the secret does: the text may have been cut.
+func hideOne(text, secret string) string {
+	prefix := secret[:min(len(secret), hiddenPrefix)]
+	if !strings.Contains(text, prefix) {
+		return text
+	}
+	var b strings.Builder
+	for {
+		before, after, found := strings.Cut(text, prefix)
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		b.WriteString("…")
+		n, rest := 0, secret[len(prefix):]
+		for n < len(rest) && n < len(after) && after[n] == rest[n] {
+			n++
+		}
+		text = after[n:]
+	}
+}

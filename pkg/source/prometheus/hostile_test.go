@@ -1,0 +1,190 @@
+package prometheus
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
+)
+
+const (
+	vectorHead = `{"status":"success","data":{"resultType":"vector","result":[`
+	oneSeries  = `{"metric":{"instance":"x"},"value":[1700000000,"1"]},`
+)
+
+// endless responds with head and then text until the client has gone.
+func endless(head, text string) func(http.ResponseWriter, *http.Request) {
+	piece := []byte(strings.Repeat(text, 1+(64<<10)/len(text)))
+	return func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, head)
+		for r.Context().Err() == nil {
+			if _, err := w.Write(piece); err != nil {
+				return
+			}
+		}
+	}
+}
+
+type hostileResponse struct {
+	respond func(http.ResponseWriter, *http.Request)
+	// want is a part of the error.
+	want string
+}
+
+// hostileResponses returns, by name, responses that take much memory or time of a client that trusts them.
+func hostileResponses(t *testing.T) map[string]hostileResponse {
+	t.Helper()
+	const tooMany = "the bound for 200 nodes"
+	series := func(name string) string {
+		return `{"metric":{"instance":"` + name + `","pad":"` + strings.Repeat("x", 1000) + `"},"value":[1700000000,"1"]},`
+	}
+	return map[string]hostileResponse{
+		"series":            {endless(vectorHead, oneSeries), tooMany},
+		"long series":       {endless(vectorHead, series("x")), tooMany},
+		"packed series":     {packed(t, vectorHead+strings.Repeat(series("x"), 16<<10)), tooMany},
+		"series, type last": {endless(`{"status":"success","data":{"result":[`, oneSeries), tooMany},
+		"a label":           {endless(vectorHead+`{"metric":{"instance":"`, "x"), "a value is larger than 65536 bytes"},
+		"labels":            {endless(vectorHead+`{"metric":{`, `"a":"",`), "a value is larger than 65536 bytes"},
+		"deep nesting":      {endless(vectorHead+`{"metric":`, `[`), "exceeded max depth"},
+		"a status":          {endless(`{"status":"`, "x"), "a value is larger than 65536 bytes"},
+		"an unknown value":  {endless(`{"stats":[`, "1,"), "a value is larger than 65536 bytes"},
+		"unknown keys":      {endless(`{`, `"a":1,`), tooMany},
+		"warnings":          {endless(`{"warnings":[`, `"w",`), tooMany},
+		"white space":       {endless(`{`, " "), "a value is larger than 65536 bytes"},
+		"what is not JSON":  {endless("<html>", "x"), "not a response of the Prometheus API"},
+		"an error":          {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(500); endless("no ", "x")(w, r) }, "status 500"},
+		"an error of the API": {func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(422)
+			endless(`{"status":"error","errorType":"execution","error":"`, "x")(w, r)
+		}, "query refused (execution)"},
+	}
+}
+
+func manyNodes(count int) []*corev1.Node {
+	nodes := make([]*corev1.Node, count)
+	for i := range nodes {
+		nodes[i] = newNode(fmt.Sprintf("n%d", i), fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255))
+	}
+	return nodes
+}
+
+func TestFetch_HostileServer(t *testing.T) {
+	const nodes = 200
+	const queries = 5 // one for the newest samples, four for the window
+	const budget = queries * (1<<20 + nodes*4<<10)
+	for name, tt := range hostileResponses(t) {
+		t.Run(name, func(t *testing.T) {
+			srv := newServer(t, rule{"", tt.respond})
+			srv.newest = tt.respond
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, manyNodes(nodes)...)
+			var before, after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
+			runtime.ReadMemStats(&after)
+			wantError(t, err, tt.want)
+			if len(err.Error()) > 1536 {
+				t.Errorf("the error has %d bytes: %s", len(err.Error()), err)
+			}
+			// What is allocated bounds what is in use. The server's part is small.
+			if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 2*budget {
+				t.Errorf("%d MiB allocated, want at most twice the budget of %d MiB", allocated>>20, budget>>20)
+			}
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			if kept := int64(after.HeapAlloc) - int64(before.HeapAlloc); kept > 8<<20 {
+				t.Errorf("%d MiB kept", kept>>20)
+			}
+			runtime.KeepAlive(s)
+		})
+	}
+}
+
+func TestFetch_UnmatchedAreBounded(t *testing.T) {
+	var elements []element
+	for i := range source.MaxUnmatched + 100 {
+		elements = append(elements, element{fmt.Sprintf(`"node":"%d%s"`, i, strings.Repeat("x", 100)), "1"})
+	}
+	srv := newServer(t, rule{"", vector(append(elements, at("n1", "0.5"))...)})
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, manyNodes(1000)...)
+	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(batch.Samples) != 1 || batch.UnmatchedCount != source.MaxUnmatched {
+		t.Errorf("%d samples and %d unmatched, want 1 and %d", len(batch.Samples), batch.UnmatchedCount, source.MaxUnmatched)
+	}
+}
+
+// TestFetch_TextOfServer looks at all that a server can write into errors, logs and the diagnosis.
+func TestFetch_TextOfServer(t *testing.T) {
+	const token = "sEcr3t.tok-en.12345"
+	evil := token + `\u001b[2J\u202e\u0000\"` + strings.Repeat(`\\\"`, 1000) // in JSON
+	ofNode := func(labels string) string { return `{"metric":{` + labels + `},"value":[1700000000,"1"]}` }
+	good := ofNode(`"node":"n1","instance":"` + evil + `"`)
+	responses := map[string]string{
+		"errorType":   `{"status":"error","errorType":"` + evil + `","error":"e"}`,
+		"error":       `{"status":"error","errorType":"e","error":"` + evil + `"}`,
+		"status":      `{"status":"` + evil + `"}`,
+		"resultType":  `{"status":"success","data":{"resultType":"` + evil + `","result":[]}}`,
+		"a value":     vectorHead + `{"metric":{},"value":[1700000000,"` + evil + `"]}]}}`,
+		"a time":      vectorHead + `{"metric":{},"value":["` + evil + `","1"]}]}}`,
+		"a key":       `{"` + evil + `":}`,
+		"labels":      vectorHead + ofNode(`"node":"`+evil+`"`) + `,` + ofNode(`"node":"1`+evil+`"`) + `,` + ofNode(`"instance":"2`+evil+`"`) + `,` + ofNode(`"node":"3`+evil+`"`) + `,` + ofNode(`"node":"4`+evil+`"`) + `,` + ofNode(`"node":"5`+evil+`"`) + `]}}`,
+		"warnings":    vectorHead + good + `]},"status":"success","warnings":["1` + evil + `","2` + evil + `","3` + evil + `","4` + evil + `","5` + evil + `","6` + evil + `"]}`,
+		"good series": vectorHead + good + `,` + ofNode(`"node":"`+evil+`"`) + `]}}`,
+		"a page":      "<html>" + evil,
+	}
+	for name, text := range responses {
+		for _, status := range []int{200, 422, 500} {
+			t.Run(fmt.Sprintf("%s with status %d", name, status), func(t *testing.T) {
+				srv := newServer(t, rule{"", func(w http.ResponseWriter, _ *http.Request) {
+					w.WriteHeader(status)
+					_, _ = io.WriteString(w, text)
+				}})
+				cfg := Config{Address: srv.URL, Config: httpclient.Config{BearerToken: token}}
+				s := newTestSource(t, cfg, append(manyNodes(50), newNode("n1", "10.9.9.9"))...)
+				var lines []string
+				var repeated int
+				sink := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 4})
+				ctx := klog.NewContext(t.Context(), sink)
+				for i := range 3 {
+					before := len(lines)
+					if _, err := s.Fetch(ctx, source.Request{Windows: []time.Duration{window}, Metrics: []string{strings.Repeat("m", 10_000)}}); err != nil {
+						// As the watcher logs it.
+						sink.Error(err, "Load cannot be read")
+						lines = lines[:len(lines)-min(i, 1)]
+					}
+					if i > 0 {
+						repeated += len(lines) - before
+					}
+				}
+				if repeated > 0 {
+					t.Errorf("%d of %d lines are logged again at the next refreshes", repeated, len(lines))
+				}
+				lines = append(lines, fmt.Sprint(s.Diagnosis().Matches, s.Diagnosis().UnmatchedSeries, s.Diagnosis().Undetected))
+				for _, q := range s.Diagnosis().Queries {
+					lines = append(lines, fmt.Sprint(q.Query, q.Err, q.Warnings))
+				}
+				for _, line := range lines {
+					if len(line) > 4<<10 {
+						t.Errorf("a line has %d bytes: %s", len(line), line)
+					}
+					if strings.Contains(line, token) || strings.ContainsAny(line, "\x1b\u202e\x00") {
+						t.Errorf("a line shows the token or control characters: %s", line)
+					}
+				}
+			})
+		}
+	}
+}
