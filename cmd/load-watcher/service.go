@@ -60,7 +60,7 @@ func newService(ctx context.Context, o *options, spec config.LoadSpec, cluster *
 	}
 	informer := s.informers.Core().V1().Nodes()
 	nodes := provider.Cluster{Nodes: informer.Lister(), NodesSynced: informer.Informer().HasSynced, KubeConfig: cluster}
-	source, err := provider.Open(ctx, nodes, spec, o.account)
+	source, err := provider.Open(ctx, nodes, spec, o.account, clock.RealClock{})
 	if err != nil {
 		return nil, err
 	}

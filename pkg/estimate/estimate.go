@@ -12,7 +12,7 @@ import (
 type ResourceEstimate struct {
 	// Mean is the measured mean, or the sum of the pods' requests where State is not Fresh.
 	Mean float64
-	// StdDev is the measured standard deviation; NaN where it was not measured, 0 where State is not Fresh.
+	// StdDev is the measured standard deviation; 0 where it was not measured, or State is not Fresh.
 	StdDev float64
 	// Pending is the expected usage, on top of Mean, of pods on the node that the measurement does not fully cover yet; 0
 	// where State is not Fresh, for requests count from the moment a pod is placed.

@@ -25,7 +25,8 @@ type Config struct {
 	Window time.Duration
 	// Trust says how long a measurement is used.
 	Trust load.Trust
-	// Estimator estimates the pods that a measurement does not cover yet.
+	// Estimator estimates the pods that a measurement does not cover yet. It must be comparable: readers with equal Configs share
+	// a Model.
 	Estimator podusage.Estimator
 	Clock     clock.PassiveClock
 }

@@ -9,7 +9,7 @@ type Measurement struct {
 	Window time.Duration
 	// End is the moment the window ends at, never later than the moment it was read.
 	End time.Time
-	// Lag is how long after End the measurement was read: up to a scrape interval of the source.
+	// Lag is how long after End the measurement was last read: up to a scrape interval of the source.
 	Lag time.Duration
 	// Drift is how fast the mean moves, in fractions of capacity per minute.
 	Drift float64

@@ -13,6 +13,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/scheme"
@@ -101,7 +102,7 @@ func FuzzArguments(f *testing.F) {
 			return
 		}
 		spec := *args.(interface{ GetLoadSpec() *config.LoadSpec }).GetLoadSpec()
-		if _, err := Open(t.Context(), cluster, spec, Account{}); err != nil {
+		if _, err := Open(t.Context(), cluster, spec, Account{}, clock.RealClock{}); err != nil {
 			t.Errorf("the arguments are valid, but their source cannot be opened: %v\n%s", err, text)
 		}
 		if spec.MetricProvider.Token != "" {

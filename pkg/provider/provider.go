@@ -35,6 +35,7 @@ type Provider struct {
 
 // sharedSource is a source with its watcher, and the models of its load.
 type sharedSource struct {
+	cluster   Cluster
 	spec      sourceSpec
 	watcher   *refresh.Watcher
 	snapshots *estimate.Snapshots
@@ -44,7 +45,7 @@ type sharedSource struct {
 // model returns the source's model for the config. Readers with the same config share one, with what it caches of each node.
 func (s *sharedSource) model(config estimate.Config) *estimate.Model {
 	for _, m := range s.models {
-		if reflect.DeepEqual(m.Config(), config) {
+		if m.Config() == config {
 			return m
 		}
 	}
@@ -96,14 +97,14 @@ func (p *Provider) NodeMetricsOf(ctx context.Context, cluster Cluster, spec conf
 // ctx of the call that started it is done. mu must be held.
 func (p *Provider) source(ctx context.Context, cluster Cluster, spec config.LoadSpec, requirements load.Requirements) (*sharedSource, error) {
 	requirements.RefreshInterval = spec.RefreshInterval.Duration
-	s := p.find(sourceSpecOf(spec))
+	s := p.find(cluster, sourceSpecOf(spec))
 	if s == nil {
-		src, err := Open(ctx, cluster, spec, p.account)
+		src, err := Open(ctx, cluster, spec, p.account, p.clock)
 		if err != nil {
 			return nil, err
 		}
 		watcher := refresh.NewWatcher(src, p.label(src.Name()), cluster, p.clock, p.metrics)
-		s = &sharedSource{spec: sourceSpecOf(spec), watcher: watcher, snapshots: estimate.NewSnapshots(watcher.Publisher())}
+		s = &sharedSource{cluster: cluster, spec: sourceSpecOf(spec), watcher: watcher, snapshots: estimate.NewSnapshots(watcher.Publisher())}
 		p.sources = append(p.sources, s)
 		defer func() { go watcher.Run(ctx) }()
 	}
@@ -111,10 +112,10 @@ func (p *Provider) source(ctx context.Context, cluster Cluster, spec config.Load
 	return s, nil
 }
 
-// find returns the source with the given spec, or nil.
-func (p *Provider) find(spec sourceSpec) *sharedSource {
+// find returns the cluster's source with the given spec, or nil.
+func (p *Provider) find(cluster Cluster, spec sourceSpec) *sharedSource {
 	for _, s := range p.sources {
-		if reflect.DeepEqual(s.spec, spec) {
+		if s.cluster.KubeConfig == cluster.KubeConfig && reflect.DeepEqual(s.spec, spec) {
 			return s
 		}
 	}
@@ -135,17 +136,19 @@ func TrustOf(spec config.LoadSpec) load.Trust {
 	return load.Trust{RefreshInterval: spec.RefreshInterval.Duration, MaxAge: spec.MaxAge.Duration, DriftTolerance: spec.DriftTolerance}
 }
 
-// sourceSpec is the part of a LoadSpec that tells one source from another: all of it but how the load is used. Fields that
-// have no effect are zero.
+// sourceSpec identifies a source: a LoadSpec without the fields that only say how its load is used, and without those that have
+// no effect.
 type sourceSpec config.LoadSpec
 
 func sourceSpecOf(spec config.LoadSpec) sourceSpec {
 	// How the load is used differs between readers of one source.
 	spec.Window, spec.RefreshInterval, spec.MaxAge, spec.DriftTolerance = metav1.Duration{}, metav1.Duration{}, metav1.Duration{}, 0
+	if spec.WatcherAddress != "" || spec.MetricProvider.Type != config.Prometheus {
+		spec.MetricProvider.Dialect, spec.MetricProvider.Queries, spec.MetricProvider.NodeLabels = "", nil, nil
+	}
 	if spec.WatcherAddress != "" {
 		// Only the connection is used of the metric provider.
 		spec.MetricProvider.Type, spec.MetricProvider.Address = "", ""
-		spec.MetricProvider.Dialect, spec.MetricProvider.Queries, spec.MetricProvider.NodeLabels = "", nil, nil
 	}
 	return sourceSpec(spec)
 }

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,14 +22,15 @@ import (
 // handle is a framework with informers that are not started. All other calls panic.
 type handle struct {
 	fwk.Handle
-	informers informers.SharedInformerFactory
+	informers  informers.SharedInformerFactory
+	kubeConfig *rest.Config
 }
 
 func (h handle) SharedInformerFactory() informers.SharedInformerFactory { return h.informers }
-func (h handle) KubeConfig() *rest.Config                               { return &rest.Config{} }
+func (h handle) KubeConfig() *rest.Config                               { return h.kubeConfig }
 
 func newHandle() handle {
-	return handle{informers: informers.NewSharedInformerFactory(fake.NewClientset(), 0)}
+	return handle{informers: informers.NewSharedInformerFactory(fake.NewClientset(), 0), kubeConfig: &rest.Config{}}
 }
 
 func prometheusSpec() config.LoadSpec {
@@ -89,13 +91,14 @@ func fieldVariations(t *testing.T, spec config.LoadSpec) map[string]config.LoadS
 func TestSourcesAreShared(t *testing.T) {
 	// How each reader uses the load of the source.
 	usage := []string{"Window.Duration", "RefreshInterval.Duration", "MaxAge.Duration", "DriftTolerance"}
-	// What a load-watcher service does not use.
+	// What only Prometheus uses.
 	prometheusOnly := []string{
-		"MetricProvider.Type", "MetricProvider.Address", "MetricProvider.Dialect", "MetricProvider.Queries.CPU",
-		"MetricProvider.Queries.Memory", "MetricProvider.NodeLabels",
+		"MetricProvider.Dialect", "MetricProvider.Queries.CPU", "MetricProvider.Queries.Memory", "MetricProvider.NodeLabels",
 	}
 	throughService := prometheusSpec()
 	throughService.WatcherAddress = "http://load-watcher"
+	metricsServer := prometheusSpec()
+	metricsServer.MetricProvider.Type = config.KubernetesMetricsServer
 	for _, tc := range []struct {
 		name string
 		spec config.LoadSpec
@@ -103,7 +106,8 @@ func TestSourcesAreShared(t *testing.T) {
 		unused []string
 	}{
 		{"Prometheus", prometheusSpec(), usage},
-		{"a load-watcher service", throughService, append(usage, prometheusOnly...)},
+		{"a load-watcher service", throughService, slices.Concat(usage, prometheusOnly, []string{"MetricProvider.Type", "MetricProvider.Address"})},
+		{"metrics-server", metricsServer, slices.Concat(usage, prometheusOnly)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			unused := map[string]bool{}
@@ -151,6 +155,13 @@ func TestPluginsOfOneSourceReadTheSameSnapshots(t *testing.T) {
 			t.Errorf("%s: the snapshots are shared: %v, want %v", tc.name, got, tc.shared)
 		}
 	}
+	elsewhere, err := p.Model(t.Context(), newHandle(), prometheusSpec(), podusage.ByRequests{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if elsewhere.Snapshots() == first.Snapshots() {
+		t.Error("two clusters share the snapshots of one")
+	}
 }
 
 func TestReadersOfTheSameLoadShareAModel(t *testing.T) {
@@ -183,7 +194,7 @@ func TestReadersOfTheSameLoadShareAModel(t *testing.T) {
 	}
 }
 
-func TestSourceWithoutTokenIsReadAsAccount(t *testing.T) {
+func TestProvider_UsesAccountWithoutToken(t *testing.T) {
 	p := New(clock.RealClock{}, metrics.NewKubeRegistry(), Account{Dir: "/absent"})
 	_, err := p.Model(t.Context(), newHandle(), config.LoadSpec{WatcherAddress: "https://load-watcher"}, podusage.ByRequests{})
 	if err == nil || !strings.Contains(err.Error(), "/absent/token") {

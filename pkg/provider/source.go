@@ -8,6 +8,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
@@ -22,9 +23,9 @@ import (
 type Cluster struct {
 	// Nodes are the nodes that load is attributed to.
 	Nodes corelisters.NodeLister
-	// NodesSynced tells whether Nodes holds all nodes yet.
+	// NodesSynced reports whether Nodes has all nodes yet.
 	NodesSynced func() bool
-	// KubeConfig is how metrics.k8s.io is read, if that is the source.
+	// KubeConfig is how metrics.k8s.io is read, if that is the source. Clusters with the same KubeConfig, by pointer, are one.
 	KubeConfig *rest.Config
 }
 
@@ -49,8 +50,8 @@ func (c Cluster) Names() []string {
 	return names
 }
 
-// Open returns the source that a valid spec names. It is read as account where the spec has no token.
-func Open(ctx context.Context, cluster Cluster, spec config.LoadSpec, account Account) (source.Source, error) {
+// Open returns the source that a valid spec names. Without a token in the spec, it authenticates as account.
+func Open(ctx context.Context, cluster Cluster, spec config.LoadSpec, account Account, c clock.PassiveClock) (source.Source, error) {
 	provider := spec.MetricProvider
 	server := httpclient.Config{
 		BearerToken:        string(provider.Token),
@@ -80,7 +81,7 @@ func Open(ctx context.Context, cluster Cluster, spec config.LoadSpec, account Ac
 		if provider.Queries != nil {
 			cfg.CPUQuery, cfg.MemoryQuery = provider.Queries.CPU, provider.Queries.Memory
 		}
-		return prometheus.New(cfg, cluster.Nodes)
+		return prometheus.New(cfg, cluster.Nodes, c)
 	case provider.Type == config.KubernetesMetricsServer:
 		return metricsserver.New(cluster.KubeConfig, cluster.Nodes, provider.Timeout.Duration)
 	}

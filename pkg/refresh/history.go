@@ -96,24 +96,29 @@ func (e statedEnd) supersedes(previous statedEnd) bool {
 type windowEnd struct {
 	time.Time
 	stated statedEnd
-	// lag is how long after the end the window was read.
-	lag time.Duration
+	// readAt is when the window was read.
+	readAt time.Time
 }
 
 // endOf returns the end of a window that a source stated at the moment now. Clocks may differ by tolerance.
 func endOf(stated, now time.Time, tolerance time.Duration) windowEnd {
-	end := windowEnd{Time: stated, stated: statedEnd{unixNano: stated.UnixNano(), future: stated.Sub(now) > tolerance}}
+	end := windowEnd{Time: stated, readAt: now, stated: statedEnd{unixNano: stated.UnixNano(), future: stated.Sub(now) > tolerance}}
 	if stated.After(now) {
 		end.Time = now
 	}
-	end.lag = now.Sub(end.Time)
 	return end
 }
 
 // store stores what was measured over span, unless it is the same measurement again, or an older one. A deviation that was
 // not measured this time is the last one, up to the age of maxAge.
 func (h *resourceHistory) store(stat load.Stat, span time.Duration, end windowEnd, maxAge time.Duration) {
-	if !stat.Known || !end.stated.supersedes(h.end) {
+	if !stat.Known {
+		return
+	}
+	if !end.stated.supersedes(h.end) {
+		if end.stated == h.end {
+			h.measurement.Lag = max(h.measurement.Lag, end.readAt.Sub(h.measurement.End)) // it was read again
+		}
 		return
 	}
 	switch {
@@ -129,7 +134,7 @@ func (h *resourceHistory) store(stat load.Stat, span time.Duration, end windowEn
 	}
 	h.end = end.stated
 	h.trail.Add(end.Time, stat.Mean)
-	h.measurement = load.Measurement{Stat: stat, Window: span, End: end.Time, Lag: end.lag, Drift: h.trail.Drift()}
+	h.measurement = load.Measurement{Stat: stat, Window: span, End: end.Time, Lag: end.readAt.Sub(end.Time), Drift: h.trail.Drift()}
 }
 
 // moments are samples of the moment, oldest first, from which means and deviations over windows are computed.

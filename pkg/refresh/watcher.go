@@ -201,7 +201,10 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 	oldest := now.Add(-trust.MaxAge)
 	maps.DeleteFunc(w.histories, func(_ string, h *nodeHistory) bool { return h.newest().Before(oldest) })
 	for i := range batch.Metrics {
-		w.storeMetric(&batch.Metrics[i], now, oldest)
+		w.storeMetric(&batch.Metrics[i], now)
+	}
+	for _, table := range w.nodeMetrics {
+		maps.DeleteFunc(table, func(_ string, v load.MetricValue) bool { return v.End.Before(oldest) })
 	}
 	w.publish(requirements.Windows)
 	logger.V(4).Info("Load read", "windows", requirements.Windows, "samples", len(batch.Samples), "nodes", len(w.histories))
@@ -273,19 +276,17 @@ func (w *Watcher) checkedEnd(stated, now time.Time) windowEnd {
 	return end
 }
 
-// storeMetric stores the possible values of a node metric, and drops those that nobody trusts any more.
-func (w *Watcher) storeMetric(m *source.MetricValues, now, oldest time.Time) {
+// storeMetric stores the possible values of a node metric.
+func (w *Watcher) storeMetric(m *source.MetricValues, now time.Time) {
 	end := w.checkedEnd(m.End, now)
 	superseded := end.stated.supersedes(w.metricEnds[m.Metric])
 	if superseded {
 		w.metricEnds[m.Metric] = end.stated
 	}
-	// The stored table may have been published: it must not be changed.
-	table := load.MetricTable{}
-	for node, v := range w.nodeMetrics[m.Metric] {
-		if !v.End.Before(oldest) {
-			table[node] = v
-		}
+	table, ok := w.nodeMetrics[m.Metric]
+	if !ok {
+		table = load.MetricTable{}
+		w.nodeMetrics[m.Metric] = table
 	}
 	for node, value := range m.Values {
 		switch {
@@ -295,7 +296,6 @@ func (w *Watcher) storeMetric(m *source.MetricValues, now, oldest time.Time) {
 			table[node] = load.MetricValue{Value: value, End: end.Time}
 		}
 	}
-	w.nodeMetrics[m.Metric] = table
 }
 
 func (w *Watcher) publish(windows []time.Duration) {

@@ -333,6 +333,28 @@ func TestRefresh_KeepsTheLag(t *testing.T) {
 	}
 }
 
+func TestRefresh_SameSampleReadAgainIsTrustedFromThen(t *testing.T) {
+	// A scrape interval of a minute and refreshes each 30 s: a node that drifts fast is trusted for two refreshes from the last
+	// time that its sample was read.
+	_, ctx := ktesting.NewTestContext(t)
+	w, src, clock := newTestWatcher()
+	for age := time.Duration(0); age <= time.Minute; age += 30 * time.Second {
+		clock.SetTime(start.Add(age))
+		src.respond(load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.5)}})
+		if err := w.Refresh(ctx); err != nil {
+			t.Fatal(err)
+		}
+		m := w.Publisher().Latest().Over(window).Node("a")[load.CPU]
+		if m.Lag != age || !m.End.Equal(start) {
+			t.Errorf("after %v: lag %v and end %v, want %v and %v", age, m.Lag, m.End, age, start)
+		}
+		m.Drift = 100
+		if got, want := m.FreshUntil(trust), start.Add(age+2*trust.RefreshInterval); !got.Equal(want) {
+			t.Errorf("after %v: trusted until %v, want %v", age, got, want)
+		}
+	}
+}
+
 func TestRefresh_KeepsTheSpan(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, _ := newTestWatcher()

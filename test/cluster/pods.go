@@ -26,8 +26,8 @@ type Pod struct {
 	NodeSelector map[string]string
 	// PriorityClass is the name of the pod's priority class; empty means none.
 	PriorityClass string
-	// DaemonSet is the name of the DaemonSet that owns the pod; empty means none.
-	DaemonSet string
+	// DaemonSet is the name of the DaemonSet that owns the pod, and DaemonSetNode the node that the pod is for; empty means none.
+	DaemonSet, DaemonSetNode string
 }
 
 // CreatePods creates pods.
@@ -40,6 +40,7 @@ func (c *Cluster) CreatePods(ctx context.Context, pods ...Pod) error {
 			Spec: corev1.PodSpec{
 				SchedulerName:                 p.Scheduler,
 				PriorityClassName:             p.PriorityClass,
+				Affinity:                      p.affinity(),
 				NodeSelector:                  p.NodeSelector,
 				TerminationGracePeriodSeconds: new(int64),
 				Containers:                    []corev1.Container{{Name: "app", Image: podImage, Resources: p.Resources}},
@@ -60,6 +61,17 @@ func (p Pod) owners() []metav1.OwnerReference {
 	return []metav1.OwnerReference{{
 		APIVersion: "apps/v1", Kind: "DaemonSet", Name: p.DaemonSet, UID: types.UID("of-" + p.DaemonSet), Controller: ptr.To(true),
 	}}
+}
+
+// affinity returns the affinity that the DaemonSet controller gives a pod for a node.
+func (p Pod) affinity() *corev1.Affinity {
+	if p.DaemonSetNode == "" {
+		return nil
+	}
+	node := corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{p.DaemonSetNode}}
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{node}}},
+	}}}
 }
 
 // LabelPod sets a label of a pod in the default namespace.

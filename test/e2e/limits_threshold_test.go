@@ -86,7 +86,7 @@ func (e environment) wantExempt() {
 	e.t.Helper()
 	exempt := map[string]string{"exempt": "true"}
 	for _, pod := range []cluster.Pod{
-		{Name: "of-daemon-set", DaemonSet: "agent"},
+		{Name: "of-daemon-set", DaemonSet: "agent", DaemonSetNode: "line-hot"},
 		{Name: "of-exempt-class", PriorityClass: "exempt"},
 		{Name: "labelled-exempt", Labels: exempt},
 	} {

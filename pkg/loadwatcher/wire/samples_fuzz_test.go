@@ -20,7 +20,7 @@ func FuzzSamples(f *testing.F) {
 	f.Add([]byte(`{"window":{"start":9,"end":10},"data":{"NodeMetricsMap":{"":{"metrics":[{"type":"CPU","value":-0},{"type":"CPU","operator":"STD","value":5e-324}]},"\u2028<&>":{"metrics":[{"type":"Memory","operator":"AVG","value":1e308,"rollup":"1s"}]}}}}`))
 	f.Add([]byte(`{"timestamp":9223372036854775807,"window":{"duration":"2562047h47m16.854775807s"},"data":{"NodeMetricsMap":{"a":{"metrics":[{"type":"CPU","operator":"AVG","value":1}]}}}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		document, err := Decode(bytes.NewReader(text))
+		document, err := Decode(bytes.NewReader(text), MaxBytes)
 		if err != nil {
 			return
 		}
@@ -49,7 +49,7 @@ func FuzzSamples(f *testing.F) {
 		if err := Encode(&encoded, FromSamples(document.Source, end, window, first)); err != nil {
 			t.Fatalf("encoding samples that were decoded: %v", err)
 		}
-		again, err := Decode(&encoded)
+		again, err := Decode(&encoded, MaxBytes)
 		if err != nil {
 			t.Fatalf("decoding what was encoded: %v", err)
 		}

@@ -3,6 +3,7 @@ package loadthreshold
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -39,8 +40,14 @@ func (l line) orElse(other line) line {
 	return l
 }
 
+// maxAnnotationBytes bounds what is parsed: it is far longer than any valid annotation without blanks.
+const maxAnnotationBytes = 256
+
 // parseLine returns the line that an annotation states. The error says what is wrong with the annotation, and what is allowed.
 func parseLine(annotation string) (l line, err error) {
+	if len(annotation) > maxAnnotationBytes {
+		return line{}, fmt.Errorf("it has %d bytes, of at most %d: write thresholds such as cpu=70,memory=85", len(annotation), maxAnnotationBytes)
+	}
 	for entry := range strings.SplitSeq(annotation, ",") {
 		name, value, _ := strings.Cut(entry, "=")
 		percent, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
@@ -67,10 +74,12 @@ func parseLine(annotation string) (l line, err error) {
 // quote returns s in quotes, cut where that takes more than about a hundred bytes: the API takes Events of up to 1024.
 func quote(s string) string {
 	const most = 100
-	quoted := strconv.Quote(s)
-	if len(quoted) <= most {
-		return quoted
+	if len(s) <= most {
+		if quoted := strconv.Quote(s); len(quoted) <= most {
+			return quoted
+		}
 	}
+	quoted := ""
 	kept := ""
 	for i := range s {
 		if quoted = strconv.Quote(s[:i]); len(quoted) > most {
@@ -83,8 +92,8 @@ func quote(s string) string {
 
 // annotations are what plugins know of nodes' annotations. It is safe for concurrent use.
 type annotations struct {
-	// lines holds the *line of each valid annotation, so that it is parsed once. Few nodes differ: a map by node would be
-	// larger, and slower than parsing.
+	// lines holds the *line of valid annotations, so that they are parsed once. Few nodes differ: a map by node would be larger,
+	// and slower than parsing. Its size is bounded, because only the spellings of line.annotations are stored.
 	lines sync.Map
 	// invalidAnnotations holds the invalid annotation of each node that has its Event, by name of the node.
 	invalidAnnotations sync.Map
@@ -95,7 +104,7 @@ func (a *annotations) observe(nodes cache.SharedIndexInformer) error {
 	_, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(oldObj, newObj any) {
 			if before, now, err := schedutil.As[*corev1.Node](oldObj, newObj); err == nil && annotationChanged(before, now) {
-				a.invalidAnnotations.CompareAndDelete(now.Name, before.Annotations[Annotation]) // a decision may be ahead
+				a.invalidAnnotations.CompareAndDelete(now.Name, invalidAnnotation(before.Annotations[Annotation])) // a decision may be ahead
 			}
 		},
 		DeleteFunc: func(obj any) {
@@ -124,11 +133,45 @@ func (pl *LoadThreshold) lineOf(node *corev1.Node) line {
 		return parsed.(*line).orElse(pl.line)
 	}
 	parsed, err := parseLine(annotation)
-	if err == nil {
+	switch {
+	case err == nil && slices.Contains(parsed.annotations(), annotation):
 		pl.lines.Store(annotation, &parsed)
-	} else if last, _ := pl.invalidAnnotations.Swap(node.Name, annotation); last != annotation {
+	case err != nil && pl.reportInvalid(node.Name, annotation):
 		pl.events.Eventf(node, nil, corev1.EventTypeWarning, "InvalidThresholds", "Scheduling",
 			"Annotation %s=%s is not used: %v", Annotation, quote(annotation), err)
 	}
 	return parsed.orElse(pl.line)
+}
+
+// reportInvalid reports whether the node's invalid annotation has no Event yet, and notes that it gets one. What is kept of an
+// annotation is as long as one may be, and its length.
+func (a *annotations) reportInvalid(node, annotation string) bool {
+	kept := invalidAnnotation(annotation)
+	if last, ok := a.invalidAnnotations.Load(node); ok && last == kept {
+		return false
+	}
+	last, _ := a.invalidAnnotations.Swap(node, kept)
+	return last != kept
+}
+
+// keptAnnotation is what is kept of an invalid annotation.
+type keptAnnotation struct {
+	begin string
+	bytes int
+}
+
+func invalidAnnotation(annotation string) keptAnnotation {
+	return keptAnnotation{begin: strings.Clone(annotation[:min(len(annotation), maxAnnotationBytes)]), bytes: len(annotation)}
+}
+
+// annotations returns the usual spellings of an annotation that states the line.
+func (l line) annotations() []string {
+	cpu, memory := fmt.Sprintf("cpu=%d", l[load.CPU]), fmt.Sprintf("memory=%d", l[load.Memory])
+	switch {
+	case l[load.Memory] == 0:
+		return []string{cpu}
+	case l[load.CPU] == 0:
+		return []string{memory}
+	}
+	return []string{cpu + "," + memory, memory + "," + cpu, cpu + ", " + memory, memory + ", " + cpu}
 }

@@ -1,7 +1,6 @@
 package loadthreshold
 
 import (
-	"fmt"
 	"testing"
 	"unicode/utf8"
 )
@@ -18,39 +17,28 @@ func FuzzAnnotation(f *testing.F) {
 	}
 	const longest = 256
 	f.Fuzz(func(t *testing.T, annotation string) {
-		for _, base := range []line{{}, {cpu: 40}, {cpu: 100, memory: 1}} {
-			got, err := base.overriddenBy(annotation)
-			if err != nil {
-				if got != base {
-					t.Errorf("%q is refused (%v), but makes %v of %v", annotation, err, got, base)
-				}
-				if text := err.Error(); len(text) > longest || !utf8.ValidString(text) {
-					t.Errorf("%q is refused by %d bytes of text, want at most %d of UTF-8: %q", annotation, len(text), longest, text)
-				}
-				continue
+		got, err := parseLine(annotation)
+		if err != nil {
+			if got != (line{}) {
+				t.Errorf("%q is refused (%v), but states %v", annotation, err, got)
 			}
-			for _, percent := range []struct{ got, base int64 }{{got.cpu, base.cpu}, {got.memory, base.memory}} {
-				if percent.got != percent.base && (percent.got < 1 || percent.got > 100) {
-					t.Errorf("%q makes %v of %v", annotation, got, base)
-				}
+			if text := err.Error(); len(text) > longest || !utf8.ValidString(text) {
+				t.Errorf("%q is refused by %d bytes of text, want at most %d of UTF-8: %q", annotation, len(text), longest, text)
 			}
-			if got == (line{}) {
-				t.Errorf("%q is accepted, but sets nothing", annotation)
+			return
+		}
+		if got == (line{}) {
+			t.Errorf("%q is accepted, but states nothing", annotation)
+		}
+		for _, percent := range got {
+			if percent < 0 || percent > 100 {
+				t.Errorf("%q states %v", annotation, got)
 			}
-			if again, err := base.overriddenBy(got.annotation()); err != nil || again != got {
-				t.Errorf("%q makes %v of %v, but %q makes %v (%v)", annotation, got, base, got.annotation(), again, err)
+		}
+		for _, spelling := range got.annotations() {
+			if again, err := parseLine(spelling); err != nil || again != got {
+				t.Errorf("%q states %v, but %q states %v (%v)", annotation, got, spelling, again, err)
 			}
 		}
 	})
-}
-
-// annotation returns an annotation that sets the thresholds of the line.
-func (l line) annotation() string {
-	switch {
-	case l.memory == 0:
-		return fmt.Sprintf("cpu=%d", l.cpu)
-	case l.cpu == 0:
-		return fmt.Sprintf("memory=%d", l.memory)
-	}
-	return fmt.Sprintf("cpu=%d,memory=%d", l.cpu, l.memory)
 }

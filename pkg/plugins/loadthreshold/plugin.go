@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
@@ -76,7 +74,7 @@ func (f *Factory) New(ctx context.Context, object runtime.Object, handle fwk.Han
 	if err := validation.ValidateLoadThresholdArgs(nil, args); err != nil {
 		return nil, err
 	}
-	exemptions, err := newExemptions(args)
+	exemptions, err := newExemptions(args, handle)
 	if err != nil {
 		return nil, err
 	}
@@ -361,34 +359,4 @@ func (pl *LoadThreshold) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.Sign
 			Exempt   bool
 		}{podUsageOf(pod), pl.exemptions.cover(pod)},
 	}}, nil
-}
-
-// exemptions are the pods that no threshold holds for.
-type exemptions struct {
-	daemonSets      bool
-	priorityClasses []string
-	selector        labels.Selector
-}
-
-func newExemptions(args *config.LoadThresholdArgs) (exemptions, error) {
-	// A nil selector matches nothing.
-	selector, err := metav1.LabelSelectorAsSelector(args.Exempt.PodSelector)
-	if err != nil {
-		return exemptions{}, fmt.Errorf("exempt.podSelector: %w", err)
-	}
-	return exemptions{
-		daemonSets:      args.IgnoreDaemonSets,
-		priorityClasses: args.Exempt.PriorityClassNames,
-		selector:        selector,
-	}, nil
-}
-
-// cover tells whether the pod is exempt.
-func (e *exemptions) cover(pod *corev1.Pod) bool {
-	if e.daemonSets {
-		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "DaemonSet" {
-			return true
-		}
-	}
-	return slices.Contains(e.priorityClasses, pod.Spec.PriorityClassName) || e.selector.Matches(labels.Set(pod.Labels))
 }

@@ -327,19 +327,22 @@ func TestAnnotation_OneEvent(t *testing.T) {
 // An Event is no longer than the API takes.
 func TestAnnotation_EventLength(t *testing.T) {
 	const most = 1024 // of core/v1's validation of Events
-	for name, annotation := range map[string]string{
-		"long":                        strings.Repeat("cpu:70;", 80),
-		"long, of wide letters":       strings.Repeat("\u6c34", 300),
-		"long, of what is not shown":  strings.Repeat("\U000e0001", 300),
-		"a long entry after good one": "cpu=70," + strings.Repeat("x", 2000),
+	const wrong, tooLong = "is not a threshold such as cpu=70, in percent from 1 to 100", "bytes, of at most 256: write thresholds such as cpu=70,memory=85"
+	for name, tc := range map[string]struct{ annotation, want string }{
+		"long":                        {strings.Repeat("cpu:70;", 36), wrong},
+		"long, of wide letters":       {strings.Repeat("\u6c34", 85), wrong},
+		"long, of what is not shown":  {strings.Repeat("\U000e0001", 64), wrong},
+		"a long entry after good one": {"cpu=70," + strings.Repeat("x", 249), wrong},
+		"too long":                    {"cpu=70," + strings.Repeat("x", 250), tooLong},
+		"far too long":                {strings.Repeat("\U000e0001", 60_000), tooLong},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := build(t, "", loads{"n": both(0.1, 0.1)})
-			got := strings.TrimPrefix(b.nextEvent(t, node("n", annotation)), "Warning InvalidThresholds ")
+			got := strings.TrimPrefix(b.nextEvent(t, node("n", tc.annotation)), "Warning InvalidThresholds ")
 			if len(got) > most {
 				t.Errorf("%d bytes: %s", len(got), got)
 			}
-			if !strings.Contains(got, "...") || !strings.HasSuffix(got, "is not a threshold such as cpu=70, in percent from 1 to 100") {
+			if !strings.Contains(got, "...") || !strings.HasSuffix(got, tc.want) {
 				t.Errorf("does not say what is wrong: %s", got)
 			}
 		})
@@ -417,10 +420,26 @@ func TestFilter_MissingLoad(t *testing.T) {
 }
 
 func TestFilter_Exempt(t *testing.T) {
-	daemon := nothing()
-	daemon.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Controller: new(true)}}
-	owned := daemon.DeepCopy()
+	// As the DaemonSet controller writes it.
+	field := func(nodes ...string) corev1.NodeSelectorTerm {
+		return corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: nodes}}}
+	}
+	daemonOn := func(terms ...corev1.NodeSelectorTerm) *corev1.Pod {
+		pod := nothing()
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Controller: new(true)}}
+		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms},
+		}}
+		return pod
+	}
+	daemon := daemonOn(field("n"))
+	owned, otherGroup, withoutAffinity := daemon.DeepCopy(), daemon.DeepCopy(), daemon.DeepCopy()
 	owned.OwnerReferences[0].Controller = nil
+	otherGroup.OwnerReferences[0].APIVersion = "example.com/v1"
+	withoutAffinity.Spec.Affinity = nil
+	byLabel := corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "a", Operator: corev1.NodeSelectorOpExists}}}
+	inSystem := nothing()
+	inSystem.Namespace = "system"
 	critical := nothing()
 	critical.Spec.PriorityClassName = "critical"
 	labelled := nothing()
@@ -436,6 +455,14 @@ func TestFilter_Exempt(t *testing.T) {
 		{"a pod of a DaemonSet", "", daemon, true},
 		{"a pod of a DaemonSet, if they are not ignored", "ignoreDaemonSets: false", daemon, false},
 		{"a pod that a DaemonSet owns but does not control", "", owned, false},
+		{"a pod of a DaemonSet of another API group", "", otherGroup, false},
+		{"a pod that names a DaemonSet and may run anywhere", "", withoutAffinity, false},
+		{"a pod that names a DaemonSet and may run on two nodes", "", daemonOn(field("n", "m")), false},
+		{"a pod that names a DaemonSet and may run on either node", "", daemonOn(field("n"), field("m")), false},
+		{"a pod that names a DaemonSet and may run elsewhere by label", "", daemonOn(field("n"), byLabel), false},
+		{"a pod in an exempt namespace", "exempt: {namespaceSelector: {matchLabels: {team: platform}}}", inSystem, true},
+		{"a pod in another namespace", "exempt: {namespaceSelector: {matchLabels: {team: platform}}}", nothing(), false},
+		{"a pod in a namespace that is not known", "exempt: {namespaceSelector: {}}", nothing(), false},
 		{"a pod of an exempt priority class", exempt, critical, true},
 		{"a pod of a priority class", "", critical, false},
 		{"a pod with exempt labels", exempt, labelled, true},
@@ -449,6 +476,7 @@ func TestFilter_Exempt(t *testing.T) {
 				want = "skipped"
 			}
 			b := build(t, tc.args, loads{"n": both(1, 0)})
+			b.handle.HasNamespace(t, "system", map[string]string{"team": "platform"})
 			if got := b.reasonOf(t, tc.pod, infoOf(node("n"))); got != want {
 				t.Errorf("%q, want %q", got, want)
 			}

@@ -81,8 +81,8 @@ func (p *planner) probe(d Dialect, window time.Duration) query {
 }
 
 // load returns the queries for the load over all windows, which are sorted. Without a dialect they are the operator's own. Means
-// come before deviations: they matter more. The time of the newest sample comes first, so that it is never later than that
-// which a mean is read from.
+// come before deviations: they matter more. The time of the newest sample comes first, so that it is seldom later than
+// the samples that a mean is read from.
 func (p *planner) load(d Dialect, windows []time.Duration) []query {
 	var means, deviations []query
 	for _, window := range windows {

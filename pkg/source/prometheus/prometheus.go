@@ -69,7 +69,7 @@ type Source struct {
 	dialect Dialect
 	tried   []TriedDialect
 
-	// diagnosis is that of the last Fetch, logged the one that was logged last.
+	// diagnosis is that of the last Fetch; logged is the Diagnosis last written to the log.
 	diagnosis, logged Diagnosis
 }
 
@@ -77,11 +77,7 @@ var _ source.Source = &Source{}
 
 // New makes a Source without asking Prometheus anything. It fails if a CA file cannot be read; a token file that cannot be read
 // only fails the Fetch.
-func New(cfg Config, nodes corelisters.NodeLister) (*Source, error) {
-	return newSource(cfg, nodes, clock.RealClock{})
-}
-
-func newSource(cfg Config, nodes corelisters.NodeLister, clock clock.PassiveClock) (*Source, error) {
+func New(cfg Config, nodes corelisters.NodeLister, clock clock.PassiveClock) (*Source, error) {
 	client, err := newClient(cfg)
 	if err != nil {
 		return nil, err

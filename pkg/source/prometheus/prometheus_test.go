@@ -190,7 +190,7 @@ func complete(cfg Config) Config {
 
 func newTestSource(t *testing.T, cfg Config, nodes ...*corev1.Node) *Source {
 	t.Helper()
-	s, err := newSource(complete(cfg), lister(t, nodes...), testingclock.NewFakePassiveClock(evaluationTime().Add(time.Second)))
+	s, err := New(complete(cfg), lister(t, nodes...), testingclock.NewFakePassiveClock(evaluationTime().Add(time.Second)))
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
@@ -632,7 +632,7 @@ func TestNew_UnreadableCAFile(t *testing.T) {
 	for name, file := range map[string]string{"missing": "/nowhere/ca.crt", "without certificates": notPEM} {
 		t.Run(name, func(t *testing.T) {
 			cfg := complete(Config{Address: "http://127.0.0.1:9090", Config: httpclient.Config{CAFile: file}})
-			_, err := New(cfg, lister(t))
+			_, err := New(cfg, lister(t), testingclock.NewFakePassiveClock(evaluationTime()))
 			wantError(t, err, "caFile", file)
 		})
 	}

@@ -63,39 +63,6 @@ func TestDecodePoint(t *testing.T) {
 	}
 }
 
-// FuzzDecodeResponse looks for responses that crash the decoder, or that it accepts although they are not JSON.
-func FuzzDecodeResponse(f *testing.F) {
-	for _, seed := range []string{
-		vectorText(), vectorText(at("w1:9100", "0.5"), at("w2", "NaN")),
-		`{"status":"success","data":{"resultType":"vector","result":[{"metric":{"__name__":"up"},"value":[1.5,"+Inf"]}]},"warnings":["a"]}`,
-		`{"data":{"result":[{"metric":{},"value":[1,"1"]}],"resultType":"vector"},"status":"success"}`,
-		`{"status":"success","data":{"resultType":"scalar","result":[1,"1"]}}`,
-		`{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"histogram":[1,{}]}]}}`,
-		`{"status":"error","errorType":"bad_data","error":"parse error"}`,
-		`{"status":"success","data":null}`, `{`, `[]`, `null`, ``, `{"data":{"result":`, `{"data":{"result":null,"resultType":"vector"},"status":"success"}`,
-	} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		got, _, err := decodeAll(text)
-		if err != nil {
-			return
-		}
-		if !json.Valid([]byte(text)) {
-			t.Fatalf("took what is not JSON: %q", text)
-		}
-		for _, s := range got {
-			if s.At.Unix() < 0 || s.At.Year() > 5200 {
-				t.Fatalf("took the time %s from %q", s.At, text)
-			}
-		}
-		again, _, err := decodeAll(text)
-		if err != nil || len(again) != len(got) {
-			t.Fatalf("a second decoding differs: %v", err)
-		}
-	})
-}
-
 func BenchmarkDecodeResponse(b *testing.B) {
 	elements := make([]element, 15000)
 	for i := range elements {

@@ -33,6 +33,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
 )
@@ -209,7 +210,12 @@ func benchmarkRefresh(b *testing.B, estimators []podusage.Estimator, metricCount
 	cluster, url := newNodes(b, count), startServer(b, count)
 	before := liveHeap()
 
-	source, err := prometheus.New(prometheus.Config{Address: url}, corelisters.NewNodeLister(cluster.indexer))
+	source, err := prometheus.New(prometheus.Config{
+		Address:    url,
+		Config:     httpclient.Config{Timeout: time.Minute},
+		Dialect:    prometheus.Auto,
+		NodeLabels: []string{"instance"},
+	}, corelisters.NewNodeLister(cluster.indexer), clock.RealClock{})
 	if err != nil {
 		b.Fatal(err)
 	}

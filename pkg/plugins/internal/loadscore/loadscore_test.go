@@ -68,6 +68,7 @@ func loadsOf(cpu map[string]float64) *plugintest.Loads {
 type counting struct{ asked int }
 
 func (c *counting) Estimate(*corev1.Pod) podusage.Amounts { c.asked++; return podusage.Amounts{} }
+func (c *counting) Charge(*corev1.Pod) podusage.Amounts   { return podusage.Amounts{} }
 
 func newPercent(loads *plugintest.Loads, missingLoad config.MissingLoad) *percent {
 	return newCounted(loads, missingLoad, &counting{}, plugintest.Counters())

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
@@ -136,5 +137,14 @@ type inTurn struct{}
 func (inTurn) Until(ctx context.Context, pieces int, do workqueue.DoWorkPieceFunc, _ string) {
 	for i := 0; i < pieces && ctx.Err() == nil; i++ {
 		do(i)
+	}
+}
+
+// HasNamespace makes a namespace known to the informers.
+func (h *Handle) HasNamespace(t testing.TB, name string, labels map[string]string) {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	if err := h.informers.Core().V1().Namespaces().Informer().GetIndexer().Add(namespace); err != nil {
+		t.Fatal(err)
 	}
 }

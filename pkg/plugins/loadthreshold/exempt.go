@@ -1,0 +1,87 @@
+package loadthreshold
+
+import (
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+)
+
+// exemptions are the pods that no threshold holds for.
+type exemptions struct {
+	daemonSets      bool
+	priorityClasses []string
+	pods            labels.Selector
+	// namespaces is nil where none is exempt.
+	namespaces      labels.Selector
+	namespaceLister corelisters.NamespaceLister
+}
+
+func newExemptions(args *config.LoadThresholdArgs, handle fwk.Handle) (exemptions, error) {
+	// A nil selector matches nothing.
+	pods, err := metav1.LabelSelectorAsSelector(args.Exempt.PodSelector)
+	if err != nil {
+		return exemptions{}, fmt.Errorf("exempt.podSelector: %w", err)
+	}
+	e := exemptions{daemonSets: args.IgnoreDaemonSets, priorityClasses: args.Exempt.PriorityClassNames, pods: pods}
+	if args.Exempt.NamespaceSelector == nil {
+		return e, nil
+	}
+	if e.namespaces, err = metav1.LabelSelectorAsSelector(args.Exempt.NamespaceSelector); err != nil {
+		return exemptions{}, fmt.Errorf("exempt.namespaceSelector: %w", err)
+	}
+	e.namespaceLister = handle.SharedInformerFactory().Core().V1().Namespaces().Lister()
+	return e, nil
+}
+
+// cover reports whether the pod is exempt.
+func (e *exemptions) cover(pod *corev1.Pod) bool {
+	return e.daemonSets && isDaemonSetPod(pod) || slices.Contains(e.priorityClasses, pod.Spec.PriorityClassName) ||
+		e.pods.Matches(labels.Set(pod.Labels)) || e.coverNamespace(pod.Namespace)
+}
+
+func (e *exemptions) coverNamespace(name string) bool {
+	if e.namespaces == nil {
+		return false
+	}
+	namespace, err := e.namespaceLister.Get(name)
+	return err == nil && e.namespaces.Matches(labels.Set(namespace.Labels))
+}
+
+// isDaemonSetPod reports whether the pod is a DaemonSet's and can run on one node only. Everybody can write an ownerReference:
+// what counts is that the pod cannot go elsewhere.
+func isDaemonSetPod(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	return owner != nil && owner.Kind == "DaemonSet" && owner.APIVersion == appsv1.SchemeGroupVersion.String() && isBoundToOneNode(pod)
+}
+
+// isBoundToOneNode reports whether the pod's required node affinity has the form that the DaemonSet controller writes: the field
+// metadata.name is the name of one node.
+func isBoundToOneNode(pod *corev1.Pod) bool {
+	affinity := pod.Spec.Affinity
+	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return false
+	}
+	terms := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	node := ""
+	for i := range terms {
+		named := ""
+		for _, field := range terms[i].MatchFields {
+			if field.Key == metav1.ObjectNameField && field.Operator == corev1.NodeSelectorOpIn && len(field.Values) == 1 {
+				named = field.Values[0]
+			}
+		}
+		if named == "" || node != "" && named != node {
+			return false // this term lets the pod go to other nodes
+		}
+		node = named
+	}
+	return node != ""
+}
