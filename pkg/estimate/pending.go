@@ -94,24 +94,40 @@ type uncoveredPods struct {
 	horizon int64
 }
 
+// amounts are podusage.Amounts at half the size: there are many of them, and 24 bits are exact enough.
+type amounts [load.ResourceCount]float32
+
+func amountsOf(a podusage.Amounts) (smaller amounts) {
+	for r := range a {
+		smaller[r] = float32(a[r])
+	}
+	return smaller
+}
+
 // uncoveredPod is a pod that some window does not fully cover.
 type uncoveredPod struct {
-	// position is the pod's position among the pods of its node.
-	position int
 	// since is the moment since when the pod runs, in nanoseconds since 1970.
 	since int64
-	// charge is what the pod is charged until the moment chargedUntil, in nanoseconds since 1970; from then on it is at most
-	// what the pod requests.
-	charge, request podusage.Amounts
-	chargedUntil    int64
+	// charge is what the pod is charged, until bound takes effect; nil is no bound.
+	charge amounts
+	bound  *chargeBound
+	// position is the pod's position among the pods of its node.
+	position int32
+}
+
+// chargeBound bounds what a pod is charged to what it requests, from the given moment on, in nanoseconds since 1970.
+type chargeBound struct {
+	from    int64
+	request amounts
 }
 
 // at returns what of the resource the pod is charged at the given moment, in milliCPU or bytes.
 func (p *uncoveredPod) at(moment int64, r load.Resource) float64 {
-	if moment >= p.chargedUntil {
-		return min(p.charge[r], p.request[r])
+	charge := p.charge[r]
+	if p.bound != nil && moment >= p.bound.from {
+		charge = min(charge, p.bound.request[r])
 	}
-	return p.charge[r]
+	return float64(charge)
 }
 
 // windowsCharged is for how many windows from its binding a pod is charged beyond its request. A pod that starts within the
@@ -119,15 +135,10 @@ func (p *uncoveredPod) at(moment int64, r load.Resource) float64 {
 const windowsCharged = 2
 
 func newUncoveredPod(position int, since int64, pod *corev1.Pod, config *Config) uncoveredPod {
-	p := uncoveredPod{
-		position:     position,
-		since:        since,
-		charge:       config.Estimator.Charge(pod),
-		request:      podusage.ByRequests{}.Charge(pod),
-		chargedUntil: notYet,
-	}
-	if bound := boundSince(pod); bound != notYet {
-		p.chargedUntil = bound + windowsCharged*int64(config.Window)
+	p := uncoveredPod{position: int32(position), since: since, charge: amountsOf(config.Estimator.Charge(pod))}
+	request := amountsOf(podusage.ByRequests{}.Charge(pod))
+	if bound := boundSince(pod); bound != notYet && (p.charge[load.CPU] > request[load.CPU] || p.charge[load.Memory] > request[load.Memory]) {
+		p.bound = &chargeBound{from: bound + windowsCharged*int64(config.Window), request: request}
 	}
 	return p
 }
@@ -144,11 +155,11 @@ func (u *uncoveredPods) update(pods []fwk.PodInfo, horizon int64, config *Config
 	var buffer [32]uncoveredPod
 	uncovered, next := buffer[:0], 0
 	for i, pod := range pods {
-		for next < len(u.pods) && u.pods[next].position < i {
+		for next < len(u.pods) && int(u.pods[next].position) < i {
 			next++
 		}
 		if i < len(u.all) && u.all[i] == pod {
-			if next < len(u.pods) && u.pods[next].position == i && u.pods[next].since > horizon {
+			if next < len(u.pods) && int(u.pods[next].position) == i && u.pods[next].since > horizon {
 				uncovered = append(uncovered, u.pods[next])
 			}
 			continue

@@ -30,8 +30,8 @@ type resourceHistory struct {
 	trail       load.Trail
 	// deviationEnd is the end of the window that the measurement's deviation is of, in nanoseconds since 1970.
 	deviationEnd int64
-	// end is that of the measurement, as the source stated it.
-	end statedEnd
+	// statedEnd is the measurement's end as the source stated it, in nanoseconds since 1970.
+	statedEnd int64
 }
 
 // find returns what is kept over the window, or nil.
@@ -98,11 +98,13 @@ type windowEnd struct {
 	stated statedEnd
 	// readAt is when the window was read.
 	readAt time.Time
+	// tolerance is how far clocks may differ.
+	tolerance time.Duration
 }
 
 // endOf returns the end of a window that a source stated at the moment now. Clocks may differ by tolerance.
 func endOf(stated, now time.Time, tolerance time.Duration) windowEnd {
-	end := windowEnd{Time: stated, readAt: now, stated: statedEnd{unixNano: stated.UnixNano(), future: stated.Sub(now) > tolerance}}
+	end := windowEnd{Time: stated, readAt: now, tolerance: tolerance, stated: statedEnd{unixNano: stated.UnixNano(), future: stated.Sub(now) > tolerance}}
 	if stated.After(now) {
 		end.Time = now
 	}
@@ -115,8 +117,11 @@ func (h *resourceHistory) store(stat load.Stat, span time.Duration, end windowEn
 	if !stat.Known {
 		return
 	}
-	if !end.stated.supersedes(h.end) {
-		if end.stated == h.end {
+	// How far the stated end was ahead when it was read, which bounded the measurement's.
+	ahead := time.Duration(h.statedEnd - h.measurement.End.UnixNano())
+	previous := statedEnd{unixNano: h.statedEnd, future: h.statedEnd != 0 && ahead > end.tolerance}
+	if !end.stated.supersedes(previous) {
+		if end.stated.unixNano == h.statedEnd {
 			h.measurement.Lag = max(h.measurement.Lag, end.readAt.Sub(h.measurement.End)) // it was read again
 		}
 		return
@@ -132,7 +137,7 @@ func (h *resourceHistory) store(stat load.Stat, span time.Duration, end windowEn
 	if stat.Span > 0 {
 		span, stat.Span = stat.Span, 0
 	}
-	h.end = end.stated
+	h.statedEnd = end.stated.unixNano
 	h.trail.Add(end.Time, stat.Mean)
 	h.measurement = load.Measurement{Stat: stat, Window: span, End: end.Time, Lag: end.readAt.Sub(end.Time), Drift: h.trail.Drift()}
 }
