@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -213,4 +214,30 @@ func BenchmarkEstimate(b *testing.B) {
 	for b.Loop() {
 		view.Estimate(info)
 	}
+}
+
+func TestModel_IsSafeForConcurrentUse(t *testing.T) {
+	loads := map[string]load.NodeLoad{"a": {load.CPU: measurement(0.25, 0, 0)}, "b": {load.CPU: measurement(0.25, 0, 0)}}
+	model, publisher := newModel(podusage.ByRequests{}, loads)
+	infos := []fwk.NodeInfo{newNode(t, "a"), newNode(t, "b")}
+	var group sync.WaitGroup
+	for i := range 8 {
+		group.Go(func() {
+			for range 200 {
+				// 0.25 of 8,000, and two pods that were just placed with 1,000 each.
+				if e := model.View(framework.NewCycleState()).Estimate(infos[i%2]); e[load.CPU].Mean+e[load.CPU].Pending != 4000 {
+					t.Errorf("estimate %+v", e[load.CPU])
+					return
+				}
+			}
+		})
+	}
+	for i := range 100 {
+		if i%10 == 0 {
+			publish(publisher, loads) // with another index
+		} else {
+			republish(publisher, load.NodeLoad{load.CPU: measurement(0.25, 0, 0)})
+		}
+	}
+	group.Wait()
 }

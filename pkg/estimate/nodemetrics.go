@@ -76,7 +76,7 @@ type MetricValues struct {
 // Any tells whether some node has a value that is known and not too old.
 func (v MetricValues) Any() bool { return v.column.Newest() != 0 && v.column.Newest() >= v.oldest }
 
-// Range returns bounds that all values keep, too old ones included, and whether there are any.
+// Range returns the lowest and the highest of all values, those that are too old included, and whether there are any.
 func (v MetricValues) Range() (lowest, highest float64, ok bool) { return v.column.Range() }
 
 // At returns the value in a row of the same view, and whether it is known and not too old.

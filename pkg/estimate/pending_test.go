@@ -62,7 +62,7 @@ func TestUncoveredShare(t *testing.T) {
 		{"the latest start of several containers counts", podOf(corev1.PodRunning, nil, ago(time.Hour), ago(time.Minute), ago(2*time.Minute)), 0.8},
 		{"a container that does not run has no start", podOf(corev1.PodRunning, ago(time.Hour), ago(time.Minute), nil), 0.8},
 		// 1 − 120/300
-		{"a running pod without container statuses began with itself", podOf(corev1.PodRunning, ago(2*time.Minute)), 0.6},
+		{"without container statuses, the start time of the pod counts", podOf(corev1.PodRunning, ago(2*time.Minute)), 0.6},
 		{"a pod that started after the window ended is not covered", podOf(corev1.PodRunning, nil, ago(-time.Second)), 1},
 		{"a pod that succeeded uses nothing", podOf(corev1.PodSucceeded, nil), 0},
 		{"a pod that failed uses nothing", podOf(corev1.PodFailed, nil), 0},
@@ -187,7 +187,7 @@ func TestEachPodIsEstimatedOnce(t *testing.T) {
 		{"a pod that comes is estimated", func() { n.AddPodInfo(podInfo(t, podOf("", nil))) }, 3},
 		{"none is when the same nodes have new load", func() { again(0) }, 3},
 		{"all are when the load is older than before", func() { again(time.Second) }, 6},
-		{"and when other nodes have load", func() { publish(publisher, map[string]load.NodeLoad{"n": {load.CPU: measurement(0.5, 0, 0)}}) }, 9},
+		{"all are when the set of nodes changes", func() { publish(publisher, map[string]load.NodeLoad{"n": {load.CPU: measurement(0.5, 0, 0)}}) }, 9},
 	} {
 		step.before()
 		model.View(framework.NewCycleState()).Estimate(n)

@@ -295,9 +295,10 @@ func (e environment) watchBindings() *bindings {
 func (b *bindings) observe(pod *corev1.Pod) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch before, now := b.pods[pod.UID], pod.Spec.NodeName; {
-	case before.node == now:
-	case before.node == "":
+	before, now := b.pods[pod.UID], pod.Spec.NodeName
+	switch before.node {
+	case now:
+	case "":
 		b.pods[pod.UID] = binding{node: now, seen: time.Now()}
 	default:
 		b.changes = append(b.changes, fmt.Sprintf("%s was bound to %s, and is bound to %q", pod.Name, before.node, now))

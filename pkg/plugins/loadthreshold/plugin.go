@@ -102,7 +102,7 @@ func (f *Factory) New(ctx context.Context, object runtime.Object, handle fwk.Han
 			return nil, err
 		}
 	}
-	if err := pl.annotations.observe(handle.SharedInformerFactory().Core().V1().Nodes().Informer()); err != nil {
+	if err := pl.observe(handle.SharedInformerFactory().Core().V1().Nodes().Informer()); err != nil {
 		return nil, err
 	}
 	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, Refuses: pl.refuses, HasRoom: pl.hasRoom}

@@ -18,8 +18,8 @@ type Terms struct {
 	LinePercent [load.ResourceCount]int64
 }
 
-// Utilization is what is held against the load line: the fraction of the resource in use with the pod on the node, and
-// Deviations standard deviations on top of it. A deviation that is not known does not count.
+// Utilization is compared with the load line of resource r: the fraction in use with the pod on the node, plus Deviations
+// standard deviations. A deviation that is not known does not count.
 func (t *Terms) Utilization(r load.Resource) float64 {
 	e := &t.Node[r]
 	utilization := e.Utilization(t.Pod[r])
@@ -34,13 +34,13 @@ func (t *Terms) Above(r load.Resource) bool {
 	return t.LinePercent[r] > 0 && t.Utilization(r) > float64(t.LinePercent[r])/100
 }
 
-// scoreUnit is the utilization that is one point of Score; maxUtilization is where points end.
+// scoreUnit is the utilization that is one point of Score. Score is capped at maxUtilization.
 const (
 	scoreUnit      = 0.0001
 	maxUtilization = 1000.0
 )
 
-// Score is the utilization of the scarcer resource that has a load line, in units of 0.01 %: a lower score is better, until
+// Score is the utilization of the resource with a load line that is closest to full, in units of 0.01 %: a lower score is better, until
 // NormalizeScore reverses it. It may be beyond 100 %.
 func (t Terms) Score() float64 {
 	scarcer := 0.0

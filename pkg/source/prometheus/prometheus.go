@@ -1,20 +1,18 @@
 // Package prometheus measures the load of nodes with instant queries to a Prometheus, or to anything that speaks its HTTP
 // API.
 //
-// A Dialect, or the operator's own queries, say which series hold the load. Mean and standard deviation of cpu and memory are a
-// query each, so a refresh takes four queries for each window, one for the time of the newest samples, and at most eight more
-// when Auto looks for a dialect, whatever the number of nodes. Each value has its own query so that one that fails takes nothing
-// with it.
+// A Dialect, or the operator's own queries, say which series hold the load. Each refresh sends four queries per
+// window, one for the time of the newest samples, and up to eight more while Auto looks for a dialect, whatever the number of
+// nodes. Each value has its own query, so that one that fails takes nothing with it.
 //
-// Queries carry no time: they are evaluated at the server's present time. A time from our own clock would, where the clocks
-// differ, lie before the newest data or beyond its end, where a rate falls toward zero. The queries of one refresh therefore
-// differ by the milliseconds between their arrivals.
+// Queries omit the time, so the server evaluates them at its present time. If the clocks differ, a time of ours could miss the
+// newest data, or lie after it, where a rate falls toward zero. The queries of one refresh therefore differ by the milliseconds
+// between their arrivals.
 //
-// A Sample's End is the time of the node's newest sample: load that no sample shows yet must not count as measured. It is never
-// later than the time at which the server evaluated the queries of the window, nor than our clock when their responses were
+// A Sample's End is the time of the node's newest sample, because later load is not in the data. It is never later than the time at which the server evaluated the queries of the window, nor than our clock when their responses were
 // complete. Where the newest sample is not known, because its query failed, the node is missing in the response, or the
 // operator's own expression does not tell, End is the earlier of these two times. A server whose clock is behind, or a cache in
-// between, makes samples older than they are, which errs toward "not known"; the difference is logged.
+// between, makes samples look older, so they expire sooner; the difference is logged.
 package prometheus
 
 import (

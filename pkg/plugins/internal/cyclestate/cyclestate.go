@@ -34,7 +34,7 @@ func (m *Memo[T]) Lookup(state fwk.CycleState) *T {
 	return m.lookupShared(state)
 }
 
-// lookupShared is apart from Lookup so that Lookup is inlined.
+// lookupShared is a separate function so that Lookup is inlined.
 func (m *Memo[T]) lookupShared(state fwk.CycleState) *T {
 	if data, err := state.Read(m.key); err == nil {
 		return data.(shared[T]).value

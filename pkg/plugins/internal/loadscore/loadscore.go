@@ -1,5 +1,5 @@
 // Package loadscore is what plugins that score nodes by their load have in common: one view of the load per scheduling cycle,
-// no say in a cycle in which no load is known, and a score for nodes whose load is missing.
+// skipping a cycle in which no load is known, and a score for nodes whose load is missing.
 package loadscore
 
 import (
