@@ -54,6 +54,11 @@ func TestBySpec_Charge(t *testing.T) {
 			"the pod as a whole is bounded alike",
 			corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}}, Resources: podLevel(both("1m", "1k"))}}, 10,
 		},
+		{
+			"containers that state nothing count the default once", corev1.Pod{Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Name: "a"}, {Name: "b"}, named("c", "100m", "200m")},
+			}}, 1200,
+		},
 		{"a pod without requests counts the default", corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}}}}, 1000},
 
 		{"a pod without statuses is about to start", corev1.Pod{Spec: corev1.PodSpec{Containers: two}}, 2500},

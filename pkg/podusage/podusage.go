@@ -63,7 +63,8 @@ func (e BySpec) Charge(pod *corev1.Pod) Amounts {
 // nothing.
 //
 // The spec counts, not the status: a resize in progress is expected to succeed. A limit counts up to maxRatio times the
-// request beside it. cpuMillis does not allocate.
+// request beside it; where maxRatio is finite, all containers that state nothing count the default once. cpuMillis does not
+// allocate.
 func (e BySpec) cpuMillis(pod *corev1.Pod, maxRatio float64) float64 {
 	spec := &pod.Spec
 	usage := Millis(*spec.Overhead.Cpu())
@@ -72,22 +73,27 @@ func (e BySpec) cpuMillis(pod *corev1.Pod, maxRatio float64) float64 {
 			return usage + stated
 		}
 	}
+	silent := 0.0 // the number of containers that state nothing
 	for i := range spec.Containers {
-		usage += e.container(&spec.Containers[i], maxRatio)
+		usage, silent = e.add(&spec.Containers[i], maxRatio, usage, silent)
 	}
 	for i := range spec.InitContainers {
 		if c := &spec.InitContainers[i]; isSidecar(c) {
-			usage += e.container(c, maxRatio)
+			usage, silent = e.add(c, maxRatio, usage, silent)
 		}
 	}
-	return usage
+	if !math.IsInf(maxRatio, 1) {
+		silent = min(silent, 1)
+	}
+	return usage + silent*e.DefaultCPUMillis
 }
 
-func (e BySpec) container(c *corev1.Container, maxRatio float64) float64 {
+// add adds what the container states to the usage, or 1 to the number of containers that state nothing.
+func (e BySpec) add(c *corev1.Container, maxRatio, usage, silent float64) (float64, float64) {
 	if stated, ok := e.stated(&c.Resources, maxRatio); ok {
-		return stated
+		return usage + stated, silent
 	}
-	return e.DefaultCPUMillis
+	return usage, silent + 1
 }
 
 // stated returns the usage by limit or request, and whether there is either.

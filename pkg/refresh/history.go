@@ -104,7 +104,11 @@ type windowEnd struct {
 
 // endOf returns the end of a window that a source stated at the moment now. Clocks may differ by tolerance.
 func endOf(stated, now time.Time, tolerance time.Duration) windowEnd {
-	end := windowEnd{Time: stated, readAt: now, tolerance: tolerance, stated: statedEnd{unixNano: stated.UnixNano(), future: stated.Sub(now) > tolerance}}
+	unixNano := stated.UnixNano()
+	if stated.Unix() > math.MaxInt64/int64(time.Second) {
+		unixNano = math.MaxInt64 // after the year 2262
+	}
+	end := windowEnd{Time: stated, readAt: now, tolerance: tolerance, stated: statedEnd{unixNano: unixNano, future: stated.Sub(now) > tolerance}}
 	if stated.After(now) {
 		end.Time = now
 	}

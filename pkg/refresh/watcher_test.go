@@ -263,7 +263,7 @@ func TestRefresh_BatchThatNeverChangesGrowsOld(t *testing.T) {
 }
 
 func TestRefresh_SamplesFromTheFuture(t *testing.T) {
-	year2200 := time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+	year2200, year3000 := time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC)
 	ahead := func(d time.Duration) func(now time.Time) time.Time {
 		return func(now time.Time) time.Time { return now.Add(d) }
 	}
@@ -283,6 +283,7 @@ func TestRefresh_SamplesFromTheFuture(t *testing.T) {
 		{"a clock that is ahead by a refresh interval is no matter", []step{{ahead(trust.RefreshInterval), 0.1, 0.1, 0, 0}, {ahead(trust.RefreshInterval), 0.2, 0.2, 0, 0}}},
 		{"a sample from further ahead is read as of now, and counted", []step{{ahead(trust.RefreshInterval + 1), 0.1, 0.1, 0, 1}}},
 		{"a later sample with an earlier date wins again", []step{{at(year2200), 0.1, 0.1, 0, 1}, {ahead(0), 0.2, 0.2, 0, 1}, {ahead(0), 0.3, 0.3, 0, 1}}},
+		{"any later sample wins, however far ahead", []step{{at(year3000), 0.1, 0.1, 0, 1}, {ahead(0), 0.2, 0.2, 0, 1}}},
 		{"the same sample again grows old", []step{{at(year2200), 0.1, 0.1, 0, 1}, {at(year2200), 0.1, 0.1, 1, 2}, {at(year2200), 0.1, 0.1, 2, 3}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
