@@ -22,7 +22,7 @@ if [[ ${1:-} == --stream ]]; then
 	say "half an hour of simulated time at 5,000 nodes: nothing may be left behind, and memory per node is bounded"
 	go test -json -count=1 ./test/soak/... ./test/perf/memory || status=$?
 	say "end to end: the built binary on etcd, kube-apiserver, KWOK and Prometheus"
-	go test -json -count=1 -timeout 25m ./test/e2e/... || status=$?
+	go test -json -count=1 -timeout 45m ./test/e2e/... || status=$?
 	say "the image, from the built programs"
 	go test -json -count=1 ./test/image/... || status=$?
 	say "benchmarks: the report, and small runs of scheduling and refresh"

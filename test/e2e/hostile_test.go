@@ -16,13 +16,13 @@ import (
 )
 
 // hostileNodes is the number of nodes on which an endless response is read.
-const hostileNodes = 1000
+const hostileNodes = 300
 
 // TestHostileSource has Plimsoll read a source whose responses do not end, each second, while pods arrive one after the other for
 // it and for the stock scheduler beside it. All pods must be bound. How long it takes is logged, and bounded only so far that it
 // does not depend on the machine.
 func TestHostileSource(t *testing.T) {
-	const pods = 150
+	const pods = 60
 	endless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, err := io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[`)
