@@ -109,15 +109,6 @@ func TestChaos(t *testing.T) {
 			e.must(e.APIServer.Start(e.ctx))
 		})
 	})
-	t.Run("etcd hangs for 15 s, and is then away for 15 s", func(t *testing.T) {
-		c.burst(t, "etcd", false, func(e environment, _ []cluster.Replica) {
-			e.Etcd.Pause()
-			time.Sleep(15 * time.Second)
-			e.Etcd.Kill()
-			time.Sleep(15 * time.Second)
-			e.must(e.Etcd.Start(e.ctx))
-		})
-	})
 	t.Run("there are 5,000 nodes, and the leader is killed", func(t *testing.T) {
 		c.grow(c.in(t), 5000)
 		c.burst(t, "large", true, killed)
