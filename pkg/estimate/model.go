@@ -83,7 +83,7 @@ type View struct {
 	ignoreGeneration bool
 }
 
-// Knows tells whether the resource's load is known of at least one node.
+// Knows reports whether the resource's load is known of at least one node.
 func (v *View) Knows(r load.Resource) bool { return v.now <= v.cache.freshUntil[r] }
 
 // Estimate returns what the node carries right now. A resource whose load is not known is estimated by the requests of the

@@ -73,7 +73,7 @@ type MetricValues struct {
 	oldest int64
 }
 
-// Any tells whether some node has a value that is known and not too old.
+// Any reports whether some node has a value that is known and not too old.
 func (v MetricValues) Any() bool { return v.column.Newest() != 0 && v.column.Newest() >= v.oldest }
 
 // Range returns the lowest and the highest of all values, those that are too old included, and whether there are any.

@@ -53,7 +53,7 @@ func (s *Snapshots) latest() *pinnedSnapshot {
 	return &pinnedSnapshot{snapshot, rows}
 }
 
-// Outdated tells whether a later snapshot than the cycle's was published.
+// Outdated reports whether a later snapshot than the cycle's was published.
 func (s *Snapshots) Outdated(state fwk.CycleState) bool {
 	return s.ForCycle(state) != s.publisher.Latest()
 }

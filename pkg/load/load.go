@@ -37,7 +37,7 @@ type Stat struct {
 // Stats are the statistics of all resources of one node.
 type Stats [ResourceCount]Stat
 
-// Known tells whether at least one resource is known.
+// Known reports whether at least one resource is known.
 func (s *Stats) Known() bool { return s[CPU].Known || s[Memory].Known }
 
 // Sample is what a source measured of one node over one window.

@@ -111,7 +111,7 @@ func (e BySpec) stated(r *corev1.ResourceRequirements, maxRatio float64) (cpuMil
 	return 0, false
 }
 
-// isDefaulted tells whether the API server set the pod-level CPU request: it does so for a pod with another pod-level limit,
+// isDefaulted reports whether the API server set the pod-level CPU request: it does so for a pod with another pod-level limit,
 // such as memory. The default is the larger of the containers' requests and those of the init containers. It says less than
 // the containers, whose limits it leaves out.
 func isDefaulted(spec *corev1.PodSpec) bool {

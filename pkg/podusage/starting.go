@@ -34,12 +34,12 @@ func startingPod(pod *corev1.Pod) (starting *corev1.Pod, ok bool) {
 	return &reduced, len(reduced.Spec.Containers)+len(reduced.Spec.InitContainers) > 0
 }
 
-// isDown tells whether a container has ended, or fails to start.
+// isDown reports whether a container has ended, or fails to start.
 func isDown(s corev1.ContainerStatus) bool {
 	return s.State.Terminated != nil || fails(s.State.Waiting)
 }
 
-// fails tells whether a container waits because something failed: an image pull, its configuration, or the container itself.
+// fails reports whether a container waits because something failed: an image pull, its configuration, or the container itself.
 // The kubelet has many names for it, and two for a container that is merely about to start.
 func fails(waiting *corev1.ContainerStateWaiting) bool {
 	return waiting != nil && waiting.Reason != "" && waiting.Reason != "ContainerCreating" && waiting.Reason != "PodInitializing"

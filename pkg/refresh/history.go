@@ -85,7 +85,7 @@ type statedEnd struct {
 	future bool
 }
 
-// supersedes tells whether what ends at e is newer than what ended at previous. An end from the future says nothing of the
+// supersedes reports whether what ends at e is newer than what ended at previous. An end from the future says nothing of the
 // order, so that any other end is newer.
 func (e statedEnd) supersedes(previous statedEnd) bool {
 	return e.unixNano > previous.unixNano || previous.future && e.unixNano != previous.unixNano

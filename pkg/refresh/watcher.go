@@ -32,7 +32,7 @@ const (
 
 // Nodes is what a watcher needs to know of the cluster.
 type Nodes interface {
-	// HasSynced tells whether all nodes are known yet.
+	// HasSynced reports whether all nodes are known yet.
 	HasSynced() bool
 	// Names returns the names of all nodes.
 	Names() []string

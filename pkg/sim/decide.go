@@ -56,7 +56,7 @@ type NodeResult struct {
 	Name string
 	// Status holds the plugin that ruled the node out, its reasons and its code; nil if the node was not ruled out.
 	Status *fwk.Status
-	// Passed tells that the node passed all filters.
+	// Passed reports whether the node passed all filters.
 	Passed bool
 	// Scores are in the order of the profile, without SkippedScores. If one node alone passes, it is not scored.
 	Scores []Score

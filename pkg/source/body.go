@@ -23,7 +23,7 @@ func MaxElements(nodes int) int64 {
 	return MaxResponseBytes(nodes) / elementBytes
 }
 
-// IsTooLarge tells whether a response exceeded MaxResponseBytes or MaxElements.
+// IsTooLarge reports whether a response exceeded MaxResponseBytes or MaxElements.
 func IsTooLarge(err error) bool {
 	_, bytes := errors.AsType[*TooLargeError](err)
 	_, elements := errors.AsType[*jsonstream.TooManyError](err)

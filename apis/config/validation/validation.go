@@ -50,7 +50,7 @@ func ValidatePluginConfigs(cfg *kubeschedulerconfig.KubeSchedulerConfiguration) 
 	return utilerrors.Flatten(utilerrors.NewAggregate(errs))
 }
 
-// isOurs tells whether the arguments are those of one of the project's plugins.
+// isOurs reports whether the arguments are those of one of the project's plugins.
 func isOurs(pluginConfig kubeschedulerconfig.PluginConfig) bool {
 	return slices.Contains(config.PluginNames(), pluginConfig.Name)
 }

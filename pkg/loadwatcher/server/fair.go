@@ -57,7 +57,7 @@ func (s *fairSet[T]) remove(address netip.Addr, item T) {
 	s.removeLocked(address, item)
 }
 
-// halfFull tells whether the set has half of its limit or more.
+// halfFull reports whether the set has half of its limit or more.
 func (s *fairSet[T]) halfFull() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

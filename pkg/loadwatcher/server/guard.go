@@ -93,7 +93,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// bears tells whether the request carries the token of this digest. It compares digests, so that its duration reveals neither
+// bears reports whether the request carries the token of this digest. It compares digests, so that its duration reveals neither
 // how much of a guess was right nor how long the token is.
 func bears(r *http.Request, token *[sha256.Size]byte) bool {
 	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")

@@ -54,7 +54,7 @@ func (a *response) write(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body) // it fails only if the client is gone
 }
 
-// acceptsGzip tells whether the client accepts gzip as an encoding.
+// acceptsGzip reports whether the client accepts gzip as an encoding.
 func acceptsGzip(header http.Header) bool {
 	for _, encoding := range strings.Split(strings.Join(header.Values("Accept-Encoding"), ","), ",") {
 		name, weight, _ := strings.Cut(encoding, ";")

@@ -123,7 +123,7 @@ type filterState struct {
 	fallbacks counters.Fallbacks
 }
 
-// skips tells whether no threshold holds, so that every node passes.
+// skips reports whether no threshold holds, so that every node passes.
 func (s *filterState) skips() bool { return s.limited == [load.ResourceCount]bool{} }
 
 // filterState returns the state of the cycle. The first call in a cycle, at whichever extension point, makes it, and counts
@@ -166,7 +166,7 @@ func (pl *LoadThreshold) Filter(_ context.Context, state fwk.CycleState, pod *co
 	return nil
 }
 
-// refuses tells whether the node would be above its load line with the pod on it.
+// refuses reports whether the node would be above its load line with the pod on it.
 func (pl *LoadThreshold) refuses(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) bool {
 	return pl.reason(pl.filterState(state, pod), node) != ""
 }

@@ -29,7 +29,7 @@ func (t *Terms) Utilization(r load.Resource) float64 {
 	return utilization
 }
 
-// Above tells whether the node is above its load line with the pod on it.
+// Above reports whether the node is above its load line with the pod on it.
 func (t *Terms) Above(r load.Resource) bool {
 	return t.LinePercent[r] > 0 && t.Utilization(r) > float64(t.LinePercent[r])/100
 }

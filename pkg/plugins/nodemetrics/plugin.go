@@ -136,7 +136,7 @@ func (pl *NodeMetrics) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 	return nil, nil
 }
 
-// rejectsAny tells whether some rule may rule out some node.
+// rejectsAny reports whether some rule may rule out some node.
 func (pl *NodeMetrics) rejectsAny(s *cycleState) bool {
 	for i, m := range pl.metrics {
 		if low, high, ok := s.values[i].Range(); ok && (m.reject.RulesOut(low) || m.reject.RulesOut(high)) {
@@ -162,14 +162,14 @@ func (pl *NodeMetrics) Filter(ctx context.Context, state fwk.CycleState, _ *core
 	return nil
 }
 
-// refuses tells whether some rule rules the node out.
+// refuses reports whether some rule rules the node out.
 func (pl *NodeMetrics) refuses(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) bool {
 	s := pl.cycleState(ctx, state)
 	m, _ := pl.rejecting(&s.metricsAt, s.view.Row(node))
 	return m != nil
 }
 
-// rejecting returns the first metric whose rule rules out the node in the row. unknown tells whether the node has no value for
+// rejecting returns the first metric whose rule rules out the node in the row. unknown reports whether the node has no value for
 // a rule while other nodes have one.
 func (pl *NodeMetrics) rejecting(at *metricsAt, row int) (rejecting *metric, unknown bool) {
 	for i, m := range pl.metrics {

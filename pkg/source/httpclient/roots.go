@@ -52,9 +52,9 @@ func transportWith(tlsConfig *tls.Config, authorized bool) *http.Transport {
 type authorities struct {
 	names []string
 	files []*boundedfile.File
-	// beside tells whether they are trusted beside the system's roots, and not in their place.
+	// beside reports whether they are trusted beside the system's roots, and not in their place.
 	beside bool
-	// authorized tells whether requests carry a token.
+	// authorized reports whether requests carry a token.
 	authorized bool
 	timeout    time.Duration
 }

@@ -49,7 +49,7 @@ func detect(ctx context.Context, qr *querier, p *planner, windows []time.Duratio
 	return nil, tried, nil
 }
 
-// dialectEmpty tells whether the dialect's means of the probed resource have values for no node, and none of them failed.
+// dialectEmpty reports whether the dialect's means of the probed resource have values for no node, and none of them failed.
 func (p *planner) dialectEmpty(results []*queryResult) bool {
 	for _, r := range results {
 		q := r.query

@@ -45,7 +45,7 @@ type Diagnosis struct {
 	// which its response was received, by ours. It is positive if the server is ahead; a negative one includes the time that
 	// the response took.
 	Skew time.Duration
-	// ClocksDiffer tells whether Skew is too great for a slow response: the clocks differ, or a cache answers.
+	// ClocksDiffer reports whether Skew is too great for a slow response: the clocks differ, or a cache answers.
 	ClocksDiffer bool
 }
 
@@ -75,7 +75,7 @@ type SampleAges struct {
 // Diagnosis returns what the last Fetch found out, whether it failed or not. It is zero before the first response.
 func (s *Source) Diagnosis() Diagnosis { return s.diagnosis }
 
-// diagnose returns the diagnosis of a Fetch with the given results; load tells whether load was asked for.
+// diagnose returns the diagnosis of a Fetch with the given results; load reports whether load was asked for.
 func (s *Source) diagnose(m *matcher, results []*queryResult, load bool, undetected error) Diagnosis {
 	d := Diagnosis{
 		Endpoint: s.client.endpoint, Dialect: s.dialect, Tried: s.tried, Undetected: undetected,

@@ -63,7 +63,7 @@ type planner struct {
 	by string
 }
 
-// needsDialect tells whether the operator's own queries leave a resource to the dialect.
+// needsDialect reports whether the operator's own queries leave a resource to the dialect.
 func (p *planner) needsDialect() bool { return slices.Contains(p.own[:], "") }
 
 // probed is the resource by which a dialect is chosen: cpu, unless the operator has an own query for it.

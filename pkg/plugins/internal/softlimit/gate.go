@@ -20,7 +20,7 @@ type Limit struct {
 	Plugin string
 	// WhenNoneFits says what becomes of a pod that the limit leaves no node for.
 	WhenNoneFits config.WhenNoneFits
-	// Refuses tells whether the limit rules the node out in the scheduling cycle, whether or not it is waived.
+	// Refuses reports whether the limit rules the node out in the scheduling cycle, whether or not it is waived.
 	Refuses func(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) bool
 	// HasRoom returns whether the limit would let the pod have a node, by what is measured now. Pods that are not measured yet
 	// do not count.
@@ -42,7 +42,7 @@ func NewGate(ctx context.Context, limit Limit, handle fwk.Handle, snapshots *est
 	return g
 }
 
-// Begin begins an attempt to schedule the pod; call it at PreFilter. It tells whether the limit is waived for the attempt.
+// Begin begins an attempt to schedule the pod; call it at PreFilter. It reports whether the limit is waived for the attempt.
 //
 // Pods are signed when they are queued and when they are updated, mostly before there is a waiver, so the signature of a pod
 // cannot tell one. It need not: from another pod of the same signature the scheduler takes no more than a node to try first,
@@ -53,10 +53,10 @@ func (g *Gate) Begin(state fwk.CycleState, pod *corev1.Pod) (waived bool) {
 	return g.waivers.begin(state, pod.UID)
 }
 
-// Waived tells whether the limit is waived in the scheduling cycle.
+// Waived reports whether the limit is waived in the scheduling cycle.
 func (g *Gate) Waived(state fwk.CycleState) bool { return g.waivers.waived(state) }
 
-// Begun tells whether Begin was called in the scheduling cycle.
+// Begun reports whether Begin was called in the scheduling cycle.
 func (g *Gate) Begun(state fwk.CycleState) bool { return begun(state, g.limit.Plugin) }
 
 func (g *Gate) relaxes() bool { return g.limit.WhenNoneFits == config.WhenNoneFitsRelax }

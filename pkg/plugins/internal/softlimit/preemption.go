@@ -11,7 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// preemptionHelps tells whether preemption can give the pod one of the nodes that have room.
+// preemptionHelps reports whether preemption can give the pod one of the nodes that have room.
 func (g *Gate) preemptionHelps(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) bool {
 	hasRoom := g.limit.HasRoom(pod)
 	nodes = slices.DeleteFunc(slices.Clone(nodes), func(node fwk.NodeInfo) bool { return !hasRoom(node.Node()) })
@@ -27,7 +27,7 @@ func (g *Gate) preemptionHelps(ctx context.Context, state fwk.CycleState, pod *c
 	return helps.Load()
 }
 
-// fitsOnceEvicted tells whether the pod fits the node once all pods are evicted that it may evict, which is how
+// fitsOnceEvicted reports whether the pod fits the node once all pods are evicted that it may evict, which is how
 // DefaultPreemption finds its candidates. It changes the state and the node.
 func (g *Gate) fitsOnceEvicted(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) bool {
 	logger := klog.FromContext(ctx)
@@ -42,7 +42,7 @@ func (g *Gate) fitsOnceEvicted(ctx context.Context, state fwk.CycleState, pod *c
 	return g.handle.RunFilterPluginsWithNominatedPods(ctx, state, pod, node).IsSuccess()
 }
 
-// canEvict tells whether the node runs pods that may be evicted for the pod.
+// canEvict reports whether the node runs pods that may be evicted for the pod.
 func canEvict(pod *corev1.Pod, node fwk.NodeInfo) bool {
 	if policy := pod.Spec.PreemptionPolicy; policy != nil && *policy == corev1.PreemptNever {
 		return false

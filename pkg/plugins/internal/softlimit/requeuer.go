@@ -155,7 +155,7 @@ func (q *requeuer) requeue(logger klog.Logger) {
 	q.handle.Activate(logger, requeued)
 }
 
-// anyHasRoom tells whether one of the named nodes has room for the pod.
+// anyHasRoom reports whether one of the named nodes has room for the pod.
 func (q *requeuer) anyHasRoom(pod *corev1.Pod, nodes []string) bool {
 	hasRoom := q.limit.HasRoom(pod)
 	return slices.ContainsFunc(nodes, func(name string) bool {

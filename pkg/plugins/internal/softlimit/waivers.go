@@ -40,7 +40,7 @@ func (s waiverState) Clone() fwk.StateData { return s }
 
 func waiverKey(plugin string) fwk.StateKey { return fwk.StateKey(plugin + "/waived") }
 
-// begun tells whether the named plugin has a limit, and an attempt of it was begun in the cycle.
+// begun reports whether the named plugin has a limit, and an attempt of it was begun in the cycle.
 func begun(state fwk.CycleState, plugin string) bool {
 	_, err := state.Read(waiverKey(plugin))
 	return err == nil
@@ -59,7 +59,7 @@ func (w *waivers) begin(state fwk.CycleState, pod types.UID) (waived bool) {
 // waive waives the limit in the cycle.
 func (w *waivers) waive(state fwk.CycleState) { state.Write(w.key, waiverState{true}) }
 
-// waived tells whether the limit is waived in the cycle.
+// waived reports whether the limit is waived in the cycle.
 func (w *waivers) waived(state fwk.CycleState) bool {
 	data, err := state.Read(w.key)
 	return err == nil && data.(waiverState).waived
@@ -130,7 +130,7 @@ func (w *waivers) sufficient(ctx context.Context, state fwk.CycleState, pod *cor
 	return nil
 }
 
-// suffices tells whether the pod can have one of the nodes that the limits ruled out once they are waived. It waives them in
+// suffices reports whether the pod can have one of the nodes that the limits ruled out once they are waived. It waives them in
 // the state.
 func (w *waivers) suffices(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo, statuses fwk.NodeToStatusReader, limits []*waivers) bool {
 	for _, limit := range limits {
