@@ -25,6 +25,9 @@ type LoadProvider = deps.LoadProvider
 // Terms are what a plugin judges one node by.
 type Terms = explain.Terms
 
+// Term is one of the Terms, as an operator reads it.
+type Term = explain.Term
+
 // Explainer is a plugin that shows its Terms. All plugins are Explainers.
 type Explainer = explain.Explainer
 

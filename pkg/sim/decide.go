@@ -16,6 +16,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/ptr"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 )
 
 // Decision is the result of one attempt to place a pod.
@@ -62,6 +64,17 @@ type NodeResult struct {
 	Scores []Score
 	// Total is the sum of the weighted scores.
 	Total int64
+	// Explanations are those of the plugins.Explainers that filtered or scored, sorted by name, whether or not the node passed.
+	Explanations []Explanation
+}
+
+// Explanation is what one plugin judges one node by.
+type Explanation struct {
+	Plugin string
+	// Score is what the terms sum up to, before it is rounded and normalized.
+	Score float64
+	// Terms are in the order of the plugin's formula.
+	Terms []plugins.Term
 }
 
 // Score is one plugin's score of one node.
@@ -81,7 +94,7 @@ func (s *Scheduler) Decide(ctx context.Context, pod *corev1.Pod) (*Decision, err
 	return s.decide(ctx, pod, false)
 }
 
-// Explain is Decide on all nodes, and reports the reasons and scores of each.
+// Explain is Decide on all nodes, and reports the reasons, scores and terms of each.
 func (s *Scheduler) Explain(ctx context.Context, pod *corev1.Pod) (*Decision, error) {
 	return s.decide(ctx, pod, true)
 }
@@ -122,7 +135,7 @@ func (s *Scheduler) decide(ctx context.Context, pod *corev1.Pod, explain bool) (
 		return nil, fmt.Errorf("%s: %w", nameOf(pod), err)
 	}
 	if explain {
-		d.Nodes = c.results()
+		d.Nodes = c.results(ctx, d)
 	}
 	return d, nil
 }
@@ -283,7 +296,11 @@ func (c *cycle) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod *
 }
 
 // results returns the results of all nodes.
-func (c *cycle) results() []NodeResult {
+func (c *cycle) results(ctx context.Context, d *Decision) []NodeResult {
+	explainers := slices.DeleteFunc(slices.Clone(c.explainers), func(e plugins.Explainer) bool {
+		_, filters := e.(fwk.FilterPlugin)
+		return slices.Contains(d.SkippedScores, e.Name()) && (!filters || slices.Contains(d.SkippedFilters, e.Name()))
+	})
 	nodes, _ := c.snapshot.List() // a snapshot returns no error
 	results := make([]NodeResult, len(nodes))
 	for i, node := range nodes {
@@ -303,6 +320,10 @@ func (c *cycle) results() []NodeResult {
 		for _, score := range scores.Scores {
 			weight := c.weights[score.Name]
 			r.Scores = append(r.Scores, Score{Plugin: score.Name, Normalized: score.Score / weight, Weight: weight, Weighted: score.Score})
+		}
+		for _, e := range explainers {
+			terms := e.Explain(ctx, d.state, d.Pod, node)
+			r.Explanations = append(r.Explanations, Explanation{Plugin: e.Name(), Score: terms.Score(), Terms: terms.List()})
 		}
 		results[i] = r
 	}

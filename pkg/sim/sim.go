@@ -33,6 +33,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 )
 
 // Options configure a Scheduler.
@@ -77,6 +79,8 @@ type profile struct {
 	snapshot *cache.Snapshot
 	// weights are the weights of the score plugins, by name.
 	weights map[string]int64
+	// explainers are the plugins that show their terms, sorted by name.
+	explainers []plugins.Explainer
 }
 
 // New returns a scheduler. Goroutines that plugins start end with ctx.
@@ -95,10 +99,11 @@ func New(ctx context.Context, o Options) (*Scheduler, error) {
 	if err := s.Add(o.Objects...); err != nil {
 		return nil, err
 	}
+	explainers := map[fwk.Handle][]plugins.Explainer{}
 	options := []scheduler.Option{
 		scheduler.WithProfiles(o.Configuration.Profiles...),
 		scheduler.WithPercentageOfNodesToScore(o.Configuration.PercentageOfNodesToScore),
-		scheduler.WithFrameworkOutOfTreeRegistry(o.Plugins),
+		scheduler.WithFrameworkOutOfTreeRegistry(collecting(explainers, o.Plugins)),
 		scheduler.WithParallelism(int32(max(o.Parallelism, 1))),
 		scheduler.WithKubeConfig(o.KubeConfig),
 	}
@@ -110,16 +115,32 @@ func New(ctx context.Context, o Options) (*Scheduler, error) {
 		return nil, err
 	}
 	for name, fw := range s.scheduler.Profiles {
-		p := &profile{Framework: fw, snapshot: fw.SnapshotSharedLister().(*cache.Snapshot), weights: map[string]int64{}}
+		p := &profile{Framework: fw, snapshot: fw.SnapshotSharedLister().(*cache.Snapshot), weights: map[string]int64{}, explainers: explainers[fw]}
 		for _, plugin := range fw.ListPlugins().Score.Enabled {
 			p.weights[plugin.Name] = int64(plugin.Weight)
 		}
+		slices.SortFunc(p.explainers, func(a, b plugins.Explainer) int { return strings.Compare(a.Name(), b.Name()) })
 		fw.SetPodActivator(s)
 		s.simulatePreemption(fw)
 		s.profiles[name] = p
 	}
 	close(s.cluster.synced)
 	return s, nil
+}
+
+// collecting returns the registry with factories that add the Explainers they make to those of the profile, by its handle.
+func collecting(explainers map[fwk.Handle][]plugins.Explainer, registry frameworkruntime.Registry) frameworkruntime.Registry {
+	all := frameworkruntime.Registry{}
+	for name, factory := range registry {
+		all[name] = func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+			pl, err := factory(ctx, args, handle)
+			if e, ok := pl.(plugins.Explainer); ok {
+				explainers[handle] = append(explainers[handle], e)
+			}
+			return pl, err
+		}
+	}
+	return all
 }
 
 // newClient returns a client without a server.

@@ -122,13 +122,14 @@ type nodeSummary struct {
 	Passed                      bool
 	Scores                      []sim.Score
 	Total                       int64
+	Explanations                []sim.Explanation
 }
 
 // summarize returns the summaries, sorted by name.
 func summarize(nodes []sim.NodeResult) []nodeSummary {
 	var all []nodeSummary
 	for _, n := range nodes {
-		r := nodeSummary{Name: n.Name, Passed: n.Passed, Scores: n.Scores, Total: n.Total}
+		r := nodeSummary{Name: n.Name, Passed: n.Passed, Scores: n.Scores, Total: n.Total, Explanations: n.Explanations}
 		if n.Status != nil {
 			r.Plugin, r.Code, r.Reasons = n.Status.Plugin(), n.Status.Code().String(), strings.Join(n.Status.Reasons(), "; ")
 		}
@@ -436,6 +437,91 @@ profiles:
 	// Target 40: 60·25/40 + 40 = 77.5; 40·(100 − 50)/60 = 33.3; 60·10/40 + 40 = 55.
 	if want := []int64{78, 33, 55}; !slices.Equal(got, want) || d.Node != "worker-1" {
 		t.Errorf("scores %v, %s; want %v, worker-1", got, d.Node, want)
+	}
+}
+
+// The worked example, with a pod that uses 400m of 8 cores, 5 %, beside one placed a moment ago on worker-1 that uses 5 % too.
+func TestExplain_TermsOfLoadPlugins(t *testing.T) {
+	const yaml = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins:
+    filter:
+      enabled: [{name: LoadThreshold}]
+    preFilter:
+      enabled: [{name: LoadThreshold}]
+    score:
+      disabled: [{name: "*"}]
+      enabled: [{name: TargetLoadPacking}]
+  pluginConfig:
+  - {name: LoadThreshold, args: {thresholds: {cpu: 45}}}
+  - {name: TargetLoadPacking, args: {defaultRequestsMultiplier: "1"}}
+`
+	o := loads{"worker-1": 0.25, "worker-2": 0.50}.plugins()
+	o.Objects = []apiruntime.Object{
+		node("worker-1", "8", "16Gi"), node("worker-2", "8", "16Gi"), node("worker-3", "8", "16Gi"),
+		pod("placed", "400m", "0").Node("worker-1").Obj(),
+	}
+	d := explain(t, newScheduler(t, yaml, o), pod("p", "400m", "0").Obj())
+	explained := map[string]string{}
+	for _, n := range d.Nodes {
+		var lines []string
+		for _, e := range n.Explanations {
+			lines = append(lines, fmt.Sprintf("%s %.1f: %v", e.Plugin, e.Score, e.Terms))
+		}
+		explained[n.Name] = strings.Join(lines, "\n")
+	}
+	want := map[string]string{
+		// Both count 25 + 5 + 5 = 35 percent; 60·35/40 + 40 = 92.5. LoadThreshold's score is in hundredths of a percent.
+		"worker-1": "LoadThreshold 3500.0: [cpu measured 25% cpu pending 5% cpu of the pod 5% cpu utilization 35% cpu load line 45%]\n" +
+			"TargetLoadPacking 92.5: [cpu measured 25% cpu pending 5% cpu of the pod 5% cpu utilization 35% target utilization 40%]",
+		// 50 + 5 = 55 percent, above the load line, and 40·(100 − 55)/60 = 30.
+		"worker-2": "LoadThreshold 5500.0: [cpu measured 50% cpu pending 0% cpu of the pod 5% cpu utilization 55% cpu load line 45%]\n" +
+			"TargetLoadPacking 30.0: [cpu measured 50% cpu pending 0% cpu of the pod 5% cpu utilization 55% target utilization 40%]",
+		// No load is known, and no pod requests anything: 5 percent; 60·5/40 + 40 = 47.5.
+		"worker-3": "LoadThreshold 500.0: [cpu requested 0% cpu pending 0% cpu of the pod 5% cpu utilization 5% cpu load line 45%]\n" +
+			"TargetLoadPacking 47.5: [cpu requested 0% cpu pending 0% cpu of the pod 5% cpu utilization 5% target utilization 40%]",
+	}
+	if diff := cmp.Diff(want, explained); diff != "" || d.Node != "worker-1" {
+		t.Errorf("node %q, want worker-1; terms (-want +got):\n%s", d.Node, diff)
+	}
+}
+
+// Nothing is explained by plugins that skip the pod.
+func TestExplain_SkippedPluginsHaveNoTerms(t *testing.T) {
+	o := loads{}.plugins()
+	o.Objects = []apiruntime.Object{node("a", "8", "16Gi"), node("b", "8", "16Gi")}
+	d := explain(t, newScheduler(t, withLoad, o), pod("p", "1", "1Gi").Obj())
+	for _, n := range d.Nodes {
+		if n.Explanations != nil {
+			t.Errorf("%s without known load: %+v, want no explanations", n.Name, n.Explanations)
+		}
+	}
+}
+
+// Nodes that are evaluated at the same time get the same results as one after the other.
+func TestExplain_Parallel(t *testing.T) {
+	loads, objects := loads{}, []apiruntime.Object(nil)
+	for i := range 200 {
+		name := fmt.Sprint("n", i)
+		loads[name] = float64(i%100) / 100
+		objects = append(objects, node(name, "8", "16Gi"), pod("on-"+name, fmt.Sprint(i%9), "1Gi").Node(name).Obj())
+	}
+	results := func(parallelism int) *sim.Decision {
+		o := loads.plugins()
+		o.Objects, o.Parallelism = objects, parallelism
+		return explain(t, newScheduler(t, withLoad, o), pod("p", "1", "1Gi").Obj())
+	}
+	one, many := results(1), results(8)
+	if one.Feasible == 0 || one.Feasible == len(one.Nodes) || one.Node == "" {
+		t.Fatalf("%d of %d nodes are feasible, want some", one.Feasible, len(one.Nodes))
+	}
+	if diff := cmp.Diff(summarize(one.Nodes), summarize(many.Nodes)); diff != "" {
+		t.Errorf("nodes (-one at a time +eight):\n%s", diff)
+	}
+	if many.Feasible != one.Feasible || many.Node != one.Node {
+		t.Errorf("%d feasible nodes and %s, want %d and %s", many.Feasible, many.Node, one.Feasible, one.Node)
 	}
 }
 

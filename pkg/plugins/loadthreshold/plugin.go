@@ -1,3 +1,5 @@
+// Package loadthreshold rules out nodes whose present load, pods just placed and the pod itself included, would pass a
+// threshold.
 package loadthreshold
 
 import (
@@ -171,7 +173,6 @@ func (pl *LoadThreshold) refuses(_ context.Context, state fwk.CycleState, pod *c
 	return pl.reason(pl.filterState(state, pod), node) != ""
 }
 
-// terms returns what the node is judged by in the cycle.
 func (pl *LoadThreshold) terms(s *filterState, node fwk.NodeInfo) Terms {
 	t := Terms{Node: s.views[load.CPU].Estimate(node), Pod: s.podUsage, Deviations: pl.deviations, LinePercent: pl.lineOf(node.Node())}
 	if pl.models[load.Memory] != pl.models[load.CPU] {

@@ -3,6 +3,7 @@ package loadthreshold
 import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
@@ -50,4 +51,17 @@ func (t Terms) Score() float64 {
 		}
 	}
 	return min(scarcer, maxUtilization) / scoreUnit
+}
+
+// List implements explain.Terms. A resource without a load line has no terms.
+func (t Terms) List() (terms []explain.Term) {
+	for r, line := range t.LinePercent {
+		if r := load.Resource(r); line > 0 {
+			terms = append(terms, explain.Resource(r, &t.Node[r], t.Pod[r], t.Node[r].Base)...)
+			terms = append(terms,
+				explain.Term{Name: r.String() + " utilization", Value: 100 * t.Utilization(r), Unit: "%"},
+				explain.Term{Name: r.String() + " load line", Value: float64(line), Unit: "%"})
+		}
+	}
+	return terms
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
@@ -20,6 +21,15 @@ type Terms struct {
 
 // Score falls from 100 to 0 with the risk of the resource at the higher risk.
 func (t Terms) Score() float64 { return 100 * (1 - max(t.Risk(load.CPU), t.Risk(load.Memory))) }
+
+// List implements explain.Terms.
+func (t Terms) List() (terms []explain.Term) {
+	for r := range load.ResourceCount {
+		terms = append(terms, explain.Resource(r, &t.Node[r], t.Pod[r], t.Node[r].Allocatable)...)
+		terms = append(terms, explain.Term{Name: r.String() + " risk", Value: 100 * t.Risk(r), Unit: "%"})
+	}
+	return terms
+}
 
 // Risk is the risk of one resource with the pod on the node, in [0, 1]. A node that offers none of the resource has the risk
 // of a full one.

@@ -1,8 +1,10 @@
+// Package nodemetrics scores nodes, and rules nodes out, by any metrics that Prometheus has one value per node for.
 package nodemetrics
 
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,7 +35,6 @@ type NodeMetrics struct {
 	counters counters.Counters
 }
 
-// metric is one of the plugin's metrics.
 type metric struct {
 	config.NodeMetric
 	reject config.RejectRule
@@ -126,6 +127,9 @@ func (pl *NodeMetrics) cycleState(ctx context.Context, state fwk.CycleState) *cy
 	}
 	return s
 }
+
+// scoreAt is the score of the node in a row of the values.
+func (s *cycleState) scoreAt(row int) int64 { return int64(math.Round(Terms{s.scales, row}.Score())) }
 
 // PreFilter skips filtering where no rule rules out any node, and for pods that the rules are waived for.
 func (pl *NodeMetrics) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
@@ -224,7 +228,7 @@ func (pl *NodeMetrics) Score(ctx context.Context, state fwk.CycleState, _ *corev
 	if len(s.scales) == 0 {
 		return fwk.MinScore, nil
 	}
-	return scoreOf(s.scales, s.view.Row(node)), nil
+	return s.scoreAt(s.view.Row(node)), nil
 }
 
 // ScoreExtensions returns the plugin itself.
@@ -242,7 +246,7 @@ func (pl *NodeMetrics) NormalizeScore(ctx context.Context, state fwk.CycleState,
 	}
 	s.scales = pl.scalesOver(s, rows)
 	for i, row := range rows {
-		scores[i].Score = scoreOf(s.scales, row)
+		scores[i].Score = s.scoreAt(row)
 	}
 	return nil
 }
@@ -283,7 +287,7 @@ func (pl *NodeMetrics) scalesOver(s *cycleState, rows []int) []scale {
 // none before.
 func (pl *NodeMetrics) Explain(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) explain.Terms {
 	s := pl.cycleState(ctx, state)
-	return termsOf(s.scales, s.view.Row(node))
+	return Terms{s.scales, s.view.Row(node)}
 }
 
 // observe logs once that no node has a value of the metric, and once that some node has one again.

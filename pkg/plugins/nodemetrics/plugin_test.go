@@ -19,6 +19,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 )
 
@@ -341,10 +342,10 @@ func TestExplain(t *testing.T) {
 	b := build(t, "metrics:\n- {name: x, query: of_x, prefer: Lower, weight: 3}\n- {name: w, query: of_w, prefer: Higher}")
 	publish(b.loads, map[string]values{"x": {"a": 2, "b": 1, "elsewhere": 5}, "w": {"b": 7}})
 	nodes := nodesNamed("a", "b")
-	explained := func(state fwk.CycleState, want Terms, wantScore float64) {
+	explained := func(state fwk.CycleState, want []explain.Term, wantScore float64) {
 		t.Helper()
 		got := b.Explain(t.Context(), state, pod(), nodes[0])
-		if diff := cmp.Diff(want, got); diff != "" {
+		if diff := cmp.Diff(want, got.List()); diff != "" {
 			t.Errorf("terms (-want +got):\n%s", diff)
 		}
 		if got.Score() != wantScore {
@@ -360,7 +361,9 @@ func TestExplain(t *testing.T) {
 	b.NormalizeScore(t.Context(), normalized, pod(), fwk.NodeScoreList{{Name: "a"}, {Name: "b"}})
 	for _, state := range []fwk.CycleState{scored, normalized} {
 		// x is the worse of 2 and 1; w is the mean of one value, which is the best: 100·(0 + 1)/4 = 25.
-		explained(state, Terms{{Name: "x", Value: 2, Known: true, Mark: 0, Weight: 3}, {Name: "w", Mark: 1, Weight: 1}}, 25)
+		explained(state, []explain.Term{
+			{Name: "x", Value: 2}, {Name: "x mark", Value: 0}, {Name: "x weight", Value: 3}, {Name: "w mark", Value: 1}, {Name: "w weight", Value: 1},
+		}, 25)
 	}
 }
 

@@ -1,43 +1,43 @@
 package nodemetrics
 
 import (
-	"math"
-
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 )
 
 // Terms are what a node is scored by: its marks in the metrics that have a weight.
-type Terms []MetricTerm
-
-// MetricTerm is a node's mark in one metric.
-type MetricTerm struct {
-	// Name is the metric's name.
-	Name string
-	// Value is the node's value, where Known is set.
-	Value float64
-	Known bool
-	// Mark is between 0, the worst, and 1, the best.
-	Mark float64
-	// Weight is the metric's share of the score, > 0.
-	Weight float64
+type Terms struct {
+	scales []scale
+	// row is the node's row in the values of the scales.
+	row int
 }
 
-// Score is the weighted mean of the marks, in [0, 100]; 0 where there are none.
+// Score is the weighted mean of the marks, in [0, 100]; 0 where there are none. It does not allocate.
 func (t Terms) Score() float64 {
 	marks, weights := 0.0, 0.0
-	for i := range t {
-		marks += t[i].Weight * t[i].Mark
-		weights += t[i].Weight
+	for i := range t.scales {
+		s := &t.scales[i]
+		marks += s.weight * s.markAt(t.row)
+		weights += s.weight
 	}
-	return weightedMean(marks, weights)
-}
-
-func weightedMean(marks, weights float64) float64 {
 	if weights == 0 {
 		return 0
 	}
 	return 100 * marks / weights
+}
+
+// List implements explain.Terms: of each metric, the node's value where it is known, its mark between 0, the worst, and 1, the
+// best, and the metric's weight.
+func (t Terms) List() (terms []explain.Term) {
+	for i := range t.scales {
+		s := &t.scales[i]
+		if value, known := s.values.At(t.row); known {
+			terms = append(terms, explain.Term{Name: s.name, Value: value})
+		}
+		terms = append(terms, explain.Term{Name: s.name + " mark", Value: s.markAt(t.row)}, explain.Term{Name: s.name + " weight", Value: s.weight})
+	}
+	return terms
 }
 
 // scale gives marks to the values of one metric.
@@ -48,27 +48,6 @@ type scale struct {
 	weight      float64
 	// unknown is the mark of a node without a value.
 	unknown float64
-}
-
-// termsOf are the terms of the node in a row of the values.
-func termsOf(scales []scale, row int) (terms Terms) {
-	for i := range scales {
-		s := &scales[i]
-		value, known := s.values.At(row)
-		terms = append(terms, MetricTerm{Name: s.name, Value: value, Known: known, Mark: s.markAt(row), Weight: s.weight})
-	}
-	return terms
-}
-
-// scoreOf is the rounded score of termsOf, which it does not allocate.
-func scoreOf(scales []scale, row int) int64 {
-	marks, weights := 0.0, 0.0
-	for i := range scales {
-		s := &scales[i]
-		marks += s.weight * s.markAt(row)
-		weights += s.weight
-	}
-	return int64(math.Round(weightedMean(marks, weights)))
 }
 
 // markAt is the mark of the node in a row of the values.

@@ -1,6 +1,10 @@
 package targetloadpacking
 
-import "github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+import (
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
+)
 
 // Terms are what a node is scored by.
 type Terms struct {
@@ -17,6 +21,13 @@ func (t Terms) UtilizationPercent() float64 { return 100 * t.CPU.Utilization(t.P
 
 // Score is the score of the utilization, in [0, 100].
 func (t Terms) Score() float64 { return Score(t.UtilizationPercent(), t.TargetPercent) }
+
+// List implements explain.Terms.
+func (t Terms) List() []explain.Term {
+	return append(explain.Resource(load.CPU, &t.CPU, t.PodCPUMillis, t.CPU.Base),
+		explain.Term{Name: "cpu utilization", Value: t.UtilizationPercent(), Unit: "%"},
+		explain.Term{Name: "target utilization", Value: t.TargetPercent, Unit: "%"})
+}
 
 // Score rises from target at a utilization of 0 to 100 at the target, and falls from there to target and on to 0 at a
 // utilization of 100, so that nodes fill up to the target and no further. Both arguments are in percent.
