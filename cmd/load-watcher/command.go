@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 )
@@ -47,6 +48,9 @@ account to an https provider whose certificate is verified.`,
 			}
 			if err := logsapi.ValidateAndApply(o.logging, nil); err != nil {
 				return err
+			}
+			for _, finding := range o.checkQueries() {
+				klog.Background().Info(finding.Message, finding.KeysAndValues()...)
 			}
 			s, err := newService(cmd.Context(), o, spec, cluster, t)
 			if err != nil {

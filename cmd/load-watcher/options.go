@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/scheme"
 	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 )
 
@@ -59,7 +61,6 @@ func variables() map[string]string {
 	}
 }
 
-// options are the settings of the command line.
 type options struct {
 	listenAddress                  string
 	tlsCertFile, tlsPrivateKeyFile string
@@ -225,8 +226,8 @@ func (o *options) validateListening() error {
 // validLoad returns the load to read, validated by the rules of the plugins' arguments.
 func (o *options) validLoad() (config.LoadSpec, error) {
 	switch provider := o.load.MetricProvider.Type; provider {
-	case v1.KubernetesMetricsServer, v1.Prometheus:
-	case v1.SignalFx:
+	case config.KubernetesMetricsServer, config.Prometheus:
+	case config.SignalFx:
 		return config.LoadSpec{}, fmt.Errorf("%s: SignalFx is not read by this service: set KubernetesMetricsServer or Prometheus, "+
 			"or keep the load-watcher that reads SignalFx: schedulers read it in the same way", nameOf(flagProviderName))
 	default:
@@ -257,6 +258,14 @@ func (o *options) validLoad() (config.LoadSpec, error) {
 		}
 	}
 	return args.LoadSpec, utilerrors.Flatten(utilerrors.NewAggregate(errs))
+}
+
+// checkQueries returns what is surprising in the queries, which are valid.
+func (o *options) checkQueries() []configlint.Finding {
+	return slices.Concat(
+		configlint.CheckLoadQuery("--"+flagCPUQuery, o.queries.CPU),
+		configlint.CheckLoadQuery("--"+flagMemoryQuery, o.queries.Memory),
+	)
 }
 
 // mistakes returns what the validation of the plugins' arguments finds.

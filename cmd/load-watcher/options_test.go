@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 )
 
@@ -322,5 +323,24 @@ func TestREADME_NamesAllFlagsAndVariables(t *testing.T) {
 		if !strings.Contains(readme, "`"+variable+"`") {
 			t.Errorf("the README does not name %s", variable)
 		}
+	}
+}
+
+func TestOptions_CheckQueries(t *testing.T) {
+	setEnvironment(t, nil)
+	o, fs := newOptions(), pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.addFlags(fs)
+	// rate without a range is MetricsQL; its argument is in column 6.
+	if err := fs.Parse([]string{"--cpu-query=avg by (node) (rate(used[$window]))", "--memory-query=rate(a)"}); err != nil {
+		t.Fatal(err)
+	}
+	want := []configlint.Finding{{
+		Message: "Prometheus cannot parse the query; a server with another dialect of PromQL may accept it",
+		Field:   "--memory-query",
+		Details: []any{"query", "rate(a)", "queryLine", "1", "queryColumn", "6",
+			"problem", `expected type range vector in call to function "rate", got instant vector`},
+	}}
+	if diff := cmp.Diff(want, o.checkQueries()); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
 	}
 }

@@ -26,7 +26,7 @@ type Options struct {
 type Finding struct {
 	// Message is the same for all findings of one kind.
 	Message string
-	// Field is the path from the top of the file, such as profiles[0].pluginConfig[1].args.metrics[0].query.
+	// Field is the path from the top of the file, such as profiles[0].pluginConfig[1].args.metrics[0].query, or a flag.
 	Field string
 	// Line is the line in the file, counted from 1; 0 if it is not known.
 	Line int
@@ -34,8 +34,11 @@ type Finding struct {
 	Details []any
 }
 
-// KeysAndValues returns Field, Line and Details as the keys and values of a structured log line.
+// KeysAndValues returns Field, Line, if known, and Details as the keys and values of a structured log line.
 func (f Finding) KeysAndValues() []any {
+	if f.Line == 0 {
+		return append([]any{"field", f.Field}, f.Details...)
+	}
 	return append([]any{"field", f.Field, "line", f.Line}, f.Details...)
 }
 

@@ -12,49 +12,59 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 )
 
-// unparsableQueries reports queries that Prometheus' parser rejects. They may be valid in another dialect of PromQL, such as
-// MetricsQL of VictoriaMetrics: only the server can tell.
+// unparsableQueries reports queries that Prometheus' parser rejects.
 func unparsableQueries(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerConfiguration) []Finding {
 	var findings []Finding
-	check := func(path, query, promQL string) {
-		if query == "" {
-			return // the dialect's query is used
-		}
-		_, err := parser.ParseExpr(promQL)
-		if err == nil {
-			return
-		}
-		details := []any{"query", query}
-		if all, ok := errors.AsType[parser.ParseErrors](err); ok && len(all) > 0 {
-			first := all[0]
-			line, column, _ := strings.Cut(first.PositionRange.StartPosInput(promQL, first.LineOffset), ":")
-			details = append(details, "queryLine", line, "queryColumn", column)
-			err = first.Err
-		}
-		findings = append(findings, Finding{
-			Message: "Prometheus cannot parse the query; a server with another dialect of PromQL may accept it",
-			Field:   path,
-			Line:    lineOf(root, path),
-			Details: append(details, "problem", err.Error()),
-		})
-	}
-	// As wide as the variable, so that columns stay those of the query as it is written.
-	window := fmt.Sprintf("%-*s", len("$window"), "5m")
 	for i := range cfg.Profiles {
 		for j, pluginConfig := range cfg.Profiles[i].PluginConfig {
 			path := fmt.Sprintf("profiles[%d].pluginConfig[%d].args.", i, j)
 			if args, ok := pluginConfig.Args.(interface{ GetLoadSpec() *config.LoadSpec }); ok {
 				if queries := args.GetLoadSpec().MetricProvider.Queries; queries != nil {
-					check(path+"metricProvider.queries.cpu", queries.CPU, strings.ReplaceAll(queries.CPU, "$window", window))
-					check(path+"metricProvider.queries.memory", queries.Memory, strings.ReplaceAll(queries.Memory, "$window", window))
+					findings = append(findings, CheckLoadQuery(path+"metricProvider.queries.cpu", queries.CPU)...)
+					findings = append(findings, CheckLoadQuery(path+"metricProvider.queries.memory", queries.Memory)...)
 				}
 			}
 			if args, ok := pluginConfig.Args.(*config.NodeMetricsArgs); ok {
 				for k, metric := range args.Metrics {
-					check(fmt.Sprintf("%smetrics[%d].query", path, k), metric.Query, metric.Query)
+					findings = append(findings, checkQuery(fmt.Sprintf("%smetrics[%d].query", path, k), metric.Query, metric.Query)...)
 				}
 			}
 		}
 	}
+	for i := range findings {
+		findings[i].Line = lineOf(root, findings[i].Field)
+	}
 	return findings
+}
+
+// CheckLoadQuery returns a finding if Prometheus' parser rejects a query for load, in which "$window" stands for the window. An
+// empty query stands for the dialect's.
+func CheckLoadQuery(field, query string) []Finding {
+	if query == "" {
+		return nil
+	}
+	// As wide as the variable, so that columns stay those of the query as it is written.
+	window := fmt.Sprintf("%-*s", len("$window"), "5m")
+	return checkQuery(field, query, strings.ReplaceAll(query, "$window", window))
+}
+
+// checkQuery returns a finding if Prometheus' parser rejects the promQL that a query stands for. It may be valid in another
+// dialect of PromQL, such as MetricsQL of VictoriaMetrics: only the server can tell.
+func checkQuery(field, query, promQL string) []Finding {
+	_, err := parser.ParseExpr(promQL)
+	if err == nil {
+		return nil
+	}
+	details := []any{"query", query}
+	if all, ok := errors.AsType[parser.ParseErrors](err); ok && len(all) > 0 {
+		first := all[0]
+		line, column, _ := strings.Cut(first.PositionRange.StartPosInput(promQL, first.LineOffset), ":")
+		details = append(details, "queryLine", line, "queryColumn", column)
+		err = first.Err
+	}
+	return []Finding{{
+		Message: "Prometheus cannot parse the query; a server with another dialect of PromQL may accept it",
+		Field:   field,
+		Details: append(details, "problem", err.Error()),
+	}}
 }

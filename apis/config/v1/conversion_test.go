@@ -21,13 +21,13 @@ func fullLoadSpec() v1.LoadSpec {
 	return v1.LoadSpec{
 		WatcherAddress: "http://watcher:2020",
 		MetricProvider: v1.MetricProviderSpec{
-			Type:               v1.Prometheus,
+			Type:               config.Prometheus,
 			Address:            "https://prometheus:9090/prefix",
 			Token:              "hunter2",
 			TokenFile:          "/token",
 			CAFile:             "/ca.crt",
 			InsecureSkipVerify: ptr.To(true),
-			Dialect:            v1.DialectCAdvisor,
+			Dialect:            config.DialectCAdvisor,
 			Queries:            &v1.PrometheusQueries{CPU: "cpu", Memory: "memory"},
 			NodeLabels:         []string{"kubernetes_io_hostname"},
 			Timeout:            duration(3 * time.Second),
@@ -73,7 +73,7 @@ func TestConversion_KeepsEveryFieldBothWays(t *testing.T) {
 			versioned: &v1.TargetLoadPackingArgs{
 				TypeMeta:                  metav1.TypeMeta{APIVersion: "kubescheduler.config.k8s.io/v1", Kind: "TargetLoadPackingArgs"},
 				LoadSpec:                  fullLoadSpec(),
-				MissingLoad:               v1.MissingLoadLowest,
+				MissingLoad:               config.MissingLoadLowest,
 				TargetUtilization:         ptr.To[int64](70),
 				DefaultRequests:           corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")},
 				DefaultRequestsMultiplier: ptr.To("2"),
@@ -93,7 +93,7 @@ func TestConversion_KeepsEveryFieldBothWays(t *testing.T) {
 			versioned: &v1.LoadVariationRiskBalancingArgs{
 				TypeMeta:                metav1.TypeMeta{APIVersion: "kubescheduler.config.k8s.io/v1", Kind: "LoadVariationRiskBalancingArgs"},
 				LoadSpec:                fullLoadSpec(),
-				MissingLoad:             v1.MissingLoadNeutral,
+				MissingLoad:             config.MissingLoadNeutral,
 				SafeVarianceMargin:      ptr.To(0.5),
 				SafeVarianceSensitivity: ptr.To(2.0),
 			},

@@ -1,12 +1,15 @@
 package v1
 
 import (
+	"cmp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 )
 
 const (
@@ -33,15 +36,9 @@ const (
 
 // SetDefaults_MetricProviderSpec fills in the fields that are not given, except the timeout: its default depends on MaxAge.
 func SetDefaults_MetricProviderSpec(obj *MetricProviderSpec) {
-	if obj.Type == "" {
-		obj.Type = KubernetesMetricsServer
-	}
-	if obj.InsecureSkipVerify == nil {
-		obj.InsecureSkipVerify = ptr.To(false)
-	}
-	if obj.Dialect == "" {
-		obj.Dialect = DialectAuto
-	}
+	obj.Type = cmp.Or(obj.Type, config.KubernetesMetricsServer)
+	obj.InsecureSkipVerify = cmp.Or(obj.InsecureSkipVerify, ptr.To(false))
+	obj.Dialect = cmp.Or(obj.Dialect, config.DialectAuto)
 	// An empty list is kept: validation refuses it.
 	if obj.NodeLabels == nil {
 		obj.NodeLabels = []string{"node", "instance", "nodename", "kubernetes_node", "exported_instance", "hostname"}
@@ -50,18 +47,10 @@ func SetDefaults_MetricProviderSpec(obj *MetricProviderSpec) {
 
 // SetDefaults_LoadSpec fills in the fields that are not given.
 func SetDefaults_LoadSpec(obj *LoadSpec) {
-	if obj.Window == nil {
-		obj.Window = &metav1.Duration{Duration: defaultWindow}
-	}
-	if obj.RefreshInterval == nil {
-		obj.RefreshInterval = &metav1.Duration{Duration: defaultRefreshInterval}
-	}
-	if obj.MaxAge == nil {
-		obj.MaxAge = &metav1.Duration{Duration: defaultMaxAge}
-	}
-	if obj.DriftTolerance == nil {
-		obj.DriftTolerance = ptr.To(defaultDriftTolerance)
-	}
+	obj.Window = cmp.Or(obj.Window, &metav1.Duration{Duration: defaultWindow})
+	obj.RefreshInterval = cmp.Or(obj.RefreshInterval, &metav1.Duration{Duration: defaultRefreshInterval})
+	obj.MaxAge = cmp.Or(obj.MaxAge, &metav1.Duration{Duration: defaultMaxAge})
+	obj.DriftTolerance = cmp.Or(obj.DriftTolerance, ptr.To(defaultDriftTolerance))
 	if obj.MetricProvider.Timeout == nil {
 		timeout := defaultTimeout
 		// Half of maxAge leaves time for another refresh, after one that hangs, before the load expires. Validation refuses
@@ -75,79 +64,44 @@ func SetDefaults_LoadSpec(obj *LoadSpec) {
 
 // SetDefaults_TargetLoadPackingArgs fills in the fields that are not given.
 func SetDefaults_TargetLoadPackingArgs(obj *TargetLoadPackingArgs) {
-	if obj.MissingLoad == "" {
-		obj.MissingLoad = MissingLoadRequests
-	}
-	if obj.TargetUtilization == nil {
-		obj.TargetUtilization = ptr.To[int64](defaultTargetUtilization)
-	}
+	obj.MissingLoad = cmp.Or(obj.MissingLoad, config.MissingLoadRequests)
+	obj.TargetUtilization = cmp.Or(obj.TargetUtilization, ptr.To[int64](defaultTargetUtilization))
 	// An empty list is kept: such containers are then expected to use nothing.
 	if obj.DefaultRequests == nil {
 		obj.DefaultRequests = corev1.ResourceList{
 			corev1.ResourceCPU: *resource.NewMilliQuantity(defaultRequestMilliCPU, resource.DecimalSI),
 		}
 	}
-	if obj.DefaultRequestsMultiplier == nil {
-		obj.DefaultRequestsMultiplier = ptr.To(defaultDefaultRequestsMultiplier)
-	}
-	if obj.MaxLimitRequestRatio == nil {
-		obj.MaxLimitRequestRatio = ptr.To(defaultMaxLimitRequestRatio)
-	}
+	obj.DefaultRequestsMultiplier = cmp.Or(obj.DefaultRequestsMultiplier, ptr.To(defaultDefaultRequestsMultiplier))
+	obj.MaxLimitRequestRatio = cmp.Or(obj.MaxLimitRequestRatio, ptr.To(defaultMaxLimitRequestRatio))
 }
 
 // SetDefaults_LoadVariationRiskBalancingArgs fills in the fields that are not given.
 func SetDefaults_LoadVariationRiskBalancingArgs(obj *LoadVariationRiskBalancingArgs) {
-	if obj.MissingLoad == "" {
-		obj.MissingLoad = MissingLoadRequests
-	}
-	if obj.SafeVarianceMargin == nil {
-		obj.SafeVarianceMargin = ptr.To(defaultSafeVarianceMargin)
-	}
-	if obj.SafeVarianceSensitivity == nil {
-		obj.SafeVarianceSensitivity = ptr.To(defaultSafeVarianceSensitivity)
-	}
+	obj.MissingLoad = cmp.Or(obj.MissingLoad, config.MissingLoadRequests)
+	obj.SafeVarianceMargin = cmp.Or(obj.SafeVarianceMargin, ptr.To(defaultSafeVarianceMargin))
+	obj.SafeVarianceSensitivity = cmp.Or(obj.SafeVarianceSensitivity, ptr.To(defaultSafeVarianceSensitivity))
 }
 
 // SetDefaults_LoadThresholdArgs fills in the fields that are not given.
 func SetDefaults_LoadThresholdArgs(obj *LoadThresholdArgs) {
-	if obj.MissingLoad == "" {
-		obj.MissingLoad = MissingLoadRequests
-	}
+	obj.MissingLoad = cmp.Or(obj.MissingLoad, config.MissingLoadRequests)
 	if obj.Thresholds.CPU == nil && obj.Thresholds.Memory == nil {
 		obj.Thresholds = Thresholds{CPU: ptr.To[int64](defaultCPUThreshold), Memory: ptr.To[int64](defaultMemoryThreshold)}
 	}
-	window := obj.Window
-	if window == nil { // the defaults of the embedded LoadSpec are set after these
-		window = &metav1.Duration{Duration: defaultWindow}
-	}
-	if obj.Windows.CPU == nil {
-		obj.Windows.CPU = ptr.To(*window)
-	}
-	if obj.Windows.Memory == nil {
-		obj.Windows.Memory = ptr.To(*window)
-	}
-	if obj.Statistic == "" {
-		obj.Statistic = StatisticMean
-	}
-	if obj.StdDevFactor == nil {
-		obj.StdDevFactor = ptr.To(defaultStdDevFactor)
-	}
-	if obj.IgnoreDaemonSets == nil {
-		obj.IgnoreDaemonSets = ptr.To(true)
-	}
-	if obj.WhenNoneFits == "" {
-		obj.WhenNoneFits = WhenNoneFitsRelax
-	}
+	window := cmp.Or(obj.Window, &metav1.Duration{Duration: defaultWindow}) // the embedded LoadSpec gets its defaults after this
+	obj.Windows.CPU = cmp.Or(obj.Windows.CPU, ptr.To(*window))
+	obj.Windows.Memory = cmp.Or(obj.Windows.Memory, ptr.To(*window))
+	obj.Statistic = cmp.Or(obj.Statistic, config.StatisticMean)
+	obj.StdDevFactor = cmp.Or(obj.StdDevFactor, ptr.To(defaultStdDevFactor))
+	obj.IgnoreDaemonSets = cmp.Or(obj.IgnoreDaemonSets, ptr.To(true))
+	obj.WhenNoneFits = cmp.Or(obj.WhenNoneFits, config.WhenNoneFitsRelax)
 }
 
 // SetDefaults_NodeMetricsArgs fills in the fields that are not given.
 func SetDefaults_NodeMetricsArgs(obj *NodeMetricsArgs) {
 	for i := range obj.Metrics {
-		if obj.Metrics[i].Weight == nil {
-			obj.Metrics[i].Weight = ptr.To[int64](defaultMetricWeight)
-		}
+		obj.Metrics[i].Weight = cmp.Or(obj.Metrics[i].Weight, ptr.To[int64](defaultMetricWeight))
 	}
-	if obj.WhenNoneFits == "" {
-		obj.WhenNoneFits = WhenNoneFitsRelax
-	}
+	obj.WhenNoneFits = cmp.Or(obj.WhenNoneFits, config.WhenNoneFitsRelax)
 }

@@ -184,7 +184,7 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 		{
 			name: "insecureSkipVerify stays",
 			in: &v1.LoadVariationRiskBalancingArgs{LoadSpec: v1.LoadSpec{
-				MetricProvider: v1.MetricProviderSpec{Type: v1.Prometheus, InsecureSkipVerify: ptr.To(true)},
+				MetricProvider: v1.MetricProviderSpec{Type: config.Prometheus, InsecureSkipVerify: ptr.To(true)},
 			}},
 			want: with(defaultLoadVariationRiskBalancingArgs(), func(args *v1.LoadVariationRiskBalancingArgs) {
 				args.MetricProvider.Type = "Prometheus"

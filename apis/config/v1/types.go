@@ -7,81 +7,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 )
 
-// MetricProviderType names a kind of metrics source.
-type MetricProviderType string
-
-const (
-	// KubernetesMetricsServer reads metrics.k8s.io of the cluster that is scheduled.
-	KubernetesMetricsServer MetricProviderType = "KubernetesMetricsServer"
-	// Prometheus reads any server that speaks the Prometheus HTTP API.
-	Prometheus MetricProviderType = "Prometheus"
-	// SignalFx is read through a load-watcher service: watcherAddress has to be set.
-	SignalFx MetricProviderType = "SignalFx"
-)
-
-// Dialect names the family of Prometheus series that hold a node's load.
-type Dialect string
-
-const (
-	// DialectAuto takes the first dialect that returns data, and searches again whenever it returns none.
-	DialectAuto Dialect = "Auto"
-	// DialectNodeExporter reads node_exporter's raw series.
-	DialectNodeExporter Dialect = "NodeExporter"
-	// DialectKubePrometheus reads the recording rules of the kube-prometheus mixins.
-	DialectKubePrometheus Dialect = "KubePrometheus"
-	// DialectKubelet reads the kubelet's /metrics/resource.
-	DialectKubelet Dialect = "Kubelet"
-	// DialectCAdvisor reads the root cgroup of the kubelet's /metrics/cadvisor.
-	DialectCAdvisor Dialect = "cAdvisor"
-)
-
-// MissingLoad says how a plugin judges a node whose load is unknown.
-type MissingLoad string
-
-const (
-	// MissingLoadRequests judges the node by what its pods request.
-	MissingLoadRequests MissingLoad = "Requests"
-	// MissingLoadNeutral gives the node the mean score of the nodes whose load is known.
-	MissingLoadNeutral MissingLoad = "Neutral"
-	// MissingLoadLowest gives the node the lowest score.
-	MissingLoadLowest MissingLoad = "Lowest"
-
-	// MissingLoadPass makes a filter accept the node.
-	MissingLoadPass MissingLoad = "Pass"
-	// MissingLoadReject makes a filter reject the node.
-	MissingLoadReject MissingLoad = "Reject"
-)
-
-// Statistic is the statistic of the measured load that is compared with a threshold.
-type Statistic string
-
-const (
-	// StatisticMean is the mean over the window.
-	StatisticMean Statistic = "Mean"
-	// StatisticMeanPlusStdDev is the mean plus a multiple of the standard deviation.
-	StatisticMeanPlusStdDev Statistic = "MeanPlusStdDev"
-)
-
-// WhenNoneFits says what happens to a pod when a soft limit rejects every node that the pod would otherwise fit.
-type WhenNoneFits string
-
-const (
-	// WhenNoneFitsRelax waives the limit for the pod, at once and before any pod is preempted.
-	WhenNoneFitsRelax WhenNoneFits = "Relax"
-	// WhenNoneFitsReject keeps the pod pending until a node is below the limit again.
-	WhenNoneFitsReject WhenNoneFits = "Reject"
-)
-
-// Preference says which values of a metric are better.
-type Preference string
-
-const (
-	// PreferLower prefers low values.
-	PreferLower Preference = "Lower"
-	// PreferHigher prefers high values.
-	PreferHigher Preference = "Higher"
-)
-
 // PrometheusQueries are your own PromQL, used in place of the dialect's. A query yields one series per node, whose value is the
 // mean utilization over the window as a fraction of capacity, in [0, 1]; `$window` in it stands for the window. At least one of
 // the two is given; the dialect's query is used for a resource without one.
@@ -95,7 +20,7 @@ type PrometheusQueries struct {
 // MetricProviderSpec describes a source of load.
 type MetricProviderSpec struct {
 	// Type is KubernetesMetricsServer (default), Prometheus or SignalFx.
-	Type MetricProviderType `json:"type,omitempty"`
+	Type config.MetricProviderType `json:"type,omitempty"`
 	// Address is the server's http(s) URL with its path prefix, if it has one, but without user, query and fragment.
 	// Prometheus needs it, the other types do not use it.
 	Address string `json:"address,omitempty"`
@@ -111,7 +36,7 @@ type MetricProviderSpec struct {
 	InsecureSkipVerify *bool `json:"insecureSkipVerify,omitempty"`
 	// Dialect is the family of series that is queried: Auto (default), NodeExporter, KubePrometheus, Kubelet or cAdvisor. Only
 	// Prometheus has one.
-	Dialect Dialect `json:"dialect,omitempty"`
+	Dialect config.Dialect `json:"dialect,omitempty"`
 	// Queries are used in place of the dialect's. Only Prometheus has them.
 	Queries *PrometheusQueries `json:"queries,omitempty"`
 	// NodeLabels are the labels of a Prometheus series that may name its node, in order of precedence; at least one, each a
@@ -150,7 +75,7 @@ type TargetLoadPackingArgs struct {
 	LoadSpec        `json:",inline"`
 
 	// MissingLoad says how a node is judged whose load is unknown: Requests (default), Neutral or Lowest.
-	MissingLoad MissingLoad `json:"missingLoad,omitempty"`
+	MissingLoad config.MissingLoad `json:"missingLoad,omitempty"`
 	// TargetUtilization is the CPU utilization, in percent of capacity, up to which nodes are packed. From 1 to 99.
 	// Defaults to 40.
 	TargetUtilization *int64 `json:"targetUtilization,omitempty"`
@@ -173,7 +98,7 @@ type LoadVariationRiskBalancingArgs struct {
 	LoadSpec        `json:",inline"`
 
 	// MissingLoad says how a node is judged whose load is unknown: Requests (default), Neutral or Lowest.
-	MissingLoad MissingLoad `json:"missingLoad,omitempty"`
+	MissingLoad config.MissingLoad `json:"missingLoad,omitempty"`
 	// SafeVarianceMargin multiplies the standard deviation. Not negative. Defaults to 1.
 	SafeVarianceMargin *float64 `json:"safeVarianceMargin,omitempty"`
 	// SafeVarianceSensitivity s makes the score use the s-th root of the standard deviation; 0 leaves the deviation out. Not
@@ -216,14 +141,14 @@ type LoadThresholdArgs struct {
 	LoadSpec        `json:",inline"`
 
 	// MissingLoad says how a node is judged whose load is unknown: Requests (default), Pass or Reject.
-	MissingLoad MissingLoad `json:"missingLoad,omitempty"`
+	MissingLoad config.MissingLoad `json:"missingLoad,omitempty"`
 	// Thresholds are the utilizations, in percent, that no node may exceed with the pod on it. Defaults to cpu 80 and memory
 	// 90; if only one of them is given, the other resource is not limited.
 	Thresholds Thresholds `json:"thresholds"`
 	// Windows are the windows over which the resources are measured. Each defaults to window.
 	Windows ThresholdWindows `json:"windows"`
 	// Statistic is compared with the thresholds: Mean (default) or MeanPlusStdDev.
-	Statistic Statistic `json:"statistic,omitempty"`
+	Statistic config.Statistic `json:"statistic,omitempty"`
 	// StdDevFactor multiplies the standard deviation in MeanPlusStdDev. Not negative. Defaults to 1.
 	StdDevFactor *float64 `json:"stdDevFactor,omitempty"`
 	// IgnoreDaemonSets exempts the pods of DaemonSets, which cannot go elsewhere. Defaults to true.
@@ -231,7 +156,7 @@ type LoadThresholdArgs struct {
 	// Exempt selects further pods that the thresholds do not apply to.
 	Exempt Exemption `json:"exempt"`
 	// WhenNoneFits says what happens to a pod for which the thresholds leave no node: Relax (default) or Reject.
-	WhenNoneFits WhenNoneFits `json:"whenNoneFits,omitempty"`
+	WhenNoneFits config.WhenNoneFits `json:"whenNoneFits,omitempty"`
 }
 
 // MetricBounds are the values of a metric that get the highest and the lowest score. They differ.
@@ -249,7 +174,7 @@ type NodeMetric struct {
 	// Query is PromQL that yields one series per node.
 	Query string `json:"query"`
 	// Prefer is Lower or Higher.
-	Prefer Preference `json:"prefer"`
+	Prefer config.Preference `json:"prefer"`
 	// Weight is the metric's share of the score. Not negative; 0 leaves the metric out of the score. Defaults to 1.
 	Weight *int64 `json:"weight,omitempty"`
 	// Bounds fix the scale of the score. Without them it spans the values of the candidate nodes.
@@ -268,5 +193,5 @@ type NodeMetricsArgs struct {
 	// Metrics are the metrics by which nodes are judged. At least one.
 	Metrics []NodeMetric `json:"metrics"`
 	// WhenNoneFits says what happens to a pod for which the reject rules leave no node: Relax (default) or Reject.
-	WhenNoneFits WhenNoneFits `json:"whenNoneFits,omitempty"`
+	WhenNoneFits config.WhenNoneFits `json:"whenNoneFits,omitempty"`
 }

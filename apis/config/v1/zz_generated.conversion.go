@@ -256,14 +256,14 @@ func autoConvert_config_LoadThresholdArgs_To_v1_LoadThresholdArgs(in *config.Loa
 	if err := Convert_config_LoadSpec_To_v1_LoadSpec(&in.LoadSpec, &out.LoadSpec, s); err != nil {
 		return err
 	}
-	out.MissingLoad = MissingLoad(in.MissingLoad)
+	out.MissingLoad = config.MissingLoad(in.MissingLoad)
 	if err := Convert_config_Thresholds_To_v1_Thresholds(&in.Thresholds, &out.Thresholds, s); err != nil {
 		return err
 	}
 	if err := Convert_config_ThresholdWindows_To_v1_ThresholdWindows(&in.Windows, &out.Windows, s); err != nil {
 		return err
 	}
-	out.Statistic = Statistic(in.Statistic)
+	out.Statistic = config.Statistic(in.Statistic)
 	if err := metav1.Convert_float64_To_Pointer_float64(&in.StdDevFactor, &out.StdDevFactor, s); err != nil {
 		return err
 	}
@@ -273,7 +273,7 @@ func autoConvert_config_LoadThresholdArgs_To_v1_LoadThresholdArgs(in *config.Loa
 	if err := Convert_config_Exemption_To_v1_Exemption(&in.Exempt, &out.Exempt, s); err != nil {
 		return err
 	}
-	out.WhenNoneFits = WhenNoneFits(in.WhenNoneFits)
+	out.WhenNoneFits = config.WhenNoneFits(in.WhenNoneFits)
 	return nil
 }
 
@@ -305,7 +305,7 @@ func autoConvert_config_LoadVariationRiskBalancingArgs_To_v1_LoadVariationRiskBa
 	if err := Convert_config_LoadSpec_To_v1_LoadSpec(&in.LoadSpec, &out.LoadSpec, s); err != nil {
 		return err
 	}
-	out.MissingLoad = MissingLoad(in.MissingLoad)
+	out.MissingLoad = config.MissingLoad(in.MissingLoad)
 	if err := metav1.Convert_float64_To_Pointer_float64(&in.SafeVarianceMargin, &out.SafeVarianceMargin, s); err != nil {
 		return err
 	}
@@ -366,7 +366,7 @@ func Convert_v1_MetricProviderSpec_To_config_MetricProviderSpec(in *MetricProvid
 }
 
 func autoConvert_config_MetricProviderSpec_To_v1_MetricProviderSpec(in *config.MetricProviderSpec, out *MetricProviderSpec, s conversion.Scope) error {
-	out.Type = MetricProviderType(in.Type)
+	out.Type = config.MetricProviderType(in.Type)
 	out.Address = in.Address
 	out.Token = config.Secret(in.Token)
 	out.TokenFile = in.TokenFile
@@ -374,7 +374,7 @@ func autoConvert_config_MetricProviderSpec_To_v1_MetricProviderSpec(in *config.M
 	if err := metav1.Convert_bool_To_Pointer_bool(&in.InsecureSkipVerify, &out.InsecureSkipVerify, s); err != nil {
 		return err
 	}
-	out.Dialect = Dialect(in.Dialect)
+	out.Dialect = config.Dialect(in.Dialect)
 	out.Queries = (*PrometheusQueries)(unsafe.Pointer(in.Queries))
 	out.NodeLabels = *(*[]string)(unsafe.Pointer(&in.NodeLabels))
 	if err := metav1.Convert_v1_Duration_To_Pointer_v1_Duration(&in.Timeout, &out.Timeout, s); err != nil {
@@ -408,7 +408,7 @@ func Convert_v1_NodeMetric_To_config_NodeMetric(in *NodeMetric, out *config.Node
 func autoConvert_config_NodeMetric_To_v1_NodeMetric(in *config.NodeMetric, out *NodeMetric, s conversion.Scope) error {
 	out.Name = in.Name
 	out.Query = in.Query
-	out.Prefer = Preference(in.Prefer)
+	out.Prefer = config.Preference(in.Prefer)
 	if err := metav1.Convert_int64_To_Pointer_int64(&in.Weight, &out.Weight, s); err != nil {
 		return err
 	}
@@ -461,7 +461,7 @@ func autoConvert_config_NodeMetricsArgs_To_v1_NodeMetricsArgs(in *config.NodeMet
 	} else {
 		out.Metrics = nil
 	}
-	out.WhenNoneFits = WhenNoneFits(in.WhenNoneFits)
+	out.WhenNoneFits = config.WhenNoneFits(in.WhenNoneFits)
 	return nil
 }
 
@@ -519,7 +519,7 @@ func autoConvert_config_TargetLoadPackingArgs_To_v1_TargetLoadPackingArgs(in *co
 	if err := Convert_config_LoadSpec_To_v1_LoadSpec(&in.LoadSpec, &out.LoadSpec, s); err != nil {
 		return err
 	}
-	out.MissingLoad = MissingLoad(in.MissingLoad)
+	out.MissingLoad = config.MissingLoad(in.MissingLoad)
 	if err := metav1.Convert_int64_To_Pointer_int64(&in.TargetUtilization, &out.TargetUtilization, s); err != nil {
 		return err
 	}
