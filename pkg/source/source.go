@@ -38,7 +38,7 @@ type MetricValues struct {
 
 // Batch is the result of one refresh.
 type Batch struct {
-	// Samples holds at most one sample per node and window. Values are as measured: the reader checks them.
+	// Samples holds each resource of a node at most once per window. Values are as measured: the reader checks them.
 	Samples []load.Sample
 	// Metrics holds at most one element per metric; a metric that could not be read has none.
 	Metrics []MetricValues

@@ -9,7 +9,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
-// samplesOf returns a sample of each node and window that has a mean of a resource.
+// samplesOf returns the samples of each node and window that has a mean of a resource: one, or one of each resource if their
+// windows end at different moments.
 func samplesOf(results []*queryResult, m *matcher, windows []time.Duration) []load.Sample {
 	samples := make([]load.Sample, 0, len(windows)*len(m.nodes))
 	newest := find(results, newestSample)
@@ -31,23 +32,28 @@ func samplesOf(results []*queryResult, m *matcher, windows []time.Duration) []lo
 			end = earliest(end, r.evaluated, r.received)
 		}
 		for i, node := range m.nodes {
-			sample := load.Sample{Node: node.Name, Window: window, End: end}
+			first := len(samples)
 			for r := range load.ResourceCount {
-				sample.Stats[r] = statOf(means[r], deviations[r], i)
+				stat := statOf(means[r], deviations[r], i)
+				if !stat.Known {
+					continue
+				}
+				resourceEnd := end
+				if reads := means[r].query.reads; readsPast(reads) {
+					resourceEnd = newestRead(reads, end)
+				} else if at, ok := newest.sampleTime(i); ok {
+					resourceEnd = earliest(end, at)
+				}
+				if len(samples) == first || !samples[first].End.Equal(resourceEnd) {
+					samples = append(samples, load.Sample{Node: node.Name, Window: window, End: resourceEnd})
+				}
+				samples[len(samples)-1].Stats[r] = stat
 			}
-			if !sample.Stats.Known() {
-				continue
-			}
-			if at, ok := newest.sampleTime(i); ok {
-				sample.End = earliest(end, at)
-			}
-			samples = append(samples, sample)
 		}
 	}
 	return samples
 }
 
-// find returns the first result of a kind, or nil.
 func find(results []*queryResult, k kind) *queryResult {
 	for _, r := range results {
 		if r.query.kind == k {

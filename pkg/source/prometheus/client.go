@@ -125,11 +125,9 @@ func (c *client) clean(e *queryError) *queryError {
 type pieces struct {
 	body     io.Reader
 	decoding *sync.Mutex
-	// head is the beginning of the body.
-	head []byte
+	head     []byte
 }
 
-// Read implements io.Reader.
 func (p *pieces) Read(b []byte) (int, error) {
 	p.decoding.Unlock()
 	defer p.decoding.Lock()
@@ -157,8 +155,4 @@ func (c *client) refusal(resp *http.Response) error {
 	}
 	err.Excerpt = "" // the error follows
 	return fmt.Errorf("%w: %w", err, c.clean(&refused.err))
-}
-
-func (c *client) close() {
-	c.http.CloseIdleConnections()
 }

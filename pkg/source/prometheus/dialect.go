@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/prometheus/common/model"
-	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
@@ -78,41 +77,16 @@ type expression struct {
 	mean, stdDev string
 	// span is the span that is really measured, where it is not the window; otherwise 0.
 	span time.Duration
+	// reads are the moments that the operator's own expression reads, if known.
+	reads []readTime
 	// overCapacity tells an amount (cores, bytes), which is divided by the Node's capacity, from a fraction.
 	overCapacity bool
 }
 
-// ownExpression returns the queries for the operator's own expression. The deviation is that of the same expression over short
-// windows.
-func ownExpression(own string, s sampling) expression {
-	return expression{
-		mean: withWindow(own, s.window),
-		// The line break ends a comment that the expression may end with.
-		stdDev: fmt.Sprintf("stddev_over_time((%s\n)[%s:%s])", withWindow(own, s.rate), s.window, s.step),
-	}
-}
-
-func withWindow(own string, window model.Duration) string {
-	return strings.ReplaceAll(own, "$window", window.String())
-}
-
-// ownNewestSample is newestSample for the operator's own expression. It returns "" unless the expression is a plain selector,
-// such as the name of a recorded rule.
-func ownNewestSample(own string, window model.Duration) string {
-	own = withWindow(own, window)
-	parsed, err := parser.ParseExpr(own)
-	if err != nil {
-		return "" // another dialect of PromQL, or a mistake that the mean's query reports
-	}
-	if _, ok := parsed.(*parser.VectorSelector); !ok {
-		return ""
-	}
-	return fmt.Sprintf("timestamp(%s\n)", own)
-}
-
 // newestSample returns the query for the time of each node's newest sample, in seconds since 1970, among the series that the
 // dialect reads the resource from. timestamp() returns the time of a sample for a plain selector only; for any other expression
-// it returns the time of the evaluation.
+// it returns the time of the evaluation. The resources of a node come from one scrape, or from rules of one group: the times of
+// one stand for both, as those of the other would take as much work again.
 func (d Dialect) newestSample(r load.Resource, by string) string {
 	return firstOf(d.series(r), "max by ("+by+") (timestamp(%s))")
 }

@@ -167,3 +167,57 @@ func TestFetch_NewestSampleOfOwnQueries(t *testing.T) {
 		})
 	}
 }
+
+// The newest sample of w1 is 20 s older than the evaluation, by the dialect's series.
+func TestFetch_EndOfOwnQueries(t *testing.T) {
+	const newest = -20 * time.Second
+	for _, tt := range []struct {
+		name, cpu, memory string
+		// wantCPU and wantMemory are when the windows end, relative to the evaluation.
+		wantCPU, wantMemory time.Duration
+	}{
+		{"an expression", "rate(my_cpu[$window])", "", newest, newest},
+		{"an offset", "rate(my_cpu[$window] offset 10m)", "", -10 * time.Minute, newest},
+		{"an offset of memory", "", "avg_over_time(my_memory[$window] offset 10m)", newest, -10 * time.Minute},
+		{"an offset of a selector", "my:cpu offset 10m", "", -10 * time.Minute, newest},
+		{"an offset by the window", "my:cpu offset $window", "", -window, newest},
+		{"offsets that differ", "rate(my_cpu[$window] offset 10m)", "my:memory offset 3m", -10 * time.Minute, -3 * time.Minute},
+		{"offsets alike", "my:cpu offset 3m", "my:memory offset 3m", -3 * time.Minute, -3 * time.Minute},
+		{"the shortest of several offsets", "my:a offset 10m + my:b offset 2m", "", -2 * time.Minute, newest},
+		{"an offset beside none", "my:cpu and my:cpu offset 10m", "", newest, newest},
+		{"an offset into the future", "max(my:cpu offset -10m)", "", newest, newest},
+		{"offsets of a subquery and within it", "max_over_time((my:cpu offset 1m)[$window:1m] offset 10m)", "", -11 * time.Minute, newest},
+		{"a fixed moment", "my:cpu @ 1699999000", "", -1000 * time.Second, newest},
+		{"a fixed moment with an offset", "my:cpu @ 1699999000 offset 100s", "", -1100 * time.Second, newest},
+		{"a fixed moment within a subquery", "max_over_time((my:cpu @ 1699999000)[$window:1m] offset 10m)", "", -1000 * time.Second, newest},
+		{"a fixed moment in the future", "max(my:cpu @ 1800000000)", "", 0, newest},
+		{"a moment that no sample can be of", "my:cpu @ -5", "", time.Unix(0, 0).Sub(evaluationTime()), newest},
+		{"the end with an offset", "my:cpu @ end() offset 3m", "", -3 * time.Minute, newest},
+		{"another dialect of PromQL", "my:cpu offset 10m if my:up", "", newest, newest},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			srv := newServer(t, rule{"", vector(at("w1", "0.5"))})
+			srv.newest = onlyFor(NodeExporter.newestSample(load.CPU, "instance"), vector(at("w1", "1699999980")))
+			if tt.cpu != "" {
+				srv.newest = onlyFor(NodeExporter.newestSample(load.Memory, "instance"), vector(at("w1", "1699999980")))
+			}
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter, CPUQuery: tt.cpu, MemoryQuery: tt.memory, NodeLabels: []string{"instance"}},
+				newNode("w1", "10.0.0.1"))
+			var got load.Stats
+			ends, samples := [load.ResourceCount]time.Duration{}, fetch(t, s)
+			for _, sample := range samples {
+				for r, stat := range sample.Stats {
+					if stat.Known {
+						got[r], ends[r] = stat, sample.End.Sub(evaluationTime())
+					}
+				}
+			}
+			if !got[load.CPU].Known || !got[load.Memory].Known || ends != [...]time.Duration{tt.wantCPU, tt.wantMemory} {
+				t.Errorf("windows %v end at %v, want %v and %v", got, ends, tt.wantCPU, tt.wantMemory)
+			}
+			if want := map[bool]int{true: 1, false: 2}[tt.wantCPU == tt.wantMemory]; len(samples) != want {
+				t.Errorf("%d samples, want %d", len(samples), want)
+			}
+		})
+	}
+}

@@ -20,11 +20,9 @@ const (
 	stdDev
 	// newestSample is the time of the newest sample that load is read from, in seconds since 1970.
 	newestSample
-	// nodeMetric is the value of a node metric.
 	nodeMetric
 )
 
-// query is one instant query.
 type query struct {
 	kind   kind
 	promql string
@@ -33,8 +31,9 @@ type query struct {
 	window   time.Duration
 	// dialect is empty for the operator's own query.
 	dialect Dialect
-	// overCapacity and span are as in expression.
+	// overCapacity, span and reads are as in expression.
 	overCapacity bool
+	reads        []readTime
 	span         time.Duration
 }
 
@@ -123,14 +122,13 @@ func (p *planner) newestSample(d Dialect, window time.Duration) []query {
 
 // statistics returns the queries of an expression, by kind.
 func statistics(e expression, r load.Resource, window time.Duration, d Dialect) [2]query {
-	common := query{resource: r, window: window, dialect: d, overCapacity: e.overCapacity, span: e.span}
+	common := query{resource: r, window: window, dialect: d, overCapacity: e.overCapacity, span: e.span, reads: e.reads}
 	both := [2]query{mean: common, stdDev: common}
 	both[mean].kind, both[mean].promql = mean, e.mean
 	both[stdDev].kind, both[stdDev].promql = stdDev, e.stdDev
 	return both
 }
 
-// nodeMetricQueries returns a query for each PromQL expression.
 func nodeMetricQueries(expressions []string) []query {
 	queries := make([]query, len(expressions))
 	for i, expression := range expressions {

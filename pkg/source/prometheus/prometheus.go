@@ -9,10 +9,15 @@
 // newest data, or lie after it, where a rate falls toward zero. The queries of one refresh therefore differ by the milliseconds
 // between their arrivals.
 //
-// A Sample's End is the time of the node's newest sample, because later load is not in the data. It is never later than the time at which the server evaluated the queries of the window, nor than our clock when their responses were
-// complete. Where the newest sample is not known, because its query failed, the node is missing in the response, or the
-// operator's own expression does not tell, End is the earlier of these two times. A server whose clock is behind, or a cache in
-// between, makes samples look older, so they expire sooner; the difference is logged.
+// A Sample's End is the time of the node's newest sample, because later load is not in the data. It is never later than the time
+// at which the server evaluated the queries of the window, nor than our clock when their responses were complete. Where the newest
+// sample is not known, because its query failed, the node is missing in the response, or the operator's own expression does not
+// tell, End is the earlier of these two times. A server whose clock is behind, or a cache in between, makes samples look older, so
+// they expire sooner; the difference is logged. A resource that the operator's own expression reads by offset or @ has an End of
+// its own: the newest moment that the expression reads.
+//
+// One query tells the newest samples of cpu, or else of memory, and dates both resources. Where one of a node's series stalls while
+// the other goes on, its load is dated too late until the dialect's queries drop the series, after five minutes at most.
 package prometheus
 
 import (
@@ -46,7 +51,7 @@ type Config struct {
 	// CPUQuery and MemoryQuery, unless empty, replace those of the dialect. They are PromQL expressions whose instant vector
 	// gives each node's utilization as a fraction of its capacity. "$window" stands for the window ("5m"). The deviation comes
 	// from stddev_over_time of the same expression, with a shorter duration in place of "$window". The time of the newest
-	// sample is known for an expression that is a plain selector, such as the name of a recorded rule.
+	// sample is known for an expression that is a plain selector without offset and @, such as the name of a recorded rule.
 	CPUQuery    string
 	MemoryQuery string
 	// NodeLabels are the labels that may say which Node a series belongs to, the preferred one first. At least one.
@@ -105,7 +110,7 @@ func (s *Source) Name() string {
 
 // Close ends the idle connections. The Source may be used again afterwards.
 func (s *Source) Close() error {
-	s.client.close()
+	s.client.http.CloseIdleConnections()
 	return nil
 }
 

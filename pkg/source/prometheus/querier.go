@@ -19,7 +19,6 @@ import (
 // concurrentQueries lets the other queries of a refresh be answered while one hangs, without pressing on the server.
 const concurrentQueries = 4
 
-// nodeValue is the value of one node in one response.
 type nodeValue struct {
 	value float64
 	// rank is the rank among the node labels of the one that names the node.
@@ -110,7 +109,6 @@ func (r *queryResult) emptiness() error {
 	return errors.New("no series")
 }
 
-// querier sends the queries of one refresh.
 type querier struct {
 	client  *client
 	clock   clock.PassiveClock
