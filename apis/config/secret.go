@@ -20,21 +20,15 @@ func (s Secret) String() string {
 	return RedactedSecret
 }
 
-// GoString hides the value from %#v.
-func (s Secret) GoString() string { return fmt.Sprintf("%q", s.String()) }
-
 // Format hides the value from every verb: fmt would print the plain string for a verb that is not one of strings.
 func (s Secret) Format(f fmt.State, verb rune) {
 	if verb == 'v' && f.Flag('#') {
-		_, _ = io.WriteString(f, s.GoString())
+		_, _ = fmt.Fprintf(f, "%q", s.String())
 		return
 	}
 	_, _ = io.WriteString(f, s.String())
 }
 
-// MarshalText hides the value from encoders of text.
-func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// MarshalJSON hides the value from encoders of JSON and YAML. The kube-scheduler writes its whole configuration in YAML
+// MarshalText hides the value from encoders of text, JSON and YAML. The kube-scheduler writes its whole configuration in YAML
 // to its log at verbosity 2, and serves it in JSON at /configz.
-func (s Secret) MarshalJSON() ([]byte, error) { return fmt.Appendf(nil, "%q", s.String()), nil }
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

@@ -174,7 +174,6 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler, tls
 // errorLog writes what net/http logs. Any client can fail TLS handshakes as often as it likes.
 type errorLog struct{ logger klog.Logger }
 
-// Write implements io.Writer.
 func (l errorLog) Write(line []byte) (int, error) {
 	if bytes.HasPrefix(line, []byte("http: TLS handshake error")) {
 		l.logger.V(4).Info("TLS handshake failed", "error", string(bytes.TrimSpace(line)))

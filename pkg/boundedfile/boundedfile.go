@@ -13,6 +13,12 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
+// Bounds of files. The bundle of a system's roots has a quarter of a MiB.
+const (
+	MaxTokenBytes = 64 << 10
+	MaxCABytes    = 4 << 20
+)
+
 // File is a file that is read repeatedly. It is safe for concurrent use.
 type File struct {
 	path     string

@@ -35,7 +35,6 @@ type nodeEstimate struct {
 	uncovered uncoveredPods
 }
 
-// cacheFor returns the cache for the table.
 func (m *Model) cacheFor(table *load.Table) *tableCache {
 	previous := m.cache.Load()
 	if previous != nil && previous.table == table {

@@ -42,7 +42,6 @@ func (s *Snapshots) forCycle(state fwk.CycleState) *pinnedSnapshot {
 	return p
 }
 
-// latest returns the snapshot published last.
 func (s *Snapshots) latest() *pinnedSnapshot {
 	snapshot := s.publisher.Latest()
 	rows := s.rows.Load()
@@ -74,7 +73,6 @@ func newRowMemo(index *load.Index) *rowMemo {
 	return &rowMemo{index: index, words: make([]atomic.Uint64, words)}
 }
 
-// row returns the node's row, and whether it has one.
 func (m *rowMemo) row(node fwk.NodeInfo) (row int, ok bool) {
 	generation := uint64(node.GetGeneration())
 	word := &m.words[generation&uint64(len(m.words)-1)]

@@ -48,7 +48,6 @@ type window struct {
 	read int64
 }
 
-// Read implements io.Reader.
 func (w *window) Read(p []byte) (int, error) {
 	left := w.json.InputOffset() + MaxValueBytes - w.read
 	if left <= 0 {
@@ -113,7 +112,6 @@ func (d *Decoder) Skip() error { return d.Decode(new(skipped)) }
 
 type skipped struct{}
 
-// UnmarshalJSON implements json.Unmarshaler.
 func (*skipped) UnmarshalJSON([]byte) error { return nil }
 
 // End fails if anything but white space follows.

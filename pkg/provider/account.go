@@ -68,7 +68,7 @@ func (a Account) authenticate(ctx context.Context, address string, cfg httpclien
 	cfg.BearerTokenFile = filepath.Join(a.Dir, "token")
 	limited, cancel := context.WithTimeout(ctx, cfg.Timeout)
 	defer cancel()
-	if _, err := boundedfile.New(cfg.BearerTokenFile, httpclient.MaxTokenBytes).Read(limited); err != nil {
+	if _, err := boundedfile.New(cfg.BearerTokenFile, boundedfile.MaxTokenBytes).Read(limited); err != nil {
 		return cfg, fmt.Errorf("%s is true and neither token nor tokenFile is configured for %s, but the pod has no token of its "+
 			"own: %w; let the pod mount one (automountServiceAccountToken: true), configure tokenFile, or set %s to false",
 			AccountVariable, address, err, AccountVariable)
@@ -85,7 +85,7 @@ func (a Account) authorities(ctx context.Context) []string {
 	var files []string
 	for _, name := range []string{"ca.crt", "service-ca.crt"} {
 		file := filepath.Join(a.Dir, name)
-		if _, err := boundedfile.New(file, httpclient.MaxCABytes).Read(ctx); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := boundedfile.New(file, boundedfile.MaxCABytes).Read(ctx); !errors.Is(err, fs.ErrNotExist) {
 			files = append(files, file)
 		}
 	}

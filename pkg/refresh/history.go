@@ -11,20 +11,17 @@ import (
 // beyond it.
 const momentsPerWindow = 40
 
-// nodeHistory is what is kept of one node.
 type nodeHistory struct {
 	windows []windowHistory
 	// moments is used with sources that know no window, only the present.
 	moments moments
 }
 
-// windowHistory is what is kept of one node over one window.
 type windowHistory struct {
 	window    time.Duration
 	resources [load.ResourceCount]resourceHistory
 }
 
-// resourceHistory is what is kept of one resource of one node over one window.
 type resourceHistory struct {
 	measurement load.Measurement
 	trail       load.Trail
@@ -96,7 +93,6 @@ func (e statedEnd) supersedes(previous statedEnd) bool {
 type windowEnd struct {
 	time.Time
 	stated statedEnd
-	// readAt is when the window was read.
 	readAt time.Time
 	// tolerance is how far clocks may differ.
 	tolerance time.Duration

@@ -63,8 +63,7 @@ type Watcher struct {
 	// index is that of the last snapshot.
 	index *load.Index
 	// failure is the text of the last refresh's error, empty if it succeeded.
-	failure string
-	// lastRefresh is the time of the last refresh.
+	failure     string
 	lastRefresh time.Time
 }
 

@@ -49,7 +49,6 @@ type boundedBody struct {
 	left, maxBytes int64
 }
 
-// Read implements io.Reader.
 func (b *boundedBody) Read(p []byte) (int, error) {
 	if b.left < 0 {
 		return 0, &TooLargeError{MaxBytes: b.maxBytes}

@@ -86,8 +86,6 @@ type textError struct {
 	text string
 }
 
-// Error implements error.
 func (e *textError) Error() string { return e.text }
 
-// Unwrap is what errors.Is and errors.As look for.
 func (e *textError) Unwrap() error { return e.error }

@@ -17,13 +17,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/boundedfile"
 )
 
-const (
-	// maxTokenFileBytes and maxCAFileBytes bound files. A bundle of the system's roots has a quarter of a MiB.
-	maxTokenFileBytes = 64 << 10
-	maxCAFileBytes    = 4 << 20
-	// credentialFileTimeout bounds the reading of a file, which may be on a file system that does not respond.
-	credentialFileTimeout = 10 * time.Second
-)
+// credentialFileTimeout bounds the reading of a file, which may be on a file system that does not respond.
+const credentialFileTimeout = 10 * time.Second
 
 // tokenRule describes the tokens that tokenIsValid accepts.
 const tokenRule = "must consist of printable ASCII characters without blanks and line breaks: " +
@@ -95,7 +90,7 @@ func validateCredentials(path *field.Path, provider *config.MetricProviderSpec) 
 }
 
 func validateTokenFile(path *field.Path, name string) field.ErrorList {
-	content, err := readCredentialFile(name, maxTokenFileBytes)
+	content, err := readCredentialFile(name, boundedfile.MaxTokenBytes)
 	if err != nil {
 		return field.ErrorList{field.Invalid(path, name,
 			fmt.Sprintf("must be a readable file that holds a bearer token, but %v: mount the file or correct the path, or write the token to it", err))}
@@ -108,7 +103,7 @@ func validateTokenFile(path *field.Path, name string) field.ErrorList {
 }
 
 func validateCAFile(path *field.Path, name string) field.ErrorList {
-	content, err := readCredentialFile(name, maxCAFileBytes)
+	content, err := readCredentialFile(name, boundedfile.MaxCABytes)
 	if err != nil {
 		return field.ErrorList{field.Invalid(path, name,
 			fmt.Sprintf("must be a readable file that holds at least one PEM certificate, but %v: mount the file or correct the path, or name the bundle of the authority that signed the server's certificate", err))}

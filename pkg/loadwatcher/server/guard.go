@@ -17,8 +17,6 @@ import (
 )
 
 const (
-	// maxTokenBytes is the largest token file that is read.
-	maxTokenBytes = 64 << 10
 	// tokenInterval is the time between two reads of the token file, and so the longest time for which a revoked token is
 	// still accepted while the file can be read. It is short because reads are cheap, and because a comparison of the file's
 	// times and size would miss some changes.
@@ -38,7 +36,7 @@ type guard struct {
 
 // newGuard fails if no token can be read.
 func newGuard(ctx context.Context, file string, next http.Handler) (*guard, error) {
-	g := &guard{next: next, file: boundedfile.New(file, maxTokenBytes)}
+	g := &guard{next: next, file: boundedfile.New(file, boundedfile.MaxTokenBytes)}
 	return g, g.readToken(ctx)
 }
 
@@ -77,7 +75,6 @@ func (g *guard) readToken(ctx context.Context) error {
 	return nil
 }
 
-// ServeHTTP implements http.Handler.
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	token := g.token.Load()
 	switch {

@@ -21,8 +21,7 @@ func (s *Server) limited(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		client, _ := netip.ParseAddrPort(r.RemoteAddr) // net/http sets it
-		address, response := client.Addr().Unmap(), http.NewResponseController(w)
+		address, response := addressOf(r.RemoteAddr), http.NewResponseController(w)
 		aborted, full, added := s.inFlight.tryAdd(address, response)
 		if !added {
 			w.Header().Set("Retry-After", "1")
@@ -50,7 +49,6 @@ type limitListener struct {
 	replaced    *metrics.Counter
 }
 
-// Accept implements net.Listener.
 func (l *limitListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
@@ -59,7 +57,7 @@ func (l *limitListener) Accept() (net.Conn, error) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetWriteBuffer(sendBufferBytes)
 	}
-	accepted := &limitedConn{Conn: conn, connections: l.connections, address: addressOf(conn)}
+	accepted := &limitedConn{Conn: conn, connections: l.connections, address: addressOf(conn.RemoteAddr().String())}
 	if other, full := l.connections.add(accepted.address, accepted); full {
 		l.replaced.Inc()
 		other.reset()
@@ -74,7 +72,6 @@ type limitedConn struct {
 	address     netip.Addr
 }
 
-// Close implements net.Conn.
 func (c *limitedConn) Close() error {
 	c.connections.remove(c.address, c)
 	return c.Conn.Close()
@@ -89,9 +86,7 @@ func (c *limitedConn) reset() {
 }
 
 // addressOf returns the address of the client. Connections that have none share the zero address.
-func addressOf(conn net.Conn) netip.Addr {
-	if client, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
-		return client.AddrPort().Addr().Unmap()
-	}
-	return netip.Addr{}
+func addressOf(client string) netip.Addr {
+	addressAndPort, _ := netip.ParseAddrPort(client)
+	return addressAndPort.Addr().Unmap()
 }

@@ -101,13 +101,11 @@ func (s *Server) spread() time.Duration { return max(2*s.config.Trust.RefreshInt
 type freshLoad struct {
 	// samples holds one sample for each resource of each node.
 	samples []load.Sample
-	// newest is the latest end of any sample.
-	newest time.Time
+	newest  time.Time
 	// until is the last moment at which all samples are fresh.
 	until time.Time
 }
 
-// freshLoad returns the fresh load of the named nodes.
 func (s *Server) freshLoad(table *load.Table, names []string, now time.Time) freshLoad {
 	fresh := freshLoad{samples: make([]load.Sample, 0, int(load.ResourceCount)*len(names))}
 	for _, name := range names {

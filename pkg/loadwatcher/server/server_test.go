@@ -24,6 +24,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher/wire"
@@ -445,7 +446,7 @@ func TestTokenFile(t *testing.T) {
 		}
 		write(" \n")
 		unreadable("is empty")
-		write(strings.Repeat("x", maxTokenBytes+1))
+		write(strings.Repeat("x", boundedfile.MaxTokenBytes+1))
 		unreadable("has more than 65536 bytes")
 		remove()
 		unreadable("no such file")

@@ -64,39 +64,26 @@ func (w Window) span() time.Duration {
 
 // statOf returns the statistic of one resource type, and whether any part of it was measured over a window.
 func statOf(metrics []Metric, resourceType, rollup string) (stat load.Stat, ofWindow bool) {
-	var average, latest, unstated, deviation choice
+	chosen := map[string]choice{}
 	for i := range metrics {
-		m := &metrics[i]
-		if m.Type != resourceType || m.Value == nil {
+		if m := &metrics[i]; m.Type == resourceType && m.Value != nil {
+			c := chosen[m.Operator]
+			c.offer(m, rollup)
+			chosen[m.Operator] = c
+		}
+	}
+	for _, operator := range []string{Average, Latest, Unstated} {
+		mean, deviation := chosen[operator], chosen[StandardDeviation]
+		if !mean.made {
 			continue
 		}
-		switch m.Operator {
-		case Average:
-			average.offer(m, rollup)
-		case Latest:
-			latest.offer(m, rollup)
-		case Unstated:
-			unstated.offer(m, rollup)
-		case StandardDeviation:
-			deviation.offer(m, rollup)
+		stat = load.Stat{Mean: mean.value / percent, StdDev: math.NaN(), Known: true}
+		if deviation.made {
+			stat.StdDev = deviation.value / percent
 		}
+		return stat, operator != Latest || deviation.made
 	}
-	ofWindow = deviation.made
-	switch {
-	case average.made:
-		stat, ofWindow = load.Stat{Mean: average.value / percent, Known: true}, true
-	case latest.made:
-		stat = load.Stat{Mean: latest.value / percent, Known: true}
-	case unstated.made:
-		stat, ofWindow = load.Stat{Mean: unstated.value / percent, Known: true}, true
-	default:
-		return load.Stat{}, false
-	}
-	stat.StdDev = math.NaN()
-	if deviation.made {
-		stat.StdDev = deviation.value / percent
-	}
-	return stat, ofWindow
+	return load.Stat{}, false
 }
 
 // choice is the preferred one of the values that were offered, whatever their order.
@@ -120,7 +107,6 @@ func (c *choice) offer(m *Metric, rollup string) {
 // The format has one end for all nodes. It is the earliest end of any sample, so that no load passes for newer than it is: leave
 // out samples that are not fresh. Without samples it is made.
 func FromSamples(source string, made time.Time, window time.Duration, samples []load.Sample) *Document {
-	duration := formatDuration(window)
 	hosts := make(map[string]NodeMetrics, len(samples))
 	end := made
 	for i := range samples {
@@ -140,7 +126,7 @@ func FromSamples(source string, made time.Time, window time.Duration, samples []
 	}
 	return &Document{
 		Timestamp: made.Unix(),
-		Window:    Window{Duration: duration, Start: end.Add(-window).Unix(), End: end.Unix()},
+		Window:    Window{Duration: formatDuration(window), Start: end.Add(-window).Unix(), End: end.Unix()},
 		Source:    source,
 		Data:      Data{NodeMetricsMap: hosts},
 	}

@@ -25,12 +25,8 @@ var ErrTooLarge = errors.New("too many hosts or metrics")
 
 // Resource types. Others are known to load-watcher and not used here.
 const (
-	CPU       = "CPU"
-	Memory    = "Memory"
-	Bandwidth = "Bandwidth"
-	Storage   = "Storage"
-	Energy    = "Energy"
-	Unknown   = "Unknown"
+	CPU    = "CPU"
+	Memory = "Memory"
 )
 
 // Operators say how a value was computed. Unstated is a mean.

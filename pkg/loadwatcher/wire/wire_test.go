@@ -264,7 +264,7 @@ func TestSamples_OneNode(t *testing.T) {
 		},
 		{
 			name:    "other types and operators are skipped, and names are case-sensitive",
-			metrics: []Metric{metric(Bandwidth, Average, 1), metric(Storage, Average, 2), metric(Energy, Average, 3), metric(Unknown, Average, 4), metric("cpu", Average, 5), metric(CPU, "MAX", 6), metric(CPU, "avg", 7)},
+			metrics: []Metric{metric("Bandwidth", Average, 1), metric("Storage", Average, 2), metric("Energy", Average, 3), metric("Unknown", Average, 4), metric("cpu", Average, 5), metric(CPU, "MAX", 6), metric(CPU, "avg", 7)},
 		},
 		{
 			name:    "a metric without a value is none",

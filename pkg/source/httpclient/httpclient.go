@@ -6,7 +6,6 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -154,25 +153,14 @@ func (c *Client) Explain(err error) error {
 	}
 	hint := ""
 	var timeout net.Error
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
-	case isCertificateError(err):
+	case untrusted:
 		hint = " (set caFile to the PEM bundle of the authority that signed the certificate, or insecureSkipVerify to true to accept any certificate)"
 	case errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout():
 		hint = fmt.Sprintf(" (no complete response within the timeout of %v)", c.client.Timeout)
 	}
 	return source.WithText(err, prefix+c.Excerpt(err.Error())+hint)
-}
-
-func isCertificateError(err error) bool {
-	var (
-		verification *tls.CertificateVerificationError
-		authority    x509.UnknownAuthorityError
-		hostname     x509.HostnameError
-		invalid      x509.CertificateInvalidError
-		roots        x509.SystemRootsError
-	)
-	return errors.As(err, &verification) || errors.As(err, &authority) || errors.As(err, &hostname) ||
-		errors.As(err, &invalid) || errors.As(err, &roots)
 }
 
 // StatusError is a response whose HTTP status is not the wanted one.
@@ -217,7 +205,6 @@ type gzipReader struct {
 	plain  *gzip.Reader
 }
 
-// Read implements io.Reader.
 func (r *gzipReader) Read(p []byte) (int, error) {
 	if r.plain == nil {
 		plain, err := gzip.NewReader(r.packed)

@@ -26,7 +26,7 @@ func newTransport(cfg Config) (http.RoundTripper, error) {
 	}
 	ca := &authorities{names: files, beside: cfg.CAFile == "", authorized: authorized, timeout: cfg.Timeout}
 	for _, name := range files {
-		ca.files = append(ca.files, boundedfile.New(name, MaxCABytes))
+		ca.files = append(ca.files, boundedfile.New(name, boundedfile.MaxCABytes))
 	}
 	// The library follows the files, but trusts only their certificates: replace its pool.
 	transport, err := config.NewTLSRoundTripper(&tls.Config{}, config.TLSRoundTripperSettings{CA: ca}, ca.newTransport)
@@ -61,7 +61,6 @@ type authorities struct {
 
 var _ config.SecretReader = &authorities{}
 
-// newTransport returns a transport that trusts the authorities.
 func (a *authorities) newTransport(*tls.Config) (http.RoundTripper, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), a.timeout)
 	defer cancel()

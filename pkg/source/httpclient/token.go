@@ -11,12 +11,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/boundedfile"
 )
 
-// MaxTokenBytes and MaxCABytes bound files. The bundle of a system's roots has a quarter of a MiB.
-const (
-	MaxTokenBytes = 64 << 10
-	MaxCABytes    = 4 << 20
-)
-
 const (
 	// keptTokens is how many tokens of a file that rotates are hidden: the last ones may still be valid.
 	keptTokens = 4
@@ -55,7 +49,7 @@ func newSentToken(value string) sentToken {
 // newToken returns the token that is configured, or nil.
 func newToken(cfg Config) *bearerToken {
 	if cfg.BearerTokenFile != "" {
-		return &bearerToken{file: boundedfile.New(cfg.BearerTokenFile, MaxTokenBytes)}
+		return &bearerToken{file: boundedfile.New(cfg.BearerTokenFile, boundedfile.MaxTokenBytes)}
 	}
 	if value := strings.TrimSpace(cfg.BearerToken); value != "" {
 		return &bearerToken{sent: []sentToken{newSentToken(value)}}
@@ -63,7 +57,6 @@ func newToken(cfg Config) *bearerToken {
 	return nil
 }
 
-// current returns the token to send.
 func (t *bearerToken) current(ctx context.Context) (string, error) {
 	if t.file == nil {
 		return t.sent[0].value, nil

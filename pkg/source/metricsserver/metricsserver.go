@@ -59,7 +59,6 @@ func New(cfg *rest.Config, nodes corelisters.NodeLister, timeout time.Duration) 
 // boundedErrors cuts the bodies of errors, which the client reads whole. Fetch bounds the others.
 type boundedErrors struct{ http.RoundTripper }
 
-// RoundTrip implements http.RoundTripper.
 func (t boundedErrors) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := t.RoundTripper.RoundTrip(req)
 	if err == nil && resp.StatusCode/100 != 2 {
@@ -145,7 +144,6 @@ type nodeMetrics struct {
 // quantity is a Quantity that takes no time to read: one of many digits, or with a large negative exponent, takes for ever.
 type quantity resource.Quantity
 
-// UnmarshalJSON implements json.Unmarshaler.
 func (q *quantity) UnmarshalJSON(text []byte) error {
 	const longest, longestExponent = 64, len(`e-999"`)
 	if e := bytes.IndexAny(text, "eE"); len(text) > longest || e >= 0 && len(text)-e > longestExponent {

@@ -23,7 +23,6 @@ func New[T any](plugin string) *Memo[T] {
 // shared is a value as CycleState keeps it. All clones share it.
 type shared[T any] struct{ value *T }
 
-// Clone implements fwk.StateData.
 func (s shared[T]) Clone() fwk.StateData { return s }
 
 // Lookup returns the cycle's value, or nil.

@@ -35,7 +35,6 @@ func newWaivers(plugin string, handle fwk.Handle, c clock.PassiveClock) *waivers
 // waiverState is the CycleState's data on one plugin's limit: whether it is waived in the cycle.
 type waiverState struct{ waived bool }
 
-// Clone implements fwk.StateData.
 func (s waiverState) Clone() fwk.StateData { return s }
 
 func waiverKey(plugin string) fwk.StateKey { return fwk.StateKey(plugin + "/waived") }
@@ -82,7 +81,6 @@ func (w *waivers) grant(pod types.UID) {
 // shared by clones, and immutable.
 type insufficient struct{ limits []*waivers }
 
-// Clone implements fwk.StateData.
 func (s insufficient) Clone() fwk.StateData { return s }
 
 const insufficientKey fwk.StateKey = "softlimit/insufficient"
