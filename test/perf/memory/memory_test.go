@@ -141,8 +141,8 @@ func TestModels(t *testing.T) {
 		estimators []podusage.Estimator
 		bound      int64
 	}{
-		{"one model", []podusage.Estimator{podusage.BySpec{}}, 1100},
-		{"two models", []podusage.Estimator{podusage.BySpec{}, podusage.ByRequests{}}, 2 * 1100},
+		{"one model", []podusage.Estimator{podusage.BySpec{}}, 1280},
+		{"two models", []podusage.Estimator{podusage.BySpec{}, podusage.ByRequests{}}, 2 * 1280},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			before := heap()
