@@ -31,10 +31,10 @@ const (
 	notYet int64 = math.MaxInt64
 )
 
-// runningSince returns the moment since when the pod has been using its node, in nanoseconds since 1970 and to the second, as the
-// API states it: the latest start of its running containers, or the pod's start time if it runs but states nothing of its
-// containers. A container that was restarted counts from the pod's start time, so that a crash loop does not renew what the pod
-// is charged. A pod that was assumed or bound a moment ago, or still pulls its images, does not run yet.
+// runningSince returns the moment since when the pod has been using its node, in nanoseconds since 1970: the latest start of
+// its running containers, or the pod's start time if it runs but states nothing of its containers. A container that was
+// restarted counts from the pod's start time, so that a crash loop does not renew what the pod is charged. A pod that was
+// assumed or bound a moment ago, or still pulls its images, does not run yet.
 func runningSince(pod *corev1.Pod) int64 {
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return ended
@@ -50,18 +50,16 @@ func runningSince(pod *corev1.Pod) int64 {
 		if status.RestartCount > 0 && pod.Status.StartTime != nil {
 			started = pod.Status.StartTime.Time
 		}
-		latest = max(latest, wholeSeconds(started))
+		latest = max(latest, started.UnixNano())
 	}
 	switch {
 	case latest != ended:
 		return latest
 	case pod.Status.Phase == corev1.PodRunning && pod.Status.StartTime != nil:
-		return wholeSeconds(pod.Status.StartTime.Time)
+		return pod.Status.StartTime.UnixNano()
 	}
 	return notYet
 }
-
-func wholeSeconds(t time.Time) int64 { return t.Truncate(time.Second).UnixNano() }
 
 // boundSince returns the moment at which the pod was bound to its node, in nanoseconds since 1970; notYet for a pod that was
 // only assumed.
@@ -89,6 +87,7 @@ func horizonOf(measured *load.NodeLoad) int64 {
 // uncoveredPods are the pods of one node that some window does not fully cover. When a pod started, and what it will use, is
 // determined once for each pod: a node that changed has most of its pods still, and their objects are spread over memory.
 type uncoveredPods struct {
+	// all are the pods of the node.
 	all  []fwk.PodInfo
 	pods []uncoveredPod
 	// horizon is the moment before which pods were fully covered, and left out of pods.
@@ -105,22 +104,15 @@ func amountsOf(a podusage.Amounts) (smaller amounts) {
 	return smaller
 }
 
-// uncoveredPod is a pod that some window does not fully cover. It is small, because there are many of them.
+// uncoveredPod is a pod that some window does not fully cover.
 type uncoveredPod struct {
+	// since is the moment since when the pod runs, in nanoseconds since 1970.
+	since int64
 	// charge is what the pod is charged, until bound takes effect; nil is no bound.
 	charge amounts
 	bound  *chargeBound
-	// sinceSeconds is the moment since when the pod runs, in seconds since 1970; math.MaxUint32 for notYet.
-	sinceSeconds uint32
-	position     int32
-}
-
-// since is the moment since when the pod runs, in nanoseconds since 1970.
-func (p *uncoveredPod) since() int64 {
-	if p.sinceSeconds == math.MaxUint32 {
-		return notYet
-	}
-	return int64(p.sinceSeconds) * int64(time.Second)
+	// position is the pod's position among the pods of its node.
+	position int32
 }
 
 // chargeBound bounds what a pod is charged to what it requests, from the given moment on, in nanoseconds since 1970.
@@ -143,11 +135,7 @@ func (p *uncoveredPod) at(moment int64, r load.Resource) float64 {
 const windowsCharged = 2
 
 func newUncoveredPod(position int, since int64, pod *corev1.Pod, config *Config) uncoveredPod {
-	p := uncoveredPod{
-		charge:       amountsOf(config.Estimator.Charge(pod)),
-		sinceSeconds: uint32(min(max(since/int64(time.Second), 0), math.MaxUint32)),
-		position:     int32(position),
-	}
+	p := uncoveredPod{position: int32(position), since: since, charge: amountsOf(config.Estimator.Charge(pod))}
 	request := amountsOf(podusage.ByRequests{}.Charge(pod))
 	if bound := boundSince(pod); bound != notYet && (p.charge[load.CPU] > request[load.CPU] || p.charge[load.Memory] > request[load.Memory]) {
 		p.bound = &chargeBound{from: bound + windowsCharged*int64(config.Window), request: request}
@@ -161,7 +149,7 @@ func (u *uncoveredPods) update(pods []fwk.PodInfo, horizon int64, config *Config
 		u = &uncoveredPods{} // pods that were left out may count again
 	}
 	unchanged := slices.Equal(u.all, pods)
-	if unchanged && !slices.ContainsFunc(u.pods, func(p uncoveredPod) bool { return p.since() <= horizon }) {
+	if unchanged && !slices.ContainsFunc(u.pods, func(p uncoveredPod) bool { return p.since <= horizon }) {
 		return uncoveredPods{all: u.all, pods: u.pods, horizon: horizon}
 	}
 	var buffer [32]uncoveredPod
@@ -171,7 +159,7 @@ func (u *uncoveredPods) update(pods []fwk.PodInfo, horizon int64, config *Config
 			next++
 		}
 		if i < len(u.all) && u.all[i] == pod {
-			if next < len(u.pods) && int(u.pods[next].position) == i && u.pods[next].since() > horizon {
+			if next < len(u.pods) && int(u.pods[next].position) == i && u.pods[next].since > horizon {
 				uncovered = append(uncovered, u.pods[next])
 			}
 			continue
@@ -196,7 +184,7 @@ func (u *uncoveredPods) pending(m *load.Measurement, r load.Resource, allocatabl
 	pending, end := 0.0, m.End.UnixNano()
 	for i := range u.pods {
 		p := &u.pods[i]
-		pending += min(p.at(end, r), allocatable) * (1 - coverage(p.since(), end, m.Window))
+		pending += min(p.at(end, r), allocatable) * (1 - coverage(p.since, end, m.Window))
 	}
 	return pending
 }
