@@ -21,8 +21,8 @@ func (s *Server) limited(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		client, _ := netip.ParseAddrPort(r.RemoteAddr) // net/http sets it
-		address, response := client.Addr().Unmap(), http.NewResponseController(w)
+		remote, _ := netip.ParseAddrPort(r.RemoteAddr) // net/http sets it
+		address, response := clientOf(remote.Addr()), http.NewResponseController(w)
 		aborted, full, added := s.inFlight.tryAdd(address, response)
 		if !added {
 			w.Header().Set("Retry-After", "1")
@@ -91,7 +91,21 @@ func (c *limitedConn) reset() {
 // addressOf returns the address of the client. Connections that have none share the zero address.
 func addressOf(conn net.Conn) netip.Addr {
 	if client, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
-		return client.AddrPort().Addr().Unmap()
+		return clientOf(client.AddrPort().Addr())
 	}
 	return netip.Addr{}
+}
+
+// clientOf returns the address that stands for a client: its own, or of IPv6 the network of 64 bits, all addresses of which one
+// machine can take.
+func clientOf(address netip.Addr) netip.Addr {
+	address = address.Unmap()
+	if !address.Is6() {
+		return address
+	}
+	network, err := address.WithZone("").Prefix(64)
+	if err != nil {
+		return address
+	}
+	return network.Addr()
 }
