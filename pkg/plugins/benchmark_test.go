@@ -85,14 +85,25 @@ func BenchmarkFilterRefuses(b *testing.B) {
 	})
 }
 
-// BenchmarkFilterAnnotated is the cost of one call for one node that states thresholds of its own and passes.
+// BenchmarkFilterAnnotated is the cost of one call for one node that states thresholds of its own and passes. The annotations of
+// 20 nodes may be malformed.
 func BenchmarkFilterAnnotated(b *testing.B) {
-	bench(b, []string{loadthreshold.Name}, 20, "", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
-		for _, node := range nodes {
-			node.Node().Annotations = map[string]string{loadthreshold.Annotation: "cpu=70,memory=85"}
+	for _, malformed := range []int{0, 200, 250 << 10} {
+		suffix := ""
+		if malformed > 0 {
+			suffix = fmt.Sprintf("/20_malformed_of_%d_bytes", malformed)
 		}
-		benchmarkFilter(b, build(b, p, name, ""), nodes)
-	})
+		bench(b, []string{loadthreshold.Name}, 20, suffix, func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
+			for i, node := range nodes {
+				annotation := "cpu=70,memory=85"
+				if malformed > 0 && i%(len(nodes)/20) == 0 {
+					annotation = fmt.Sprintf("%0*d", malformed, i) // each node has another one
+				}
+				node.Node().Annotations = map[string]string{loadthreshold.Annotation: annotation}
+			}
+			benchmarkFilter(b, build(b, p, name, ""), nodes)
+		})
+	}
 }
 
 func benchmarkFilter(b *testing.B, pl fwk.Plugin, nodes []fwk.NodeInfo) {

@@ -81,6 +81,21 @@ func TestBySpec_Charge(t *testing.T) {
 				ContainerStatuses:     []corev1.ContainerStatus{in("a", waiting("PodInitializing")), in("b", waiting("PodInitializing"))},
 			}}, 300,
 		},
+		{"what is stated for the pod as a whole counts in full while all containers start", wholePod(both("1", "3"), two), 3000},
+		{"it counts up to the limits of the containers that run", wholePod(both("1", "3"), two, in("a", waiting("ErrImagePull")), in("b", running)), 500},
+		{"it counts no more than itself", wholePod(both("100m", "400m"), two, in("a", waiting("ErrImagePull")), in("b", running)), 400},
+		{
+			"it counts in full where a container that runs states nothing",
+			wholePod(both("1", "3"), []corev1.Container{named("a", "1", "2"), {Name: "b"}}, in("a", waiting("ErrImagePull")), in("b", running)), 3000,
+		},
+		{"it counts nothing where no container runs", wholePod(both("1", "3"), one, in("a", waiting("ErrImagePull"))), 0},
+		{
+			// The API server derived the request of 1.1 from the containers, because the pod limits its memory.
+			"a request that the API server derived does not count while a container waits",
+			wholePod(corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{"cpu": resource.MustParse("1100m")}, Limits: corev1.ResourceList{"memory": resource.MustParse("1Gi")},
+			}, two, in("a", waiting("ErrImagePull")), in("b", running)), 500,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			e := BySpec{Multiplier: 1.5, DefaultCPUMillis: 1000, MaxRequestRatio: 10}
@@ -97,6 +112,36 @@ func TestBySpec_Charge(t *testing.T) {
 
 func statuses(containers []corev1.Container, statuses ...corev1.ContainerStatus) corev1.Pod {
 	return corev1.Pod{Spec: corev1.PodSpec{Containers: containers}, Status: corev1.PodStatus{ContainerStatuses: statuses}}
+}
+
+// wholePod returns a pod that states resources for the pod as a whole.
+func wholePod(whole corev1.ResourceRequirements, containers []corev1.Container, status ...corev1.ContainerStatus) corev1.Pod {
+	pod := statuses(containers, status...)
+	pod.Spec.Resources = &whole
+	return pod
+}
+
+func TestByRequests_ChargeOfWholePod(t *testing.T) {
+	two := []corev1.Container{named("a", "1", "2"), named("b", "100m", "500m")}
+	silent := []corev1.Container{named("a", "1", "2"), {Name: "b"}}
+	oneWaits := []corev1.ContainerStatus{in("a", waiting("ImagePullBackOff")), in("b", running)}
+	for _, tc := range []struct {
+		name string
+		pod  corev1.Pod
+		want float64
+	}{
+		{"in full while all containers start", wholePod(both("2", "3"), two), 2000},
+		{"up to the requests of the containers that run", wholePod(both("2", "3"), two, oneWaits...), 100},
+		{"no more than itself", wholePod(both("50m", "3"), two, oneWaits...), 50},
+		{"in full where a container that runs requests nothing", wholePod(both("2", "3"), silent, oneWaits...), 2000},
+		{"nothing where no container runs", wholePod(both("2", "3"), two[:1], oneWaits[0]), 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := (ByRequests{}).Charge(&tc.pod)[load.CPU]; got != tc.want {
+				t.Errorf("Charge() = %v milliCPU, want %v", got, tc.want)
+			}
+		})
+	}
 }
 
 func TestByRequests_Charge(t *testing.T) {

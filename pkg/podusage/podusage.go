@@ -3,6 +3,7 @@ package podusage
 
 import (
 	"math"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -40,52 +41,67 @@ type BySpec struct {
 	MaxRequestRatio float64
 }
 
-// Estimate implements Estimator.
-func (e BySpec) Estimate(pod *corev1.Pod) Amounts {
-	return Amounts{load.CPU: e.cpuMillis(pod, math.Inf(1))}
-}
-
-// Charge implements Estimator.
-func (e BySpec) Charge(pod *corev1.Pod) Amounts {
-	pod, ok := startingPod(pod)
-	if !ok {
-		return Amounts{}
-	}
-	return Amounts{load.CPU: e.cpuMillis(pod, e.MaxRequestRatio)}
-}
-
-// cpuMillis returns the CPU that the pod will use, in milliCPU: the sum over its containers of the limit, else the request
-// times the multiplier, else the default; plus the pod's overhead.
+// Estimate implements Estimator: the sum over the pod's containers of the limit, else the request times the multiplier, else the
+// default; plus the pod's overhead.
 //
 // Native sidecars count as containers. Ordinary init containers do not count, for they have ended once the pod runs. CPU that
 // is stated for the pod as a whole, limit before request, replaces the sum, unless the API server derived it. An explicit
 // zero is a statement like any other: a limit of zero allows no request but zero, so the container says that it needs
 // nothing.
 //
-// The spec counts, not the status: a resize in progress is expected to succeed. A limit counts up to maxRatio times the
-// request beside it; where maxRatio is finite, all containers that state nothing count the default once. cpuMillis does not
-// allocate.
-func (e BySpec) cpuMillis(pod *corev1.Pod, maxRatio float64) float64 {
-	spec := &pod.Spec
-	usage := Millis(*spec.Overhead.Cpu())
-	if spec.Resources != nil && !isDefaulted(spec) {
-		if stated, ok := e.stated(spec.Resources, maxRatio); ok {
-			return usage + stated
-		}
+// The spec counts, not the status: a resize in progress is expected to succeed. Estimate does not allocate.
+func (e BySpec) Estimate(pod *corev1.Pod) Amounts {
+	cpuMillis, ok := e.podLevelMillis(&pod.Spec, math.Inf(1))
+	if !ok {
+		stated, silent := e.containersMillis(&pod.Spec, math.Inf(1))
+		cpuMillis = stated + silent*e.DefaultCPUMillis
 	}
-	silent := 0.0 // the number of containers that state nothing
+	return Amounts{load.CPU: cpuMillis + overheadMillis(pod)}
+}
+
+// Charge implements Estimator. It is Estimate with three differences: a limit counts up to MaxRequestRatio times the request beside
+// it; all containers that state nothing count the default once; and containers that do not run and are not about to count
+// nothing. While there are any of these, what is stated for the pod as a whole counts up to what the others state; in full if one
+// of the others states nothing, for it may use all of it.
+func (e BySpec) Charge(pod *corev1.Pod) Amounts {
+	starting, ok := startingPod(pod)
+	if !ok {
+		return Amounts{}
+	}
+	stated, silent := e.containersMillis(&starting.Spec, e.MaxRequestRatio)
+	cpuMillis := stated + min(silent, 1)*e.DefaultCPUMillis
+	if whole, ok := e.podLevelMillis(&pod.Spec, e.MaxRequestRatio); ok {
+		if starting == pod || silent > 0 {
+			cpuMillis = whole
+		}
+		cpuMillis = min(cpuMillis, whole)
+	}
+	return Amounts{load.CPU: cpuMillis + overheadMillis(pod)}
+}
+
+func overheadMillis(pod *corev1.Pod) float64 { return Millis(*pod.Spec.Overhead.Cpu()) }
+
+// podLevelMillis returns the usage by what is stated for the pod as a whole, in milliCPU, and whether anything is. A limit counts
+// up to maxRatio times the request beside it.
+func (e BySpec) podLevelMillis(spec *corev1.PodSpec, maxRatio float64) (cpuMillis float64, ok bool) {
+	if spec.Resources == nil || isDefaulted(spec) {
+		return 0, false
+	}
+	return e.stated(spec.Resources, maxRatio)
+}
+
+// containersMillis returns the sum of what containers and native sidecars state, in milliCPU, and the number of those that state
+// nothing.
+func (e BySpec) containersMillis(spec *corev1.PodSpec, maxRatio float64) (stated, silent float64) {
 	for i := range spec.Containers {
-		usage, silent = e.add(&spec.Containers[i], maxRatio, usage, silent)
+		stated, silent = e.add(&spec.Containers[i], maxRatio, stated, silent)
 	}
 	for i := range spec.InitContainers {
 		if c := &spec.InitContainers[i]; isSidecar(c) {
-			usage, silent = e.add(c, maxRatio, usage, silent)
+			stated, silent = e.add(c, maxRatio, stated, silent)
 		}
 	}
-	if !math.IsInf(maxRatio, 1) {
-		silent = min(silent, 1)
-	}
-	return usage + silent*e.DefaultCPUMillis
+	return stated, silent
 }
 
 // add adds what the container states to the usage, or 1 to the number of containers that state nothing.
@@ -160,13 +176,36 @@ func (ByRequests) Estimate(pod *corev1.Pod) Amounts {
 	return AmountsOf(requests)
 }
 
-// Charge implements Estimator.
+// Charge implements Estimator. What is stated for the pod as a whole counts as BySpec.Charge says.
 func (e ByRequests) Charge(pod *corev1.Pod) Amounts {
-	pod, ok := startingPod(pod)
+	starting, ok := startingPod(pod)
 	if !ok {
 		return Amounts{}
 	}
-	return e.Estimate(pod)
+	whole := e.Estimate(starting)
+	if starting == pod || starting.Spec.Resources == nil {
+		return whole
+	}
+	containers := *starting
+	containers.Spec.Resources = nil
+	charge := e.Estimate(&containers)
+	for r := range charge {
+		if !allRequest(&starting.Spec, corev1.ResourceName(load.Resource(r).String())) {
+			charge[r] = whole[r]
+		}
+		charge[r] = min(charge[r], whole[r])
+	}
+	return charge
+}
+
+// allRequest tells whether all containers and native sidecars request the resource.
+func allRequest(spec *corev1.PodSpec, name corev1.ResourceName) bool {
+	silent := func(c corev1.Container) bool {
+		_, ok := c.Resources.Requests[name]
+		return !ok
+	}
+	return !slices.ContainsFunc(spec.Containers, silent) &&
+		!slices.ContainsFunc(spec.InitContainers, func(c corev1.Container) bool { return isSidecar(&c) && silent(c) })
 }
 
 // AmountsOf returns the amounts of all resources in the list. A resource that is not listed counts zero.

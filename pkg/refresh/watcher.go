@@ -63,8 +63,11 @@ type Watcher struct {
 	// index is that of the last snapshot.
 	index *load.Index
 	// failure is the text of the last refresh's error, empty if it succeeded.
-	failure     string
-	lastRefresh time.Time
+	failure string
+	// loggedFailure reports whether the log says that load cannot be read; failureLog limits how often that changes.
+	loggedFailure bool
+	failureLog    source.LogLimit
+	lastRefresh   time.Time
 }
 
 // NewWatcher returns a watcher of src, called label in logs and metrics. Register what is to be read before calling Run.
@@ -177,21 +180,9 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 	now := w.clock.Now()
 	w.metrics.refreshed(w, now.Sub(began), err)
 	w.forgetIfClockWentBack(logger, now)
+	w.logFailure(logger, now, err, len(batch.Samples))
 	if err != nil {
-		failure := err.Error()
-		switch w.failure {
-		case "":
-			logger.Error(err, "Load cannot be read. Nodes keep their last measurement until it expires, then their requests are used")
-		case failure: // it has been logged
-		default:
-			logger.V(4).Info("Load still cannot be read", "err", err)
-		}
-		w.failure = failure
 		return err
-	}
-	if w.failure != "" {
-		logger.Info("Load can be read again", "samples", len(batch.Samples))
-		w.failure = ""
 	}
 	w.metrics.unmatched.WithLabelValues(w.label).Set(float64(batch.UnmatchedCount))
 	for i := range batch.Samples {
@@ -208,6 +199,33 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 	w.publish(requirements.Windows)
 	logger.V(4).Info("Load read", "windows", requirements.Windows, "samples", len(batch.Samples), "nodes", len(w.histories))
 	return nil
+}
+
+// logFailure logs that load cannot be read, or can be read again, if the log does not say so yet. A source that fails every other
+// time is not logged each time.
+func (w *Watcher) logFailure(logger klog.Logger, now time.Time, err error, samples int) {
+	failure := ""
+	if err != nil {
+		failure = err.Error()
+	}
+	before := w.failure
+	w.failure = failure
+	if failed := err != nil; failed != w.loggedFailure {
+		logger, ok := w.failureLog.Allow(logger, now)
+		if !ok {
+			return
+		}
+		w.loggedFailure = failed
+		if failed {
+			logger.Error(err, "Load cannot be read. Nodes keep their last measurement until it expires, then their requests are used")
+		} else {
+			logger.Info("Load can be read again", "samples", samples)
+		}
+		return
+	}
+	if failure != "" && failure != before {
+		logger.V(4).Info("Load still cannot be read", "err", err)
+	}
 }
 
 // forgetIfClockWentBack forgets all load if the clock was set back since the last refresh: load from before would be newer

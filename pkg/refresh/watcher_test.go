@@ -479,6 +479,35 @@ func TestRefresh_LogsChangesOnce(t *testing.T) {
 	}
 }
 
+// TestRefresh_LogsAlternationRarely has a source fail at every other refresh for an hour, and then fail for good.
+func TestRefresh_LogsAlternationRarely(t *testing.T) {
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(0), ktesting.BufferLogs(true)))
+	ctx := klog.NewContext(t.Context(), logger)
+	w, src, clock := newTestWatcher()
+	down := func(context.Context, source.Request) (source.Batch, error) { return source.Batch{}, errors.New("down") }
+	for i := range 120 {
+		if src.fetch = down; i%2 == 0 {
+			src.respond(load.Sample{Node: "a", Window: window, End: clock.Now(), Stats: load.Stats{load.CPU: known(0.25)}})
+		}
+		_ = w.Refresh(ctx)
+		clock.Step(30 * time.Second)
+	}
+	src.fetch = down
+	for range 20 {
+		_ = w.Refresh(ctx)
+		clock.Step(30 * time.Second)
+	}
+	logged := strings.TrimSpace(logger.GetSink().(ktesting.Underlier).GetBuffer().String())
+	lines := strings.Split(logged, "\n")
+	// 6 lines at first, then one in 5 minutes.
+	if len(lines) > 6+14 || !strings.Contains(logged, "changesNotLogged=") {
+		t.Errorf("%d lines in 70 minutes, want at most 20 and the number of changes between them:\n%s", len(lines), logged)
+	}
+	if last := lines[len(lines)-1]; !strings.Contains(last, "Load cannot be read") {
+		t.Errorf("the last line is %q, want that load cannot be read", last)
+	}
+}
+
 func TestWatcher_ServesAllReaders(t *testing.T) {
 	w, _, _ := newTestWatcher()
 	register(w, load.Trust{RefreshInterval: 10 * time.Second, MaxAge: time.Minute, DriftTolerance: 5}, 15*time.Minute)

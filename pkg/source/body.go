@@ -16,11 +16,12 @@ func MaxResponseBytes(nodes int) int64 {
 	return fixed + perNode*int64(nodes)
 }
 
-// MaxElements returns how many series, hosts or objects a source accepts of one response about so many nodes: small ones take as
-// long to decode as large ones.
+// MaxElements returns how many series, hosts or objects a source accepts of one response about so many nodes. Small ones take as
+// long to decode as large ones, so that their number bounds the time: this allows for eight series of each node, such as one of
+// each GPU, and for 4,096 that belong to no node.
 func MaxElements(nodes int) int64 {
-	const elementBytes = 256
-	return MaxResponseBytes(nodes) / elementBytes
+	const fixed, perNode = 4096, 8
+	return fixed + perNode*int64(nodes)
 }
 
 // IsTooLarge reports whether a response exceeded MaxResponseBytes or MaxElements.

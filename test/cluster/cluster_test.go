@@ -101,7 +101,9 @@ func TestCluster(t *testing.T) {
 	_, err = c.WaitCPUUtilization(ctx, quarter)
 	check("measuring a load that changed", err)
 
-	c.Prometheus.Kill()
+	if err := c.Prometheus.Kill(); err != nil {
+		t.Error(err)
+	}
 	if _, err := c.CPUUtilization(ctx, window); err == nil {
 		t.Error("Prometheus responds after it was killed")
 	}

@@ -23,7 +23,7 @@ const (
 
 	// startTimeout is how long a process may take to become ready.
 	startTimeout = 3 * time.Minute
-	// stopTimeout is how long a process may take to end after SIGTERM.
+	// stopTimeout is how long a process may take to end after a signal.
 	stopTimeout = 30 * time.Second
 	// waitTimeout is how long the Wait methods of a Cluster wait.
 	waitTimeout = 5 * time.Minute
@@ -48,7 +48,10 @@ type Process struct {
 	// ready returns an error while the process cannot be used yet.
 	ready func(ctx context.Context) error
 
-	mu sync.Mutex
+	// changing is held while the process is started or ended, mu only while a field below is read or written: Failed, which every
+	// wait calls, must not wait itself.
+	changing sync.Mutex
+	mu       sync.Mutex
 	// run is nil before Start and after Stop or Kill.
 	run *run
 	// closed forbids another Start.
@@ -93,15 +96,10 @@ func (p *Process) Start(ctx context.Context) error {
 }
 
 // Stop sends SIGTERM and waits for the process to end. After stopTimeout it kills the process and returns an error.
-func (p *Process) Stop() error {
-	if p.end(syscall.SIGTERM, false) {
-		return nil
-	}
-	return fmt.Errorf("%s did not end within %s of SIGTERM and was killed%s", p.name, stopTimeout, p.tail())
-}
+func (p *Process) Stop() error { return p.end(syscall.SIGTERM, false) }
 
-// Kill sends SIGKILL and waits for the process to end.
-func (p *Process) Kill() { p.end(syscall.SIGKILL, false) }
+// Kill sends SIGKILL and waits for the process to end, for at most stopTimeout.
+func (p *Process) Kill() error { return p.end(syscall.SIGKILL, false) }
 
 // Pause stops the process with SIGSTOP: it keeps its connections, but does nothing until Resume.
 func (p *Process) Pause() { p.signal(syscall.SIGSTOP) }
@@ -136,7 +134,7 @@ func (p *Process) Supervise(ctx context.Context) {
 }
 
 // close stops the process for good.
-func (p *Process) close() { p.end(syscall.SIGTERM, true) }
+func (p *Process) close() { _ = p.end(syscall.SIGTERM, true) }
 
 // Failed returns an error if the process has ended by itself.
 func (p *Process) Failed() error {
@@ -156,12 +154,15 @@ func (p *Process) Log() (string, error) {
 }
 
 func (p *Process) launch() (*run, error) {
+	p.changing.Lock()
+	defer p.changing.Unlock()
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	closed, running := p.closed, p.run != nil
+	p.mu.Unlock()
 	switch {
-	case p.closed:
+	case closed:
 		return nil, errors.New("the cluster is stopped")
-	case p.run != nil:
+	case running:
 		return nil, errors.New("it is running already")
 	}
 	if p.root == "" {
@@ -204,30 +205,44 @@ func (p *Process) launch() (*run, error) {
 		}
 		return nil, err
 	}
+	p.mu.Lock()
 	p.run = r
+	p.mu.Unlock()
 	return r, nil
 }
 
-// end sends a signal to the process, and SIGKILL if it is still there after stopTimeout. obeyed is false in the latter case.
-func (p *Process) end(signal syscall.Signal, forGood bool) (obeyed bool) {
+// end sends a signal to the process, and SIGKILL if it is still there after stopTimeout. It returns an error in the latter case.
+func (p *Process) end(signal syscall.Signal, forGood bool) error {
+	p.changing.Lock()
+	defer p.changing.Unlock()
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.closed = p.closed || forGood
-	if p.run == nil {
-		return true
-	}
 	r := p.run
 	p.run = nil
-	timeout := time.NewTimer(stopTimeout)
-	defer timeout.Stop()
+	p.mu.Unlock()
+	if r == nil {
+		return nil
+	}
 	r.signal(signal)
-	r.signal(syscall.SIGCONT) // a paused process does not get the signal
+	r.signal(syscall.SIGCONT) // a paused process gets no signal but SIGKILL
+	if r.endsWithin(stopTimeout) {
+		return nil
+	}
+	r.signal(syscall.SIGKILL)
+	if !r.endsWithin(stopTimeout) {
+		return fmt.Errorf("%s did not end within %s of SIGKILL%s", p.name, stopTimeout, p.tail())
+	}
+	return fmt.Errorf("%s did not end within %s of signal %q and was killed%s", p.name, stopTimeout, signal, p.tail())
+}
+
+// endsWithin waits until the process has ended, and reports whether it did so in time.
+func (r *run) endsWithin(timeout time.Duration) bool {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
 	select {
 	case <-r.done:
 		return true
-	case <-timeout.C:
-		r.signal(syscall.SIGKILL)
-		<-r.done
+	case <-timer.C:
 		return false
 	}
 }

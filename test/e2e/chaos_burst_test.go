@@ -23,6 +23,15 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
+const (
+	// partTimeout bounds one part of TestChaos, and every wait in it.
+	partTimeout = 10 * time.Minute
+	// arrivalsTimeout bounds how long pods arrive in one part: no disturbance takes so long.
+	arrivalsTimeout = 4 * time.Minute
+	// requestTimeout bounds one request to an API server that may hang; the request is then sent again.
+	requestTimeout = 20 * time.Second
+)
+
 // burst disturbs the cluster while pods arrive for both schedulers: one every tenth of a second, and burstPods at once just before
 // the disturbance. Then all of them must be bound, and none twice. disturb gets the leading replicas. audited is whether the API
 // server runs and writes its audit log throughout.
@@ -30,10 +39,13 @@ func (c *chaos) burst(t *testing.T, name string, audited bool, disturb func(envi
 	// More than a scheduler's client sends at once, so that the disturbance finds pods that wait to be bound.
 	const burstPods = 150
 	e := c.in(t)
+	var cancelPart context.CancelFunc
+	e.ctx, cancelPart = context.WithTimeoutCause(e.ctx, partTimeout, fmt.Errorf("this part of the test has taken %s", partTimeout))
+	defer cancelPart()
 	leaders := c.leaders(e)
 	began := time.Now()
 	var arrivals [len(c.schedulers)]*chaosArrivals
-	ctx, cancel := context.WithCancel(e.ctx)
+	ctx, cancel := context.WithTimeout(e.ctx, arrivalsTimeout)
 	defer cancel()
 	var arriving, atOnce errgroup.Group
 	for i, s := range c.schedulers {
@@ -57,6 +69,9 @@ func (c *chaos) burst(t *testing.T, name string, audited bool, disturb func(envi
 	e.must(atOnce.Wait())
 	waiting := e.unbound(name)
 	disturb(e, leaders)
+	if ctx.Err() != nil {
+		t.Errorf("the disturbance was not over when pods had arrived for %s", arrivalsTimeout)
+	}
 	cancel()
 	if err := arriving.Wait(); !wait.Interrupted(err) {
 		t.Error(err)
@@ -91,7 +106,9 @@ func (c *chaos) burst(t *testing.T, name string, audited bool, disturb func(envi
 // unbound returns the number of a part's pods that are not bound.
 func (e environment) unbound(chaos string) int {
 	e.t.Helper()
-	list, err := e.Client.CoreV1().Pods(metav1.NamespaceDefault).List(e.ctx, metav1.ListOptions{
+	ctx, cancel := context.WithTimeout(e.ctx, requestTimeout)
+	defer cancel()
+	list, err := e.Client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{
 		LabelSelector: "chaos=" + chaos, FieldSelector: "spec.nodeName=",
 	})
 	e.must(err)
@@ -165,6 +182,8 @@ func (a *chaosArrivals) create(name string) error {
 func (a *chaosArrivals) retry(do func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(a.ctx, 200*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
 		last = do(ctx)
 		return last == nil, nil
 	})

@@ -78,7 +78,7 @@ func TestChaos(t *testing.T) {
 
 	killed := func(e environment, leaders []cluster.Replica) {
 		for _, leader := range leaders {
-			leader.Kill()
+			e.must(leader.Kill())
 		}
 		c.waitOthersLead(e, leaders)
 		for _, leader := range leaders {
@@ -105,8 +105,17 @@ func TestChaos(t *testing.T) {
 	t.Run("nodes of odd capacity come and go, and nodes are renamed", func(t *testing.T) { c.burst(t, "nodes", true, c.changeNodes) })
 	t.Run("the API server is killed and started again", func(t *testing.T) {
 		c.burst(t, "apiserver", false, func(e environment, _ []cluster.Replica) {
-			e.APIServer.Kill()
+			e.must(e.APIServer.Kill())
 			e.must(e.APIServer.Start(e.ctx))
+		})
+	})
+	t.Run("etcd hangs for 15 s, and is then away for 15 s", func(t *testing.T) {
+		c.burst(t, "etcd", false, func(e environment, _ []cluster.Replica) {
+			e.Etcd.Pause()
+			time.Sleep(15 * time.Second)
+			e.must(e.Etcd.Kill())
+			time.Sleep(15 * time.Second)
+			e.must(e.Etcd.Start(e.ctx))
 		})
 	})
 	t.Run("there are 5,000 nodes, and the leader is killed", func(t *testing.T) {

@@ -88,7 +88,7 @@ func (e environment) wantTakeover(election componentbaseconfig.LeaderElectionCon
 	_, err := e.WaitBound(e.ctx, labels, 5)
 	e.must(err)
 
-	leader.Kill()
+	e.must(leader.Kill())
 	killed := time.Now()
 	var next time.Time
 	e.eventually("a binding after the leader is gone", func() bool {

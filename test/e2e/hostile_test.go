@@ -1,41 +1,189 @@
 package e2e
 
 import (
+	"bytes"
+	"compress/gzip"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
+	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
 )
 
-// hostileNodes is the number of nodes on which an endless response is read.
-const hostileNodes = 300
+const (
+	// hostileNodes is the number of nodes of the cluster whose source is hostile: what is read of a response grows with it.
+	hostileNodes = 5000
+	// hostileQueries is the number of queries of one refresh: the newest samples, and mean and deviation of cpu and memory.
+	hostileQueries = 5
+	// queryBudget is how many bytes of one response are read, unpacked.
+	queryBudget = 1<<20 + hostileNodes*4<<10
+)
 
-// TestHostileSource has Plimsoll read a source whose responses do not end, each second, while pods arrive one after the other for
-// it and for the stock scheduler beside it. All pods must be bound. How long it takes is logged, and bounded only so far that it
-// does not depend on the machine.
+// TestHostileSource has Plimsoll read a source that responds with anything, each second, on a cluster of 5,000 nodes. Memory must
+// stay within a bound, and pods must be bound about as fast as by the stock scheduler beside it.
 func TestHostileSource(t *testing.T) {
-	const pods = 60
-	endless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, err := io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[`)
-		for i := 0; err == nil && r.Context().Err() == nil; i++ {
-			_, err = fmt.Fprintf(w, `{"metric":{"instance":"node-%d"},"value":[%d,"0.5"]},`, i%hostileNodes, time.Now().Unix())
-		}
-	}))
-	defer endless.Close()
+	names := numbered("node", hostileNodes)
+	source := newHostileSource(names)
+	server := httptest.NewServer(source)
+	defer server.Close()
 	e := start(t, cluster.Options{Scheduler: configuration("TargetLoadPacking", 5, byLoad,
-		"metricProvider: {type: Prometheus, address: '"+endless.URL+"', dialect: NodeExporter}")})
-	for i := range hostileNodes {
-		e.must(e.CreateNodes(e.ctx, cluster.Node{Name: fmt.Sprintf("node-%d", i), CPU: "8", Memory: "32Gi"}))
+		"metricProvider: {type: Prometheus, address: '"+server.URL+"', dialect: NodeExporter}")})
+	e.must(e.Prometheus.Stop()) // scraping so many nodes would take this machine from the schedulers
+	var creating errgroup.Group
+	creating.SetLimit(16)
+	for _, name := range names {
+		creating.Go(func() error {
+			return e.createNode(name, corev1.NodeStatus{
+				Capacity: quantities(map[corev1.ResourceName]string{"cpu": "8", "memory": "32Gi", "pods": "250"}),
+			})
+		})
 	}
+	e.must(creating.Wait())
+	before := source.honest.Queries()
+	e.eventually("some refreshes that read the load of all nodes", func() bool { return source.honest.Queries() > before+4*hostileQueries })
+
+	t.Run("memory stays below twice that at rest and the budget of a refresh", func(t *testing.T) { source.checkMemory(e.in(t)) })
+	t.Run("pods are bound about as fast as by the stock scheduler", func(t *testing.T) { source.checkPlacement(e.in(t)) })
+	if log, err := e.Scheduler.Log(); err != nil || len(log) > 1<<20 {
+		t.Errorf("the log has %d bytes (%v), want at most 1 MiB", len(log), err)
+	}
+}
+
+// hostileSource is a Prometheus that responds with what its operator, or whoever took its place, likes.
+type hostileSource struct {
+	honest promstub.Server
+	// respond writes the responses; nil leaves them to honest.
+	respond atomic.Pointer[http.HandlerFunc]
+	// responses is the number of responses that were begun by respond.
+	responses atomic.Int64
+}
+
+func newHostileSource(nodes []string) *hostileSource {
+	s := &hostileSource{honest: promstub.Server{Gzip: true}}
+	s.honest.SetInstances(nodes)
+	return s
+}
+
+// ServeHTTP implements http.Handler.
+func (s *hostileSource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	respond := s.respond.Load()
+	if respond == nil {
+		s.honest.ServeHTTP(w, r)
+		return
+	}
+	s.responses.Add(1)
+	w.Header().Set("Content-Type", "application/json")
+	(*respond)(w, r)
+}
+
+// become makes the source respond in another way, and waits until a few refreshes have read such responses.
+func (s *hostileSource) become(e environment, name string, respond http.HandlerFunc) {
+	e.t.Helper()
+	const refreshes = 4
+	s.respond.Store(&respond)
+	s.responses.Store(0)
+	// The last refresh has been read whole when the next one begins.
+	e.eventually(fmt.Sprintf("%d refreshes that read %s", refreshes, name), func() bool {
+		return s.responses.Load() > refreshes*hostileQueries
+	})
+}
+
+const vectorHead = `{"status":"success","data":{"resultType":"vector","result":[`
+
+// endlessSeries responds with series of nodes that do not end.
+func endlessSeries(w http.ResponseWriter, r *http.Request) {
+	_, err := io.WriteString(w, vectorHead)
+	for i := 0; err == nil && r.Context().Err() == nil; i++ {
+		_, err = fmt.Fprintf(w, `{"metric":{"instance":"node-%03d"},"value":[%d,"0.5"]},`, i%hostileNodes+1, time.Now().Unix())
+	}
+}
+
+// whole responds with a status and a body.
+func whole(status int, header, value string, body []byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set(header, value)
+		w.WriteHeader(status)
+		_, _ = w.Write(body) // the client leaves before the end
+	}
+}
+
+// checkMemory has the scheduler read responses of all kinds, and compares the most memory that it had meanwhile.
+func (s *hostileSource) checkMemory(e environment) {
+	const json = "application/json"
+	series := []byte(`{"metric":{"instance":"node-001","job":"node"},"value":[1700000000,"0.5"]},`)
+	valid := append([]byte(vectorHead), bytes.Repeat(series, 64<<20/len(series))...)
+	valid = append(bytes.TrimSuffix(valid, []byte(",")), "]}}"...)
+	sixty := bytes.Repeat([]byte("no "), 20<<20)
+
+	rest, err := e.Scheduler.ResidentBytes()
+	e.must(err)
+	limit := 2*rest + hostileQueries*queryBudget
+	e.t.Logf("resident memory at rest: %d MB; limit: %d MB", rest>>20, limit>>20)
+	for _, mode := range []struct {
+		name    string
+		respond http.HandlerFunc
+	}{
+		{"64 MiB of valid JSON", whole(http.StatusOK, "Content-Type", json, valid)},
+		{"series without end", endlessSeries},
+		{"512 MiB of series in a small gzip", whole(http.StatusOK, "Content-Encoding", "gzip", packedSeries(e, series, 512<<20))},
+		{"an error page of 60 MiB", whole(http.StatusInternalServerError, "Content-Type", "text/html", sixty)},
+		{"an error of the API of 60 MiB", whole(http.StatusUnprocessableEntity, "Content-Type", json,
+			slices.Concat([]byte(`{"status":"error","errorType":"execution","error":"`), sixty, []byte(`"}`)))},
+		{"a label of 100 MiB", whole(http.StatusOK, "Content-Type", json,
+			slices.Concat([]byte(vectorHead+`{"metric":{"instance":"`), bytes.Repeat([]byte("x"), 100<<20), []byte(`"},"value":[1700000000,"0.5"]}]}}`)))},
+	} {
+		e.must(e.Scheduler.ResetPeak())
+		before := e.cpuSeconds()
+		s.become(e, mode.name, mode.respond)
+		peak, err := e.Scheduler.PeakResidentBytes()
+		e.must(err)
+		e.t.Logf("%-35s at most %d MB; %.2f s of processor time a refresh", mode.name+":", peak>>20,
+			(e.cpuSeconds()-before)*hostileQueries/float64(s.responses.Load()))
+		if peak > limit {
+			e.t.Errorf("with %s the scheduler took %d MB; at rest it takes %d MB, so that at most %d MB are allowed", mode.name, peak>>20, rest>>20, limit>>20)
+		}
+	}
+}
+
+// cpuSeconds is the processor time that the scheduler has taken.
+func (e environment) cpuSeconds() float64 {
+	e.t.Helper()
+	metrics, err := e.SchedulerMetrics(e.ctx)
+	e.must(err)
+	return metrics.Sum("process_cpu_seconds_total")
+}
+
+// packedSeries returns the gzip of a response with so many bytes of series.
+func packedSeries(e environment, series []byte, size int) []byte {
+	var b bytes.Buffer
+	w, err := gzip.NewWriterLevel(&b, gzip.BestSpeed)
+	e.must(err)
+	_, _ = io.WriteString(w, vectorHead) // the buffer takes everything
+	piece := bytes.Repeat(series, 1<<20/len(series))
+	for written := 0; written < size; written += len(piece) {
+		_, _ = w.Write(piece)
+	}
+	_, _ = io.WriteString(w, strings.TrimSuffix(string(series), ",")+"]}}")
+	e.must(w.Close())
+	return b.Bytes()
+}
+
+// checkPlacement creates pods for Plimsoll, whose source responds without end, and in turn for the stock scheduler. Both run on
+// this machine at the same time, so that one that is busy slows down both.
+func (s *hostileSource) checkPlacement(e environment) {
+	const pods = 60
 	_, err := e.RunScheduler(e.ctx, stockProfile, build.StockKubeScheduler(), `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -45,6 +193,7 @@ profiles: [{schedulerName: stock}]
 `)
 	e.must(err)
 	watched := e.watchBindings()
+	s.become(e, "series without end", endlessSeries)
 
 	waits := map[string][]time.Duration{}
 	for i := range pods {
@@ -63,16 +212,20 @@ profiles: [{schedulerName: stock}]
 			})
 		}
 	}
-	p99 := map[string]time.Duration{}
 	for scheduler, durations := range waits {
 		slices.Sort(durations)
-		p99[scheduler] = percentile(durations, 99)
-		t.Logf("%s: %d pods, creation to binding p50 %v, p99 %v", scheduler, len(durations), percentile(durations, 50), p99[scheduler])
+		e.t.Logf("%s: %d pods, creation to binding p50 %v, p99 %v", scheduler, len(durations), percentile(durations, 50), percentile(durations, 99))
 	}
-	if ours, stock := p99[profile], p99[stockProfile]; ours > 2*stock+5*time.Second {
-		t.Errorf("99 %% of the pods are bound within %v, where the stock scheduler takes %v", ours, stock)
-	}
-	if log, err := e.Scheduler.Log(); err != nil || len(log) > 1<<20 {
-		t.Errorf("the log has %d bytes (%v), want at most 1 MiB", len(log), err)
+	for _, bound := range []struct {
+		percent int
+		slack   time.Duration
+	}{
+		{50, 250 * time.Millisecond},
+		{99, 1500 * time.Millisecond}, // the slowest of 60 pods, on a machine that may be busy
+	} {
+		ours, stock := percentile(waits[profile], bound.percent), percentile(waits[stockProfile], bound.percent)
+		if most := 2*stock + bound.slack; ours > most {
+			e.t.Errorf("p%d from creation to binding is %v, where the stock scheduler beside it has %v: at most %v is allowed", bound.percent, ours, stock, most)
+		}
 	}
 }

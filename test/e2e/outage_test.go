@@ -34,7 +34,7 @@ func TestOutage(t *testing.T) {
 
 	arrivals := e.arrive()
 	e.waitPlacements("load decides", arrivals, func(node string) bool { return node == "cool" })
-	e.Prometheus.Kill()
+	e.must(e.Prometheus.Kill())
 	e.waitPlacements("requests decide once all load has expired", arrivals, func(node string) bool { return node != "cool" })
 
 	e.must(e.Scheduler.Stop())

@@ -42,24 +42,43 @@ func ValidateLoadThresholdArgs(path *field.Path, args *config.LoadThresholdArgs)
 		allErrs = append(allErrs, field.Invalid(path.Child("stdDevFactor"), args.StdDevFactor,
 			"must be a finite number of at least 0: write how many standard deviations are added to the mean, such as 2"))
 	}
-	for i, name := range args.Exempt.PriorityClassNames {
-		if name == "" {
-			allErrs = append(allErrs, field.Required(path.Child("exempt", "priorityClassNames").Index(i),
-				"must name a priority class: write one, or remove the entry"))
-		}
-	}
-	for _, selector := range []struct {
-		name     string
-		selector *metav1.LabelSelector
-	}{
-		{"podSelector", args.Exempt.PodSelector},
-		{"namespaceSelector", args.Exempt.NamespaceSelector},
-	} {
-		allErrs = append(allErrs, metav1validation.ValidateLabelSelector(selector.selector,
-			metav1validation.LabelSelectorValidationOptions{}, path.Child("exempt", selector.name))...)
-	}
+	allErrs = append(allErrs, validateExemptions(path.Child("exempt"), &args.Exempt)...)
 	allErrs = append(allErrs, validateWhenNoneFits(path.Child("whenNoneFits"), args.WhenNoneFits)...)
 	return allErrs.ToAggregate()
+}
+
+func validateExemptions(path *field.Path, exempt *config.Exemption) field.ErrorList {
+	var allErrs field.ErrorList
+	if n := len(exempt.PriorityClassNames); n > maxExemptions {
+		allErrs = append(allErrs, tooMany(path.Child("priorityClassNames"), n, maxExemptions, "priority classes"))
+	} else {
+		for i, name := range exempt.PriorityClassNames {
+			if name == "" {
+				allErrs = append(allErrs, field.Required(path.Child("priorityClassNames").Index(i),
+					"must name a priority class: write one, or remove the entry"))
+			}
+		}
+	}
+	allErrs = append(allErrs, validateSelector(path.Child("podSelector"), exempt.PodSelector)...)
+	return append(allErrs, validateSelector(path.Child("namespaceSelector"), exempt.NamespaceSelector)...)
+}
+
+func validateSelector(path *field.Path, selector *metav1.LabelSelector) field.ErrorList {
+	if selector == nil {
+		return nil
+	}
+	if n := len(selector.MatchLabels); n > maxExemptions {
+		return field.ErrorList{tooMany(path.Child("matchLabels"), n, maxExemptions, "labels")}
+	}
+	if n := len(selector.MatchExpressions); n > maxExemptions {
+		return field.ErrorList{tooMany(path.Child("matchExpressions"), n, maxExemptions, "requirements")}
+	}
+	for i := range selector.MatchExpressions {
+		if n := len(selector.MatchExpressions[i].Values); n > maxExemptions {
+			return field.ErrorList{tooMany(path.Child("matchExpressions").Index(i).Child("values"), n, maxExemptions, "values")}
+		}
+	}
+	return metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
 }
 
 func validateWhenNoneFits(path *field.Path, whenNoneFits config.WhenNoneFits) field.ErrorList {

@@ -1,6 +1,7 @@
 package validation_test
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -46,6 +47,43 @@ func TestValidateLoadThresholdArgs(t *testing.T) {
 		{name: "a factor of NaN is refused", change: func(a *args) { a.StdDevFactor = math.NaN() }, want: refused("stdDevFactor", "NaN")},
 		{name: "an infinite factor is refused", change: func(a *args) { a.StdDevFactor = math.Inf(1) }, want: refused("stdDevFactor", "+Inf", "finite")},
 		{name: "a priority class without a name is refused", change: func(a *args) { a.Exempt.PriorityClassNames = []string{"a", ""} }, want: refused("exempt.priorityClassNames[1]", "write one, or remove")},
+		{
+			name:   "100 priority classes are accepted",
+			change: func(a *args) { a.Exempt.PriorityClassNames = slices.Repeat([]string{"a"}, 100) },
+		},
+		{
+			name:   "more are refused",
+			change: func(a *args) { a.Exempt.PriorityClassNames = slices.Repeat([]string{"a"}, 101) },
+			want:   refused("exempt.priorityClassNames", "101 priority classes", "at most 100"),
+		},
+		{
+			name: "more than 100 labels of a selector are refused",
+			change: func(a *args) {
+				a.Exempt.PodSelector = &metav1.LabelSelector{MatchLabels: map[string]string{}}
+				for i := range 101 {
+					a.Exempt.PodSelector.MatchLabels[fmt.Sprint("k", i)] = "v"
+				}
+			},
+			want: refused("exempt.podSelector.matchLabels", "101 labels", "at most 100"),
+		},
+		{
+			name: "more than 100 requirements of a selector are refused",
+			change: func(a *args) {
+				a.Exempt.NamespaceSelector = &metav1.LabelSelector{
+					MatchExpressions: slices.Repeat([]metav1.LabelSelectorRequirement{{Key: "k", Operator: metav1.LabelSelectorOpExists}}, 101),
+				}
+			},
+			want: refused("exempt.namespaceSelector.matchExpressions", "101 requirements", "at most 100"),
+		},
+		{
+			name: "more than 100 values of a requirement are refused",
+			change: func(a *args) {
+				a.Exempt.PodSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+					{Key: "k", Operator: metav1.LabelSelectorOpIn, Values: slices.Repeat([]string{"v"}, 101)},
+				}}
+			},
+			want: refused("exempt.podSelector.matchExpressions[0].values", "101 values", "at most 100"),
+		},
 		{
 			name: "an unknown operator in a selector is refused",
 			change: func(a *args) {

@@ -26,6 +26,8 @@ const (
 	maxNodeLabels = 32
 	maxMetrics    = 100
 	maxProfiles   = 100
+	// maxExemptions bounds each list that every pod is compared with: priority classes, requirements of a selector, values of one.
+	maxExemptions = 100
 )
 
 const (

@@ -21,7 +21,7 @@ func (s *Server) limited(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		address, response := addressOf(r.RemoteAddr), http.NewResponseController(w)
+		address, response := clientOf(r.RemoteAddr), http.NewResponseController(w)
 		aborted, full, added := s.inFlight.tryAdd(address, response)
 		if !added {
 			w.Header().Set("Retry-After", "1")
@@ -57,7 +57,7 @@ func (l *limitListener) Accept() (net.Conn, error) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetWriteBuffer(sendBufferBytes)
 	}
-	accepted := &limitedConn{Conn: conn, connections: l.connections, address: addressOf(conn.RemoteAddr().String())}
+	accepted := &limitedConn{Conn: conn, connections: l.connections, address: clientOf(conn.RemoteAddr().String())}
 	if other, full := l.connections.add(accepted.address, accepted); full {
 		l.replaced.Inc()
 		other.reset()
@@ -85,8 +85,17 @@ func (c *limitedConn) reset() {
 	_ = c.Conn.Close()
 }
 
-// addressOf returns the address of the client. Connections that have none share the zero address.
-func addressOf(client string) netip.Addr {
+// clientOf returns the address that stands for the client at an address with a port: its own, or of IPv6 the network of 64 bits,
+// all addresses of which one machine can take. Clients that have none share the zero address.
+func clientOf(client string) netip.Addr {
 	addressAndPort, _ := netip.ParseAddrPort(client)
-	return addressAndPort.Addr().Unmap()
+	address := addressAndPort.Addr().Unmap()
+	if !address.Is6() {
+		return address
+	}
+	network, err := address.WithZone("").Prefix(64)
+	if err != nil {
+		return address
+	}
+	return network.Addr()
 }

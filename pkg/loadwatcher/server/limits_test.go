@@ -3,10 +3,12 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"runtime"
 	"strings"
@@ -276,5 +278,40 @@ func TestSlowReaders(t *testing.T) {
 		}
 	case <-time.After(20 * time.Second):
 		t.Error("no request of a client that does not read was aborted")
+	}
+}
+
+func TestClientOf(t *testing.T) {
+	for address, want := range map[string]string{
+		"10.1.2.3":           "10.1.2.3",
+		"::ffff:10.1.2.3":    "10.1.2.3",
+		"fd00:1:2:3::4":      "fd00:1:2:3::",
+		"fd00:1:2:3:ffff::4": "fd00:1:2:3::",
+		"fd00:1:2:4::4":      "fd00:1:2:4::",
+		"fe80::1:2:3:4%eth0": "fe80::",
+		"::1":                "::",
+	} {
+		if got := clientOf(netip.AddrPortFrom(netip.MustParseAddr(address), 1234).String()).String(); got != want {
+			t.Errorf("%s counts as %s, want %s", address, got, want)
+		}
+	}
+	if got := clientOf(""); got.IsValid() {
+		t.Errorf("no address counts as %s", got)
+	}
+}
+
+// TestRequestsInFlight_OneNetwork has a client use another address of its IPv6 network for each request.
+func TestRequestsInFlight_OneNetwork(t *testing.T) {
+	f, b := newBlocked(t)
+	defer close(b.release)
+	for i := range f.config.MaxRequests {
+		go f.getFrom(t, fmt.Sprintf("fd00::%d", i+1), "/metrics")
+		<-b.entered
+	}
+	if code := f.getFrom(t, "fd00::ffff", "/absent").StatusCode; code != 503 {
+		t.Errorf("one more request of the network: %d, want 503", code)
+	}
+	if code := f.getFrom(t, "fd00:0:0:1::1", "/absent").StatusCode; code != 404 {
+		t.Errorf("a request of another network: %d, want 404", code)
 	}
 }

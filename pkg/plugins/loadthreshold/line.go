@@ -3,10 +3,10 @@ package loadthreshold
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -90,13 +90,40 @@ func quote(s string) string {
 	return kept + "..."
 }
 
+// maxParsed is how many distinct annotations are kept parsed. Few nodes differ.
+const maxParsed = 4096
+
 // annotations are what plugins know of nodes' annotations. It is safe for concurrent use.
 type annotations struct {
-	// lines holds the *line of valid annotations, so that they are parsed once. Few nodes differ: a map by node would be larger,
-	// and slower than parsing. Its size is bounded, because only the spellings of line.annotations are stored.
-	lines sync.Map
+	// parsed holds a *parsedLine by annotation, so that each is parsed once; parsedCount is their number. A map by node would be
+	// larger, and slower than parsing.
+	parsed      sync.Map
+	parsedCount atomic.Int64
 	// invalidAnnotations holds the invalid annotation of each node that has its Event, by name of the node.
 	invalidAnnotations sync.Map
+}
+
+// parsedLine is the line that an annotation states, and whether it is valid.
+type parsedLine struct {
+	line  line
+	valid bool
+}
+
+// lookup returns the line that an annotation states; an invalid one states nothing.
+func (a *annotations) lookup(annotation string) (l line, valid bool) {
+	if len(annotation) > maxAnnotationBytes {
+		return line{}, false // it takes long to look up
+	}
+	if known, ok := a.parsed.Load(annotation); ok {
+		p := known.(*parsedLine)
+		return p.line, p.valid
+	}
+	l, err := parseLine(annotation)
+	if _, known := a.parsed.LoadOrStore(strings.Clone(annotation), &parsedLine{line: l, valid: err == nil}); !known && a.parsedCount.Add(1) > maxParsed {
+		a.parsed.Clear() // a node that changes its annotation again and again must not fill the memory
+		a.parsedCount.Store(0)
+	}
+	return l, err == nil
 }
 
 // observe forgets the invalid annotations of nodes that are deleted or annotated again, so that the next one gets an Event.
@@ -129,14 +156,9 @@ func (pl *LoadThreshold) lineOf(node *corev1.Node) line {
 	if !ok {
 		return pl.line
 	}
-	if parsed, ok := pl.lines.Load(annotation); ok {
-		return parsed.(*line).orElse(pl.line)
-	}
-	parsed, err := parseLine(annotation)
-	switch {
-	case err == nil && slices.Contains(parsed.annotations(), annotation):
-		pl.lines.Store(annotation, &parsed)
-	case err != nil && pl.reportInvalid(node.Name, annotation):
+	parsed, valid := pl.lookup(annotation)
+	if !valid && pl.reportInvalid(node.Name, annotation) {
+		_, err := parseLine(annotation)
 		pl.events.Eventf(node, nil, corev1.EventTypeWarning, "InvalidThresholds", "Scheduling",
 			"Annotation %s=%s is not used: %v", Annotation, quote(annotation), err)
 	}
@@ -150,6 +172,7 @@ func (a *annotations) reportInvalid(node, annotation string) bool {
 	if last, ok := a.invalidAnnotations.Load(node); ok && last == kept {
 		return false
 	}
+	kept.begin = strings.Clone(kept.begin)
 	last, _ := a.invalidAnnotations.Swap(node, kept)
 	return last != kept
 }
@@ -161,17 +184,5 @@ type keptAnnotation struct {
 }
 
 func invalidAnnotation(annotation string) keptAnnotation {
-	return keptAnnotation{begin: strings.Clone(annotation[:min(len(annotation), maxAnnotationBytes)]), bytes: len(annotation)}
-}
-
-// annotations returns the usual spellings of an annotation that states the line.
-func (l line) annotations() []string {
-	cpu, memory := fmt.Sprintf("cpu=%d", l[load.CPU]), fmt.Sprintf("memory=%d", l[load.Memory])
-	switch {
-	case l[load.Memory] == 0:
-		return []string{cpu}
-	case l[load.CPU] == 0:
-		return []string{memory}
-	}
-	return []string{cpu + "," + memory, memory + "," + cpu, cpu + ", " + memory, memory + ", " + cpu}
+	return keptAnnotation{begin: annotation[:min(len(annotation), maxAnnotationBytes)], bytes: len(annotation)}
 }

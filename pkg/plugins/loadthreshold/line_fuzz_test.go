@@ -1,8 +1,11 @@
 package loadthreshold
 
 import (
+	"fmt"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
 // FuzzAnnotation checks that a node's annotation cannot set a threshold outside of [1, 100], nor one that it does not name, that
@@ -35,10 +38,22 @@ func FuzzAnnotation(f *testing.F) {
 				t.Errorf("%q states %v", annotation, got)
 			}
 		}
-		for _, spelling := range got.annotations() {
+		for _, spelling := range spellings(got) {
 			if again, err := parseLine(spelling); err != nil || again != got {
 				t.Errorf("%q states %v, but %q states %v (%v)", annotation, got, spelling, again, err)
 			}
 		}
 	})
+}
+
+// spellings returns annotations that state the line.
+func spellings(l line) []string {
+	cpu, memory := fmt.Sprintf("cpu=%d", l[load.CPU]), fmt.Sprintf("memory=%d", l[load.Memory])
+	switch {
+	case l[load.Memory] == 0:
+		return []string{cpu}
+	case l[load.CPU] == 0:
+		return []string{memory}
+	}
+	return []string{cpu + "," + memory, memory + "," + cpu, cpu + ", " + memory, memory + ", " + cpu}
 }

@@ -324,6 +324,38 @@ func TestAnnotation_OneEvent(t *testing.T) {
 	}
 }
 
+// Whatever a node writes, it is parsed once: a further decision costs what it costs with a valid annotation.
+func TestAnnotation_ParsedOnce(t *testing.T) {
+	for name, annotation := range map[string]string{
+		"valid": "cpu=70,memory=85", "of another spelling": " memory = 85 , cpu = 70 ", "invalid": strings.Repeat("x", 200), "too long": strings.Repeat("x", 250<<10),
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := build(t, "", loads{"n": both(0.1, 0.1)})
+			n := node("n", annotation)
+			b.lineOf(n)
+			if allocated := testing.AllocsPerRun(100, func() { b.lineOf(n) }); allocated > 0 {
+				t.Errorf("%v allocations, want none", allocated)
+			}
+		})
+	}
+}
+
+func TestAnnotations_Bounded(t *testing.T) {
+	var a annotations
+	for i := range 3 * maxParsed {
+		a.lookup(fmt.Sprint("cpu=70,wrong=", i))
+		a.lookup("cpu=70")
+	}
+	kept := 0
+	a.parsed.Range(func(any, any) bool { kept++; return true })
+	if kept > maxParsed {
+		t.Errorf("%d annotations are kept, want at most %d", kept, maxParsed)
+	}
+	if got, valid := a.lookup("cpu=70"); !valid || got != (line{load.CPU: 70}) {
+		t.Errorf("cpu=70 states %v (valid %t)", got, valid)
+	}
+}
+
 // An Event is no longer than the API takes.
 func TestAnnotation_EventLength(t *testing.T) {
 	const most = 1024 // of core/v1's validation of Events

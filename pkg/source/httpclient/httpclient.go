@@ -107,12 +107,15 @@ func (c *Client) checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) >= maxRedirects {
 		return fmt.Errorf("stopped after %d redirects", maxRedirects)
 	}
-	if c.token != nil && origin(req.URL) != origin(via[0].URL) {
+	if c.token != nil && !SameOrigin(req.URL, via[0].URL) {
 		return fmt.Errorf("redirected to %s://%s, where the token is not sent: set the address to where the service is",
 			c.Excerpt(req.URL.Scheme), c.Excerpt(req.URL.Host))
 	}
 	return nil
 }
+
+// SameOrigin tells whether two URLs have the same scheme, host and port.
+func SameOrigin(a, b *url.URL) bool { return origin(a) == origin(b) }
 
 // origin returns the scheme, host and port of the URL in the form in which they are compared.
 func origin(u *url.URL) string {

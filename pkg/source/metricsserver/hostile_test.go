@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,7 +45,7 @@ func TestFetch_HostileServer(t *testing.T) {
 		{"empty objects without end", func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `{"items":[`)
 			repeat(w, `{},`)
-		}, "more than 20096 elements, the bound for 1000 nodes"},
+		}, "more than 12096 elements, the bound for 1000 nodes"},
 		{"long objects without end", func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `{"items":[`)
 			repeat(w, `{"metadata":{"name":"`+strings.Repeat("x", 10_000)+`"}},`)
@@ -118,5 +120,44 @@ func TestFetch_TextOfServer(t *testing.T) {
 	_, err := s.Fetch(ctx, source.Request{Windows: windows})
 	if err == nil || !strings.Contains(err.Error(), "grant") || len(err.Error()) > 1<<10 || strings.ContainsAny(err.Error(), "\x1b\u202e") {
 		t.Errorf("error %.5000q, want a short one without control characters", err)
+	}
+}
+
+func TestFetch_Redirects(t *testing.T) {
+	var stolen atomic.Pointer[string]
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		authorization := r.Header.Get("Authorization")
+		stolen.Store(&authorization)
+		writeJSON(t, w, http.StatusOK, metricsv1beta1.NodeMetricsList{Items: []metricsv1beta1.NodeMetrics{metrics("n1", list("cpu", "2"))}})
+	}))
+	defer other.Close()
+	for _, tt := range []struct{ name, target, want string }{
+		{"to another port", other.URL, "redirected to " + other.URL},
+		{"within the API server", "", ""},
+		{"in a circle", "/apis/metrics.k8s.io/v1beta1/nodes", "stopped after 10 redirects"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := configOf(t, func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case r.URL.Path == "/moved":
+					writeJSON(t, w, http.StatusOK, metricsv1beta1.NodeMetricsList{Items: []metricsv1beta1.NodeMetrics{metrics("n1", list("cpu", "2"))}})
+				case tt.target == "":
+					http.Redirect(w, r, "/moved", http.StatusFound)
+				default:
+					http.Redirect(w, r, tt.target, http.StatusTemporaryRedirect)
+				}
+			})
+			cfg.BearerToken = "sEcr3t"
+			_, err := newSource(t, cfg, timeout, node("n1", list("cpu", "8"))).Fetch(t.Context(), source.Request{Windows: windows})
+			if tt.want == "" && err != nil {
+				t.Error(err)
+			}
+			if tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("error %v, want one with %q", err, tt.want)
+			}
+		})
+	}
+	if authorization := stolen.Load(); authorization != nil {
+		t.Errorf("another server was asked, with authorization %q", *authorization)
 	}
 }

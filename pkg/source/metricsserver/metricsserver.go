@@ -27,6 +27,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/jsonstream"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
 // errorBodyBytes is how much is read of the body of an error.
@@ -49,11 +50,32 @@ func New(cfg *rest.Config, nodes corelisters.NodeLister, timeout time.Duration) 
 	// Warnings are the server's to write, and would be logged at each refresh.
 	cfg.WarningHandler, cfg.WarningHandlerWithContext = rest.NoWarnings{}, nil
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return boundedErrors{next} })
-	client, err := metricsclient.NewForConfig(cfg)
+	shared, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("client of metrics.k8s.io: %w", err)
+	}
+	bounded := *shared
+	bounded.CheckRedirect = checkRedirect
+	client, err := metricsclient.NewForConfigAndClient(cfg, &bounded)
 	if err != nil {
 		return nil, fmt.Errorf("client of metrics.k8s.io: %w", err)
 	}
 	return &Source{client: client.RESTClient(), nodes: nodes, timeout: timeout}, nil
+}
+
+// maxRedirects is the limit of net/http.
+const maxRedirects = 10
+
+// checkRedirect follows redirects within the origin of the API server alone: client-go would send its credentials to any other.
+func checkRedirect(req *http.Request, via []*http.Request) error {
+	if len(via) >= maxRedirects {
+		return fmt.Errorf("stopped after %d redirects", maxRedirects)
+	}
+	if !httpclient.SameOrigin(req.URL, via[0].URL) {
+		return fmt.Errorf("redirected to %s://%s, where the credentials of the API server are not sent",
+			source.Excerpt(req.URL.Scheme), source.Excerpt(req.URL.Host))
+	}
+	return nil
 }
 
 // boundedErrors cuts the bodies of errors, which the client reads whole. Fetch bounds the others.

@@ -78,8 +78,10 @@ func (s *Source) detectDialect(ctx context.Context, qr *querier, windows []time.
 			s.client.endpoint, strings.Join(reasons, "; "))
 	}
 	if dialect := taken.query.dialect; dialect != s.dialect {
-		qr.logger.Info("Reading the load of nodes from Prometheus", "address", s.client.endpoint, "dialect", dialect,
-			"nodesMeasured", taken.nodes, "nodeCount", len(qr.matcher.nodes))
+		if logger, ok := s.dialectLog.Allow(qr.logger, s.clock.Now()); ok {
+			logger.Info("Reading the load of nodes from Prometheus", "address", s.client.endpoint, "dialect", dialect,
+				"nodesMeasured", taken.nodes, "nodeCount", len(qr.matcher.nodes))
+		}
 		s.dialect = dialect
 	}
 	return nil

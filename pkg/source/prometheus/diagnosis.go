@@ -155,33 +155,69 @@ func (d *Diagnosis) warnings() []string {
 	return slices.Compact(all)
 }
 
-// logChanges logs what differs from the diagnosis that was logged last.
-func (d *Diagnosis) logChanges(logger klog.Logger, logged *Diagnosis) {
-	failing, err := d.failing()
-	if before, _ := logged.failing(); !slices.Equal(failing, before) {
-		if err == nil {
-			logger.Info("All queries to Prometheus are answered again")
+// diagnosisLog is what the log says of a source, and how often it may say something else: what a server responds may change at
+// each refresh.
+type diagnosisLog struct {
+	failing, warnings   []string
+	nodesWithoutSeries  []string
+	unmatchedSeries     []string
+	clocksDiffer        bool
+	queries, notices    source.LogLimit
+	matching, clockSkew source.LogLimit
+}
+
+// log logs what differs from what was logged last.
+func (l *diagnosisLog) log(logger klog.Logger, now time.Time, d *Diagnosis) {
+	l.logQueries(logger, now, d)
+	l.logMatching(logger, now, d)
+	if d.ClocksDiffer == l.clocksDiffer {
+		return
+	}
+	if logger, ok := l.clockSkew.Allow(logger, now); ok {
+		l.clocksDiffer = d.ClocksDiffer
+		if d.ClocksDiffer {
+			logger.Info("Prometheus evaluates queries at another time than now: check both clocks, or caches in between", "difference", d.Skew)
 		} else {
-			logger.Error(err, "Part of what is asked for cannot be read from Prometheus", "queries", source.FirstN(failing))
+			logger.Info("Prometheus evaluates queries at the present time again")
 		}
 	}
-	if warnings := d.warnings(); !slices.Equal(warnings, logged.warnings()) {
-		logger.V(4).Info("Prometheus warns", "warnings", source.FirstN(warnings))
+}
+
+func (l *diagnosisLog) logQueries(logger klog.Logger, now time.Time, d *Diagnosis) {
+	if failing, err := d.failing(); !slices.Equal(failing, l.failing) {
+		if logger, ok := l.queries.Allow(logger, now); ok {
+			l.failing = failing
+			if err == nil {
+				logger.Info("All queries to Prometheus are answered again")
+			} else {
+				logger.Error(err, "Part of what is asked for cannot be read from Prometheus", "queries", source.FirstN(failing))
+			}
+		}
 	}
+	if warnings := d.warnings(); !slices.Equal(warnings, l.warnings) {
+		if logger, ok := l.notices.Allow(logger, now); ok {
+			l.warnings = warnings
+			logger.V(4).Info("Prometheus warns", "warnings", source.FirstN(warnings))
+		}
+	}
+}
+
+func (l *diagnosisLog) logMatching(logger klog.Logger, now time.Time, d *Diagnosis) {
 	// Which series belong to no Node is the server's to change at each refresh: only whether there are any is always logged.
-	verbosity := 2
-	if (len(d.UnmatchedSeries) > 0) != (len(logged.UnmatchedSeries) > 0) || !slices.Equal(d.NodesWithoutSeries, logged.NodesWithoutSeries) {
-		verbosity = 0
+	important := (len(d.UnmatchedSeries) > 0) != (len(l.unmatchedSeries) > 0) || !slices.Equal(d.NodesWithoutSeries, l.nodesWithoutSeries)
+	if !important && slices.Equal(d.UnmatchedSeries, l.unmatchedSeries) {
+		return
 	}
-	if verbosity == 0 || !slices.Equal(d.UnmatchedSeries, logged.UnmatchedSeries) {
-		logger.V(verbosity).Info("Matching series of Prometheus to nodes", "nodeCount", d.NodeCount,
-			"nodesWithoutSeries", len(d.NodesWithoutSeries), "nodes", source.FirstN(d.NodesWithoutSeries),
-			"seriesWithoutNode", len(d.UnmatchedSeries), "series", source.FirstN(d.UnmatchedSeries))
+	if important {
+		var ok bool
+		if logger, ok = l.matching.Allow(logger, now); !ok {
+			return
+		}
+	} else {
+		logger = logger.V(2)
 	}
-	switch {
-	case d.ClocksDiffer && !logged.ClocksDiffer:
-		logger.Info("Prometheus evaluates queries at another time than now: check both clocks, or caches in between", "difference", d.Skew)
-	case !d.ClocksDiffer && logged.ClocksDiffer:
-		logger.Info("Prometheus evaluates queries at the present time again")
-	}
+	l.nodesWithoutSeries, l.unmatchedSeries = d.NodesWithoutSeries, d.UnmatchedSeries
+	logger.Info("Matching series of Prometheus to nodes", "nodeCount", d.NodeCount,
+		"nodesWithoutSeries", len(d.NodesWithoutSeries), "nodes", source.FirstN(d.NodesWithoutSeries),
+		"seriesWithoutNode", len(d.UnmatchedSeries), "series", source.FirstN(d.UnmatchedSeries))
 }

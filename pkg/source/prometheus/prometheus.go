@@ -72,8 +72,11 @@ type Source struct {
 	dialect Dialect
 	tried   []TriedDialect
 
-	// diagnosis is that of the last Fetch; logged is the Diagnosis last written to the log.
-	diagnosis, logged Diagnosis
+	// diagnosis is that of the last Fetch.
+	diagnosis Diagnosis
+	logged    diagnosisLog
+	// dialectLog limits how often a change of the dialect is logged.
+	dialectLog source.LogLimit
 }
 
 var _ source.Source = &Source{}
@@ -150,8 +153,7 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 	if err := failureOf(results, s.client.endpoint, undetected); err != nil {
 		return source.Batch{}, err
 	}
-	s.diagnosis.logChanges(logger, &s.logged)
-	s.logged = s.diagnosis
+	s.logged.log(logger, s.clock.Now(), &s.diagnosis)
 	return source.Batch{
 		Samples:        samplesOf(loads, m, windows),
 		Metrics:        metricsOf(metrics, m),

@@ -510,6 +510,22 @@ func TestFetch_NodeWithoutCapacity(t *testing.T) {
 	}
 }
 
+// TestFetch_LogsAlternationRarely has a server leave out another node at each of 100 refreshes.
+func TestFetch_LogsAlternationRarely(t *testing.T) {
+	srv := newServer(t)
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, twoNodes()...)
+	var log logged
+	for i := range 100 {
+		srv.setRules(rule{"", vector(at(fmt.Sprintf("w%d", 1+i%2), "0.5"))})
+		if _, err := s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if lines := log.take(); len(lines) != 6 {
+		t.Errorf("%d lines, want 6: %q", len(lines), lines)
+	}
+}
+
 func TestFetch_LogsUnmatchedOnChange(t *testing.T) {
 	six := []element{at("w1", "0.5")}
 	for i := range 6 {
