@@ -5,10 +5,11 @@ const (
 	LoadThreshold              = "LoadThreshold"
 	LoadVariationRiskBalancing = "LoadVariationRiskBalancing"
 	NodeMetrics                = "NodeMetrics"
+	PredictedPeak              = "PredictedPeak"
 	TargetLoadPacking          = "TargetLoadPacking"
 )
 
 // PluginNames returns the names of all plugins.
 func PluginNames() []string {
-	return []string{LoadThreshold, LoadVariationRiskBalancing, NodeMetrics, TargetLoadPacking}
+	return []string{LoadThreshold, LoadVariationRiskBalancing, NodeMetrics, PredictedPeak, TargetLoadPacking}
 }

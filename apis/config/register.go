@@ -18,6 +18,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		&LoadVariationRiskBalancingArgs{},
 		&LoadThresholdArgs{},
 		&NodeMetricsArgs{},
+		&PredictedPeakArgs{},
 	)
 	return nil
 }

@@ -12,7 +12,7 @@ const RedactedSecret = "<redacted>"
 // written configuration holds RedactedSecret in its place.
 type Secret string
 
-// String hides the value. An empty secret is shown as empty, so that a log tells whether one was given.
+// String hides the value. An empty secret is shown as empty, so that a log reports whether one was given.
 func (s Secret) String() string {
 	if s == "" {
 		return ""

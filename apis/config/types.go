@@ -57,6 +57,18 @@ const (
 	StatisticMean Statistic = "Mean"
 	// StatisticMeanPlusStdDev is the mean plus a multiple of the standard deviation.
 	StatisticMeanPlusStdDev Statistic = "MeanPlusStdDev"
+	// StatisticPredictedPeak is the peak that the statistics of the pods' workloads predict.
+	StatisticPredictedPeak Statistic = "PredictedPeak"
+)
+
+// Strategy says which predicted peaks PredictedPeak prefers.
+type Strategy string
+
+const (
+	// StrategySpread prefers the node of the lowest peak.
+	StrategySpread Strategy = "Spread"
+	// StrategyPack prefers nodes up to a target, and from there on the node of the lowest peak.
+	StrategyPack Strategy = "Pack"
 )
 
 // WhenNoneFits says what happens to a pod when a soft limit rejects every node that the pod would otherwise fit.
@@ -157,6 +169,8 @@ type LoadVariationRiskBalancingArgs struct {
 	LoadSpec
 	// MissingLoad says how a node is judged whose load is unknown.
 	MissingLoad MissingLoad
+	// DefaultRequests is the request that counts for a pod that requests nothing of a resource. Only cpu and memory are used. ≥ 0.
+	DefaultRequests corev1.ResourceList
 	// SafeVarianceMargin multiplies the standard deviation. Finite and ≥ 0.
 	SafeVarianceMargin float64
 	// SafeVarianceSensitivity s makes the score use the s-th root of the standard deviation; 0 leaves the deviation out. Finite
@@ -198,9 +212,13 @@ type LoadThresholdArgs struct {
 	Thresholds Thresholds
 	// Windows are the windows over which the resources are measured.
 	Windows ThresholdWindows
+	// DefaultRequests is the request that counts for a pod that requests nothing of a resource. Only cpu and memory are used. ≥ 0.
+	DefaultRequests corev1.ResourceList
 	// Statistic is compared with the thresholds; StdDevFactor, ≥ 0, multiplies the standard deviation in MeanPlusStdDev.
-	Statistic    Statistic
-	StdDevFactor float64
+	// PredictedPeak says how peaks are predicted where Statistic is PredictedPeak.
+	Statistic     Statistic
+	StdDevFactor  float64
+	PredictedPeak PeakSpec
 	// IgnoreDaemonSets exempts the pods of DaemonSets, which cannot go elsewhere.
 	IgnoreDaemonSets bool
 	// Exempt selects further pods that the thresholds do not apply to.
@@ -240,4 +258,52 @@ type NodeMetricsArgs struct {
 	Metrics []NodeMetric
 	// WhenNoneFits says what happens to a pod for which the reject rules leave no node.
 	WhenNoneFits WhenNoneFits
+}
+
+// StatisticsSpec says which statistics of workloads are kept.
+type StatisticsSpec struct {
+	// History is the time over which a workload's usage counts. In [10m, 30d].
+	History metav1.Duration
+	// WorkloadLabel is the key of the label whose value names a pod's workload; a pod without it, and every pod where the key is
+	// empty, belongs to the workload of its controlling owner.
+	WorkloadLabel string
+}
+
+// UnknownUsage says what is expected of a pod whose workload has too little history.
+type UnknownUsage struct {
+	// RequestMultiplier times its request is the peak expected of a container without a limit. Finite and > 0.
+	RequestMultiplier float64
+	// Default is the peak expected of a container that has neither limit nor request. Only cpu and memory are used. ≥ 0.
+	Default corev1.ResourceList
+}
+
+// PeakSpec says how the peaks of nodes are predicted.
+type PeakSpec struct {
+	StatisticsSpec
+	// MinHistory is how long pods of a workload must have been observed, summed over the pods, before its statistics are used. In
+	// [0, History].
+	MinHistory metav1.Duration
+	// Deviations multiplies the standard deviation of what the other pods of a node than the one of the largest peak use together.
+	// Finite and ≥ 0.
+	Deviations float64
+	// Unknown is for pods whose workload has less than MinHistory.
+	Unknown UnknownUsage
+	// MaxLimitRequestRatio bounds the peak that a pod without history makes other pods expect: a limit counts up to so many times the
+	// request beside it. Finite and ≥ 1.
+	MaxLimitRequestRatio float64
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// PredictedPeakArgs holds the arguments of the PredictedPeak plugin.
+type PredictedPeakArgs struct {
+	metav1.TypeMeta
+	LoadSpec
+	PeakSpec
+	// MissingLoad says how a node is judged whose load is unknown.
+	MissingLoad MissingLoad
+	// Strategy says which peaks are preferred.
+	Strategy Strategy
+	// Target is the predicted peak, in percent of capacity, up to which nodes are packed where Strategy is Pack. In [1, 99].
+	Target int64
 }

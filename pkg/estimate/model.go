@@ -10,12 +10,15 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
 // Model combines the published snapshots with the scheduler's own NodeInfos into estimates. It is safe for concurrent use.
 type Model struct {
 	snapshots *Snapshots
 	config    Config
+	// predictor is the estimator if that predicts peaks, otherwise nil.
+	predictor *learned.Predictor
 	cache     atomic.Pointer[tableCache]
 }
 
@@ -26,7 +29,7 @@ type Config struct {
 	// Trust says how long a measurement is used.
 	Trust load.Trust
 	// Estimator estimates the pods that a measurement does not cover yet. It must be comparable: readers with equal Configs share
-	// a Model.
+	// a Model. If it is a learned.Predictor, the peaks of all pods are predicted: see View.WithPodSums.
 	Estimator podusage.Estimator
 	Clock     clock.PassiveClock
 }
@@ -34,6 +37,9 @@ type Config struct {
 // NewModel returns a model of the load in the snapshots. It lives as long as their publisher.
 func NewModel(snapshots *Snapshots, config Config) *Model {
 	m := &Model{snapshots: snapshots, config: config}
+	if p, ok := config.Estimator.(learned.Predictor); ok {
+		m.predictor = &p
+	}
 	snapshots.publisher.OnPublish(m.dropUnused)
 	return m
 }
@@ -47,11 +53,16 @@ func (m *Model) Config() Config { return m.config }
 // PodUsage estimates what the pod will use, as it is estimated of the pods on a node.
 func (m *Model) PodUsage(pod *corev1.Pod) podusage.Amounts { return m.config.Estimator.Estimate(pod) }
 
-// View returns the load as the scheduling cycle sees it: that of the cycle's one snapshot.
+// View returns the load as the scheduling cycle sees it: that of the cycle's one snapshot, and of one snapshot of statistics.
 func (m *Model) View(state fwk.CycleState) *View {
 	snapshot := m.snapshots.forCycle(state)
+	var statistics *learned.Snapshot
+	if m.predictor != nil {
+		statistics = snapshot.statisticsOf(m.predictor.Statistics)
+	}
 	return &View{
-		cache:            m.cacheFor(snapshot.Over(m.config.Window)),
+		cache:            m.cacheFor(snapshot.Over(m.config.Window), statistics),
+		hasStatistics:    statistics != nil && statistics.Len() > 0,
 		rows:             snapshot.rows,
 		now:              m.config.Clock.Now().UnixNano(),
 		ignoreGeneration: state.IsPodGroupSchedulingCycle(),
@@ -73,6 +84,22 @@ func (m *Model) Measured(node *corev1.Node) (e Estimate) {
 	return e
 }
 
+// LastPodSums returns what the pods of the node were predicted to use when a cycle asked last; nil where that is not known.
+func (m *Model) LastPodSums(node string) *[load.ResourceCount]PodSums {
+	c := m.cache.Load()
+	if c == nil {
+		return nil
+	}
+	row, ok := c.key.table.Index().Row(node)
+	if !ok {
+		return nil
+	}
+	if n := c.nodes[row].Load(); n != nil && n.predicted != nil {
+		return &n.predicted.sums
+	}
+	return nil
+}
+
 // View is the load as one scheduling cycle sees it. It is safe for concurrent use.
 type View struct {
 	cache *tableCache
@@ -81,6 +108,7 @@ type View struct {
 	now int64
 	// ignoreGeneration is set in pod-group cycles, which change NodeInfos without a new generation.
 	ignoreGeneration bool
+	hasStatistics    bool
 }
 
 // Knows reports whether the resource's load is known of at least one node.
@@ -101,11 +129,39 @@ func (v *View) Resource(node fwk.NodeInfo, r load.Resource) ResourceEstimate {
 	return v.resource(v.node(node), node, r)
 }
 
-// node returns what is known of the node if its load is fresh, or nil if it was never measured.
+// HasStatistics reports whether the estimator predicts peaks and has statistics of at least one workload.
+func (v *View) HasStatistics() bool { return v.hasStatistics }
+
+// PodUsage estimates what the pod to place will use, as the pods on a node are estimated. usages is what it is predicted to use
+// over time; nil where the estimator is no learned.Predictor.
+func (v *View) PodUsage(pod *corev1.Pod) (usage podusage.Amounts, usages *learned.Usages) {
+	if prediction := v.cache.key.prediction; prediction != nil {
+		usages = new(prediction.Incoming(pod))
+		return usages.Means(), usages
+	}
+	return v.cache.estimator.Estimate(pod), nil
+}
+
+// WithPodSums returns the node's Estimate in parts, and what its pods are predicted to use. Neither must be changed. The estimator
+// must be a learned.Predictor.
+func (v *View) WithPodSums(node fwk.NodeInfo) (e [load.ResourceCount]*ResourceEstimate, sums *[load.ResourceCount]PodSums) {
+	n := v.node(node)
+	for r := range load.ResourceCount {
+		if e[r] = &n.fresh[r]; stateAt(v.now, n.freshUntil[r]) != load.Fresh {
+			e[r] = &n.predicted.stale[r]
+		}
+	}
+	return e, &n.predicted.sums
+}
+
+// node returns what is known of the node if its load is fresh, or nil if it was never measured and nothing is predicted.
 func (v *View) node(node fwk.NodeInfo) *nodeEstimate {
 	row, ok := v.rows.row(node)
 	if !ok {
-		return nil
+		if v.cache.key.prediction == nil {
+			return nil
+		}
+		return v.cache.unmeasuredNode(node, v.ignoreGeneration)
 	}
 	return v.cache.node(row, node, v.ignoreGeneration)
 }

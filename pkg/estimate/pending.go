@@ -36,7 +36,7 @@ const (
 // restarted counts from the pod's start time, so that a crash loop does not renew what the pod is charged. A pod that was
 // assumed or bound a moment ago, or still pulls its images, does not run yet.
 func runningSince(pod *corev1.Pod) int64 {
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	if hasEnded(pod) {
 		return ended
 	}
 	latest := ended
@@ -59,6 +59,11 @@ func runningSince(pod *corev1.Pod) int64 {
 		return pod.Status.StartTime.UnixNano()
 	}
 	return notYet
+}
+
+// hasEnded reports whether the pod uses nothing any more.
+func hasEnded(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // boundSince returns the moment at which the pod was bound to its node, in nanoseconds since 1970; notYet for a pod that was
@@ -87,8 +92,6 @@ func horizonOf(measured *load.NodeLoad) int64 {
 // uncoveredPods are the pods of one node that some window does not fully cover. When a pod started, and what it will use, is
 // determined once for each pod: a node that changed has most of its pods still, and their objects are spread over memory.
 type uncoveredPods struct {
-	// all are the pods of the node.
-	all  []fwk.PodInfo
 	pods []uncoveredPod
 	// horizon is the moment before which pods were fully covered, and left out of pods.
 	horizon int64
@@ -134,46 +137,45 @@ func (p *uncoveredPod) at(moment int64, r load.Resource) float64 {
 // first is then fully covered at the end of the second; a pod that never starts must not close its node.
 const windowsCharged = 2
 
-func newUncoveredPod(position int, since int64, pod *corev1.Pod, config *Config) uncoveredPod {
-	p := uncoveredPod{position: int32(position), since: since, charge: amountsOf(config.Estimator.Charge(pod))}
+func newUncoveredPod(position int, since int64, pod *corev1.Pod, charge amounts, window time.Duration) uncoveredPod {
+	p := uncoveredPod{position: int32(position), since: since, charge: charge}
 	request := amountsOf(podusage.ByRequests{}.Charge(pod))
 	if bound := boundSince(pod); bound != notYet && (p.charge[load.CPU] > request[load.CPU] || p.charge[load.Memory] > request[load.Memory]) {
-		p.bound = &chargeBound{from: bound + windowsCharged*int64(config.Window), request: request}
+		p.bound = &chargeBound{from: bound + windowsCharged*int64(window), request: request}
 	}
 	return p
 }
 
-// update returns the uncovered pods of the node as it is now. u is not changed.
-func (u *uncoveredPods) update(pods []fwk.PodInfo, horizon int64, config *Config) uncoveredPods {
+// update returns the uncovered pods of a node that had the pods before, and has the pods now. charge returns what the pod at a
+// position is charged. u is not changed.
+func (u *uncoveredPods) update(before, now []fwk.PodInfo, horizon int64, window time.Duration, charge func(position int) amounts) uncoveredPods {
 	if horizon < u.horizon {
-		u = &uncoveredPods{} // pods that were left out may count again
+		u, before = &uncoveredPods{}, nil // pods that were left out may count again
 	}
-	unchanged := slices.Equal(u.all, pods)
-	if unchanged && !slices.ContainsFunc(u.pods, func(p uncoveredPod) bool { return p.since <= horizon }) {
-		return uncoveredPods{all: u.all, pods: u.pods, horizon: horizon}
+	if samePods(before, now) && !slices.ContainsFunc(u.pods, func(p uncoveredPod) bool { return p.since <= horizon }) {
+		return uncoveredPods{pods: u.pods, horizon: horizon}
 	}
 	var buffer [32]uncoveredPod
 	uncovered, next := buffer[:0], 0
-	for i, pod := range pods {
+	for i, pod := range now {
 		for next < len(u.pods) && int(u.pods[next].position) < i {
 			next++
 		}
-		if i < len(u.all) && u.all[i] == pod {
+		if i < len(before) && before[i] == pod {
 			if next < len(u.pods) && int(u.pods[next].position) == i && u.pods[next].since > horizon {
 				uncovered = append(uncovered, u.pods[next])
 			}
 			continue
 		}
 		if since := runningSince(pod.GetPod()); since > horizon {
-			uncovered = append(uncovered, newUncoveredPod(i, since, pod.GetPod(), config))
+			uncovered = append(uncovered, newUncoveredPod(i, since, pod.GetPod(), charge(i), window))
 		}
 	}
-	updated := uncoveredPods{all: u.all, pods: slices.Clone(uncovered), horizon: horizon}
-	if !unchanged {
-		updated.all = slices.Clone(pods) // a NodeInfo may change its own in place
-	}
-	return updated
+	return uncoveredPods{pods: slices.Clone(uncovered), horizon: horizon}
 }
+
+// samePods reports whether two lists of pods are one, as those of a node are as long as its pods do not change.
+func samePods(a, b []fwk.PodInfo) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
 // pending is the usage of one resource that the measurement does not show yet: the sum over the pods of
 // charge · (1 − coverage). No pod is charged more than allocatable, for it cannot use more there.

@@ -15,6 +15,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadvariationriskbalancing"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/predictedpeak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/targetloadpacking"
 )
 
@@ -46,7 +47,7 @@ func perNode(b *testing.B, count int) {
 
 var (
 	limits = []string{loadthreshold.Name, nodemetrics.Name}
-	byLoad = []string{loadvariationriskbalancing.Name, targetloadpacking.Name}
+	byLoad = []string{loadvariationriskbalancing.Name, predictedpeak.Name, targetloadpacking.Name}
 )
 
 // BenchmarkPreFilter is the cost of one cycle's call.
@@ -168,6 +169,9 @@ func BenchmarkScore(b *testing.B) {
 			benchmarkScore(b, build(b, p, name, ""), func() []fwk.NodeInfo { return nodes })
 		})
 	}
+	bench(b, []string{predictedpeak.Name}, 30, "/30_recent_pods_per_node", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
+		benchmarkScore(b, build(b, p, name, ""), func() []fwk.NodeInfo { return nodes })
+	})
 	bench(b, byLoad, 20, "/20_recent_pods_per_node,_node_just_changed", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
 		added, err := framework.NewPodInfo(incoming())
 		if err != nil {

@@ -50,6 +50,7 @@ func TestREADME_Configurations(t *testing.T) {
 		"loadthreshold/README.md":              1,
 		"loadvariationriskbalancing/README.md": 1,
 		"nodemetrics/README.md":                6,
+		"predictedpeak/README.md":              1,
 		"targetloadpacking/README.md":          1,
 	} {
 		t.Run(filepath.Dir(readme), func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadvariationriskbalancing"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/predictedpeak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/targetloadpacking"
 )
 
@@ -40,6 +41,7 @@ func NewRegistry(provider LoadProvider, c clock.Clock, register func(...metrics.
 		loadthreshold.Name:              new(loadthreshold.Factory).New,
 		loadvariationriskbalancing.Name: loadvariationriskbalancing.New,
 		nodemetrics.Name:                nodemetrics.New,
+		predictedpeak.Name:              predictedpeak.New,
 		targetloadpacking.Name:          targetloadpacking.New,
 	} {
 		given := deps.Deps{Load: provider, Counters: counterSets.For(name), Clock: c}

@@ -24,7 +24,9 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadvariationriskbalancing"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/predictedpeak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/targetloadpacking"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
 // registryOn returns the factories of all plugins, which read the loads.
@@ -46,6 +48,7 @@ func kinds() map[string]string {
 func scorers() map[string]string {
 	return map[string]string{
 		loadvariationriskbalancing.Name: "LoadVariationRiskBalancingArgs",
+		predictedpeak.Name:              "PredictedPeakArgs",
 		targetloadpacking.Name:          "TargetLoadPackingArgs",
 	}
 }
@@ -208,6 +211,7 @@ func TestScore_ChangedNodeAllocations(t *testing.T) {
 }
 
 // cluster is a number of nodes with known load, below any load line, and metrics, each with a number of pods that were placed a minute ago.
+// Half of their workloads have a history.
 func cluster(nodes, podsPerNode int) (*plugintest.Loads, []fwk.NodeInfo) {
 	measured := map[string]load.NodeLoad{}
 	var infos []fwk.NodeInfo
@@ -217,8 +221,9 @@ func cluster(nodes, podsPerNode int) (*plugintest.Loads, []fwk.NodeInfo) {
 		var pods []*corev1.Pod
 		for j := range podsPerNode {
 			started := metav1.NewTime(plugintest.Now().Add(-time.Minute))
-			pods = append(pods, st.MakePod().Name(fmt.Sprint("pod-", i, "-", j)).Phase(corev1.PodRunning).StartTime(started).
-				Req(plugintest.CPUAndMemory("100m", "100Mi")).Obj())
+			pod := st.MakePod().Namespace("ns").Name(fmt.Sprint("pod-", i, "-", j)).Phase(corev1.PodRunning).StartTime(started).
+				Req(plugintest.CPUAndMemory("100m", "100Mi")).Obj()
+			pods = append(pods, plugintest.Owned(pod, workload(j).Name))
 		}
 		info := plugintest.Node(name, plugintest.CPUAndMemory("8", "16Gi"), pods...)
 		info.Generation = int64(uint32(i+1) * 2654435761) // each node changed at a time of its own
@@ -226,7 +231,17 @@ func cluster(nodes, podsPerNode int) (*plugintest.Loads, []fwk.NodeInfo) {
 	}
 	loads := plugintest.NewLoads()
 	loads.Measure(measured, metricsOf(nodes))
+	workloads := map[learned.Workload][load.ResourceCount]learned.Moments{}
+	for j := range podsPerNode / 2 { // the others have no history
+		workloads[workload(j)] = [load.ResourceCount]learned.Moments{load.CPU: {Mean: 50, Variance: 100}, load.Memory: {Mean: 1 << 26, Variance: 1 << 40}}
+	}
+	loads.Learn(workloads, 0.5)
 	return loads, infos
+}
+
+// workload is that of the pods at one position among those of the nodes of cluster.
+func workload(position int) learned.Workload {
+	return learned.Workload{Namespace: "ns", Name: fmt.Sprint("workload-", position)}
 }
 
 // Filter logs nothing per node at default verbosity.

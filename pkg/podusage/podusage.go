@@ -41,110 +41,135 @@ type BySpec struct {
 	MaxRequestRatio float64
 }
 
-// Estimate implements Estimator: the sum over the pod's containers of the limit, else the request times the multiplier, else the
-// default; plus the pod's overhead.
-//
-// Native sidecars count as containers. Ordinary init containers do not count, for they have ended once the pod runs. CPU that
-// is stated for the pod as a whole, limit before request, replaces the sum, unless the API server derived it. An explicit
-// zero is a statement like any other: a limit of zero allows no request but zero, so the container says that it needs
-// nothing.
-//
-// The spec counts, not the status: a resize in progress is expected to succeed. Estimate does not allocate.
+// Estimate implements Estimator: what Stated returns, and the default for each container that states nothing. It does not
+// allocate.
 func (e BySpec) Estimate(pod *corev1.Pod) Amounts {
-	cpuMillis, ok := e.podLevelMillis(&pod.Spec, math.Inf(1))
-	if !ok {
-		stated, silent := e.containersMillis(&pod.Spec, math.Inf(1))
-		cpuMillis = stated + silent*e.DefaultCPUMillis
-	}
-	return Amounts{load.CPU: cpuMillis + overheadMillis(pod)}
+	stated, silent := e.Stated(pod, pod, load.CPU, math.Inf(1))
+	return Amounts{load.CPU: stated + silent*e.DefaultCPUMillis}
 }
 
 // Charge implements Estimator. It is Estimate with three differences: a limit counts up to MaxRequestRatio times the request beside
 // it; all containers that state nothing count the default once; and containers that do not run and are not about to count
-// nothing. While there are any of these, what is stated for the pod as a whole counts up to what the others state; in full if one
-// of the others states nothing, for it may use all of it.
+// nothing.
 func (e BySpec) Charge(pod *corev1.Pod) Amounts {
-	starting, ok := startingPod(pod)
+	starting, ok := StartingPod(pod)
 	if !ok {
 		return Amounts{}
 	}
-	stated, silent := e.containersMillis(&starting.Spec, e.MaxRequestRatio)
-	cpuMillis := stated + min(silent, 1)*e.DefaultCPUMillis
-	if whole, ok := e.podLevelMillis(&pod.Spec, e.MaxRequestRatio); ok {
-		if starting == pod || silent > 0 {
-			cpuMillis = whole
-		}
-		cpuMillis = min(cpuMillis, whole)
-	}
-	return Amounts{load.CPU: cpuMillis + overheadMillis(pod)}
+	stated, silent := e.Stated(pod, starting, load.CPU, e.MaxRequestRatio)
+	return Amounts{load.CPU: stated + min(silent, 1)*e.DefaultCPUMillis}
 }
 
-func overheadMillis(pod *corev1.Pod) float64 { return Millis(*pod.Spec.Overhead.Cpu()) }
+// Stated returns what the pod will use of the resource by what its spec states, in milliCPU or bytes: the sum over the containers
+// of starting, which StartingPod returns, of the limit, else the request times the multiplier; plus the pod's overhead. silent is
+// the number of containers that state neither.
+//
+// Native sidecars count as containers. Ordinary init containers do not count, for they have ended once the pod runs. What is stated
+// for the pod as a whole, limit before request, replaces the sum, unless the API server derived it. While some containers are left
+// out, it counts up to what the others state; in full if one of the others states nothing, for it may use all of it. An explicit
+// zero is a statement like any other: a limit of zero allows no request but zero, so the container says that it needs nothing.
+//
+// The spec counts, not the status: a resize in progress is expected to succeed. A limit counts up to maxRatio times the request
+// beside it. Stated does not allocate.
+func (e BySpec) Stated(pod, starting *corev1.Pod, r load.Resource, maxRatio float64) (usage, silent float64) {
+	usage, silent = e.containers(&starting.Spec, r, maxRatio)
+	if whole, ok := e.podLevel(&pod.Spec, r, maxRatio); ok {
+		if starting == pod || silent > 0 {
+			usage = whole
+		}
+		usage, silent = min(usage, whole), 0
+	}
+	return usage + amountIn(pod.Spec.Overhead, r), silent
+}
 
-// podLevelMillis returns the usage by what is stated for the pod as a whole, in milliCPU, and whether anything is. A limit counts
-// up to maxRatio times the request beside it.
-func (e BySpec) podLevelMillis(spec *corev1.PodSpec, maxRatio float64) (cpuMillis float64, ok bool) {
-	if spec.Resources == nil || isDefaulted(spec) {
+// podLevel returns the usage by what is stated for the pod as a whole, and whether anything is.
+func (e BySpec) podLevel(spec *corev1.PodSpec, r load.Resource, maxRatio float64) (usage float64, ok bool) {
+	if spec.Resources == nil || isDefaulted(spec, r) {
 		return 0, false
 	}
-	return e.stated(spec.Resources, maxRatio)
+	return e.stated(spec.Resources, r, maxRatio)
 }
 
-// containersMillis returns the sum of what containers and native sidecars state, in milliCPU, and the number of those that state
-// nothing.
-func (e BySpec) containersMillis(spec *corev1.PodSpec, maxRatio float64) (stated, silent float64) {
+// containers returns the sum of what containers and native sidecars state, and the number of those that state nothing.
+func (e BySpec) containers(spec *corev1.PodSpec, r load.Resource, maxRatio float64) (usage, silent float64) {
 	for i := range spec.Containers {
-		stated, silent = e.add(&spec.Containers[i], maxRatio, stated, silent)
+		usage, silent = e.add(&spec.Containers[i], r, maxRatio, usage, silent)
 	}
 	for i := range spec.InitContainers {
 		if c := &spec.InitContainers[i]; isSidecar(c) {
-			stated, silent = e.add(c, maxRatio, stated, silent)
+			usage, silent = e.add(c, r, maxRatio, usage, silent)
 		}
 	}
-	return stated, silent
+	return usage, silent
 }
 
 // add adds what the container states to the usage, or 1 to the number of containers that state nothing.
-func (e BySpec) add(c *corev1.Container, maxRatio, usage, silent float64) (float64, float64) {
-	if stated, ok := e.stated(&c.Resources, maxRatio); ok {
+func (e BySpec) add(c *corev1.Container, r load.Resource, maxRatio, usage, silent float64) (float64, float64) {
+	if stated, ok := e.stated(&c.Resources, r, maxRatio); ok {
 		return usage + stated, silent
 	}
 	return usage, silent + 1
 }
 
 // stated returns the usage by limit or request, and whether there is either.
-func (e BySpec) stated(r *corev1.ResourceRequirements, maxRatio float64) (cpuMillis float64, ok bool) {
-	request, requested := r.Requests[corev1.ResourceCPU]
-	if limit, ok := r.Limits[corev1.ResourceCPU]; ok {
+func (e BySpec) stated(requirements *corev1.ResourceRequirements, r load.Resource, maxRatio float64) (usage float64, ok bool) {
+	request, requested := quantityIn(requirements.Requests, r)
+	if limit, ok := quantityIn(requirements.Limits, r); ok {
 		if !requested || math.IsInf(maxRatio, 1) {
-			return Millis(limit), true // the API server requests the limit where only that is stated
+			return amountOf(limit, r), true // the API server requests the limit where only that is stated
 		}
-		return min(Millis(limit), maxRatio*Millis(request)), true
+		return min(amountOf(limit, r), maxRatio*amountOf(request, r)), true
 	}
 	if requested {
-		return e.Multiplier * Millis(request), true
+		return e.Multiplier * amountOf(request, r), true
 	}
 	return 0, false
 }
 
-// isDefaulted reports whether the API server set the pod-level CPU request: it does so for a pod with another pod-level limit,
-// such as memory. The default is the larger of the containers' requests and those of the init containers. It says less than
-// the containers, whose limits it leaves out.
-func isDefaulted(spec *corev1.PodSpec) bool {
-	request, requested := spec.Resources.Requests[corev1.ResourceCPU]
-	_, limited := spec.Resources.Limits[corev1.ResourceCPU]
-	return requested && !limited && len(spec.Resources.Limits) > 0 && Millis(request) == containersRequestMillis(spec)
+// Limit returns the most that the pod may use of the resource, in milliCPU or bytes: the limit that is stated for the pod as a
+// whole, or the sum of its containers' and native sidecars', whichever is less, plus the pod's overhead. It is +Inf where a
+// container has no limit. A limit of zero is none: that is how the kubelet takes it.
+func Limit(pod *corev1.Pod, r load.Resource) float64 {
+	spec, sum := &pod.Spec, 0.0
+	for i := range spec.Containers {
+		sum += limitOf(&spec.Containers[i].Resources, r)
+	}
+	for i := range spec.InitContainers {
+		if c := &spec.InitContainers[i]; isSidecar(c) {
+			sum += limitOf(&c.Resources, r)
+		}
+	}
+	if spec.Resources != nil {
+		sum = min(sum, limitOf(spec.Resources, r))
+	}
+	return sum + amountIn(spec.Overhead, r)
 }
 
-// containersRequestMillis is AggregateContainerRequests of component-helpers for CPU alone, without its allocations.
-func containersRequestMillis(spec *corev1.PodSpec) float64 {
+func limitOf(requirements *corev1.ResourceRequirements, r load.Resource) float64 {
+	if limit := amountIn(requirements.Limits, r); limit > 0 {
+		return limit
+	}
+	return math.Inf(1)
+}
+
+// isDefaulted reports whether the API server set the pod-level request: it does so for a pod with a pod-level limit of another
+// resource. The default is the larger of the containers' requests and those of the init containers. It says less than the
+// containers, whose limits it leaves out.
+func isDefaulted(spec *corev1.PodSpec, r load.Resource) bool {
+	request, requested := quantityIn(spec.Resources.Requests, r)
+	_, limited := quantityIn(spec.Resources.Limits, r)
+	return requested && !limited && len(spec.Resources.Limits) > 0 && amountOf(request, r) == containersRequest(spec, r)
+}
+
+// containersRequest is AggregateContainerRequests of component-helpers for one resource, without its allocations.
+func containersRequest(spec *corev1.PodSpec, r load.Resource) float64 {
 	var sum, sidecars, initial float64
 	for i := range spec.Containers {
-		sum += requestMillis(&spec.Containers[i])
+		sum += amountIn(spec.Containers[i].Resources.Requests, r)
 	}
 	for i := range spec.InitContainers {
 		c := &spec.InitContainers[i]
-		request := requestMillis(c)
+		request := amountIn(c.Resources.Requests, r)
 		initial = max(initial, sidecars+request)
 		if isSidecar(c) {
 			sidecars += request
@@ -153,32 +178,35 @@ func containersRequestMillis(spec *corev1.PodSpec) float64 {
 	return max(sum+sidecars, initial)
 }
 
-func requestMillis(c *corev1.Container) float64 {
-	return Millis(c.Resources.Requests[corev1.ResourceCPU])
-}
-
 func isSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
 // ByRequests estimates that a pod uses what it requests, as the scheduler counts it: the larger of the requests of containers
 // with native sidecars and those of ordinary init containers, or the requests stated for the pod as a whole; plus the pod's
-// overhead. While a running pod is being resized, the larger of old and new requests counts. A resource without a request
-// counts zero.
-type ByRequests struct{}
+// overhead. While a running pod is being resized, the larger of old and new requests counts.
+type ByRequests struct {
+	// Default is the usage, of each resource, of a pod that requests none of it. ≥ 0.
+	Default Amounts
+}
 
 // Estimate implements Estimator. It allocates a few small maps.
-func (ByRequests) Estimate(pod *corev1.Pod) Amounts {
-	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
+func (e ByRequests) Estimate(pod *corev1.Pod) Amounts {
+	requests := AmountsOf(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
 		UseStatusResources: true,
 		InPlacePodLevelResourcesVerticalScalingEnabled: true,
-	})
-	return AmountsOf(requests)
+	}))
+	for r := range requests {
+		if requests[r] == 0 {
+			requests[r] = e.Default[r]
+		}
+	}
+	return requests
 }
 
 // Charge implements Estimator. What is stated for the pod as a whole counts as BySpec.Charge says.
 func (e ByRequests) Charge(pod *corev1.Pod) Amounts {
-	starting, ok := startingPod(pod)
+	starting, ok := StartingPod(pod)
 	if !ok {
 		return Amounts{}
 	}
@@ -198,7 +226,7 @@ func (e ByRequests) Charge(pod *corev1.Pod) Amounts {
 	return charge
 }
 
-// allRequest tells whether all containers and native sidecars request the resource.
+// allRequest reports whether all containers and native sidecars request the resource.
 func allRequest(spec *corev1.PodSpec, name corev1.ResourceName) bool {
 	silent := func(c corev1.Container) bool {
 		_, ok := c.Resources.Requests[name]
@@ -211,6 +239,32 @@ func allRequest(spec *corev1.PodSpec, name corev1.ResourceName) bool {
 // AmountsOf returns the amounts of all resources in the list. A resource that is not listed counts zero.
 func AmountsOf(list corev1.ResourceList) Amounts {
 	return Amounts{load.CPU: Millis(*list.Cpu()), load.Memory: Units(*list.Memory())}
+}
+
+// quantityIn returns the resource's quantity in the list, and whether it is listed.
+func quantityIn(list corev1.ResourceList, r load.Resource) (resource.Quantity, bool) {
+	name := corev1.ResourceCPU
+	if r == load.Memory {
+		name = corev1.ResourceMemory
+	}
+	quantity, ok := list[name]
+	return quantity, ok
+}
+
+// amountIn returns the resource's amount in the list, in milliCPU or bytes; 0 if it is not listed.
+func amountIn(list corev1.ResourceList, r load.Resource) float64 {
+	if quantity, ok := quantityIn(list, r); ok {
+		return amountOf(quantity, r)
+	}
+	return 0
+}
+
+// amountOf returns the quantity in milliCPU or bytes.
+func amountOf(q resource.Quantity, r load.Resource) float64 {
+	if r == load.CPU {
+		return Millis(q)
+	}
+	return Units(q)
 }
 
 // Millis returns the quantity in thousandths. What is negative counts zero, and what is beyond int64 counts the largest

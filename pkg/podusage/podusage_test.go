@@ -326,8 +326,8 @@ func TestContainersRequestMillis(t *testing.T) {
 	for name, spec := range specs {
 		t.Run(name, func(t *testing.T) {
 			derived := helper.AggregateContainerRequests(&corev1.Pod{Spec: spec}, helper.PodResourcesOptions{})
-			if got, want := containersRequestMillis(&spec), float64(derived.Cpu().MilliValue()); got != want {
-				t.Errorf("containersRequestMillis() = %v, AggregateContainerRequests has %v", got, want)
+			if got, want := containersRequest(&spec, load.CPU), float64(derived.Cpu().MilliValue()); got != want {
+				t.Errorf("containersRequest() = %v, AggregateContainerRequests has %v", got, want)
 			}
 		})
 	}

@@ -6,11 +6,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// startingPod returns the pod with only those containers that run or are about to start, and whether there are any. A container
+// StartingPod returns the pod with only those containers that run or are about to start, and whether there are any. A container
 // that has ended, or that waits because its image, its configuration or the container itself failed, uses nothing until it
 // starts. Containers without a status, as of a pod that was just bound, are about to start. The pod itself is not changed; it
 // is returned as it is where all of its containers count.
-func startingPod(pod *corev1.Pod) (starting *corev1.Pod, ok bool) {
+func StartingPod(pod *corev1.Pod) (starting *corev1.Pod, ok bool) {
 	statuses := pod.Status.ContainerStatuses
 	initFails := slices.ContainsFunc(pod.Status.InitContainerStatuses, func(s corev1.ContainerStatus) bool { return fails(s.State.Waiting) })
 	if !initFails && !slices.ContainsFunc(statuses, isDown) {

@@ -85,7 +85,7 @@ func FuzzArguments(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kind := [...]string{config.TargetLoadPacking, config.LoadVariationRiskBalancing, config.LoadThreshold, config.NodeMetrics}[plugin%4] + "Args"
+		kind := [...]string{config.TargetLoadPacking, config.LoadVariationRiskBalancing, config.LoadThreshold, config.NodeMetrics, config.PredictedPeak}[plugin%5] + "Args"
 		text := fmt.Sprintf("apiVersion: %s\nkind: %s\n%s", v1.SchemeGroupVersion, kind, strings.ReplaceAll(fields, "VALUE", string(quoted)))
 		if len(text) > size {
 			t.Skip("a scheduler takes larger files, but the fuzzer would do little else")
@@ -136,6 +136,8 @@ func validate(args runtime.Object) error {
 		return validation.ValidateLoadThresholdArgs(nil, args)
 	case *config.NodeMetricsArgs:
 		return validation.ValidateNodeMetricsArgs(nil, args)
+	case *config.PredictedPeakArgs:
+		return validation.ValidatePredictedPeakArgs(nil, args)
 	}
 	return fmt.Errorf("%T are the arguments of no plugin", args)
 }

@@ -27,8 +27,9 @@ type Provider struct {
 	clock   clock.Clock
 	metrics *refresh.Metrics
 
-	mu      sync.Mutex
-	sources []*sharedSource
+	mu         sync.Mutex
+	sources    []*sharedSource
+	statistics []*sharedStatistics
 	// labels counts the sources by name.
 	labels map[string]int
 }

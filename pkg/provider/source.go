@@ -25,6 +25,10 @@ type Cluster struct {
 	Nodes corelisters.NodeLister
 	// NodesSynced reports whether Nodes has all nodes yet.
 	NodesSynced func() bool
+	// Pods are the pods whose usage is learned, and PodsSynced reports whether Pods has all of them yet. Only Statistics needs
+	// them.
+	Pods       corelisters.PodLister
+	PodsSynced func() bool
 	// KubeConfig is how metrics.k8s.io is read, if that is the source. Clusters with the same KubeConfig, by pointer, are one.
 	KubeConfig *rest.Config
 }
@@ -33,8 +37,12 @@ var _ refresh.Nodes = Cluster{}
 
 // ClusterOf returns the cluster of the scheduler behind the handle.
 func ClusterOf(handle fwk.Handle) Cluster {
-	nodes := handle.SharedInformerFactory().Core().V1().Nodes()
-	return Cluster{Nodes: nodes.Lister(), NodesSynced: nodes.Informer().HasSynced, KubeConfig: handle.KubeConfig()}
+	nodes, pods := handle.SharedInformerFactory().Core().V1().Nodes(), handle.SharedInformerFactory().Core().V1().Pods()
+	return Cluster{
+		Nodes: nodes.Lister(), NodesSynced: nodes.Informer().HasSynced,
+		Pods: pods.Lister(), PodsSynced: pods.Informer().HasSynced,
+		KubeConfig: handle.KubeConfig(),
+	}
 }
 
 // HasSynced implements refresh.Nodes.
@@ -53,13 +61,7 @@ func (c Cluster) Names() []string {
 // Open returns the source that a valid spec names. Without a token in the spec, it authenticates as account.
 func Open(ctx context.Context, cluster Cluster, spec config.LoadSpec, account Account, c clock.PassiveClock) (source.Source, error) {
 	provider := spec.MetricProvider
-	server := httpclient.Config{
-		BearerToken:        string(provider.Token),
-		BearerTokenFile:    provider.TokenFile,
-		CAFile:             provider.CAFile,
-		InsecureSkipVerify: provider.InsecureSkipVerify,
-		Timeout:            provider.Timeout.Duration,
-	}
+	server := serverOf(provider)
 	switch {
 	case spec.WatcherAddress != "":
 		server, err := account.authenticate(ctx, spec.WatcherAddress, server)
@@ -86,4 +88,33 @@ func Open(ctx context.Context, cluster Cluster, spec config.LoadSpec, account Ac
 		return metricsserver.New(cluster.KubeConfig, cluster.Nodes, provider.Timeout.Duration)
 	}
 	return nil, fmt.Errorf("metricProvider.type: %q cannot be read", provider.Type)
+}
+
+// OpenPods returns the source of pod usage that a valid spec names: the Prometheus that is the source of load, or else metrics-server,
+// for a load-watcher service knows nodes alone. It authenticates as Open does.
+func OpenPods(ctx context.Context, cluster Cluster, spec config.LoadSpec, account Account) (source.PodSource, error) {
+	provider := spec.MetricProvider
+	if !readsPrometheus(spec) {
+		return metricsserver.NewPodSource(cluster.KubeConfig)
+	}
+	server, err := account.authenticate(ctx, provider.Address, serverOf(provider))
+	if err != nil {
+		return nil, err
+	}
+	return prometheus.NewPodSource(prometheus.Config{Address: provider.Address, Config: server})
+}
+
+func readsPrometheus(spec config.LoadSpec) bool {
+	return spec.WatcherAddress == "" && spec.MetricProvider.Type == config.Prometheus
+}
+
+// serverOf returns how the provider's server is reached.
+func serverOf(provider config.MetricProviderSpec) httpclient.Config {
+	return httpclient.Config{
+		BearerToken:        string(provider.Token),
+		BearerTokenFile:    provider.TokenFile,
+		CAFile:             provider.CAFile,
+		InsecureSkipVerify: provider.InsecureSkipVerify,
+		Timeout:            provider.Timeout.Duration,
+	}
 }

@@ -19,9 +19,12 @@ type Metrics struct {
 	unmatched *metrics.GaugeVec
 	age       *metrics.Desc
 	nodes     *metrics.Desc
+	workloads *metrics.Desc
+	learnedAt *metrics.Desc
 
-	mu       sync.Mutex
-	watchers []*Watcher
+	mu               sync.Mutex
+	watchers         []*Watcher
+	workloadWatchers []*WorkloadWatcher
 }
 
 var _ metrics.StableCollector = &Metrics{}
@@ -62,6 +65,10 @@ func NewMetrics(registry Registry) *Metrics {
 		nodes: metrics.NewDesc("plimsoll_load_nodes",
 			"Nodes of the cluster by what is known of their load over the shortest window: Fresh, too old for all plugins (Expired), or never measured (Absent).",
 			[]string{"source", "resource", "state"}, nil, metrics.ALPHA, ""),
+		workloads: metrics.NewDesc("plimsoll_workloads",
+			"Workloads of which statistics are known.", []string{"source"}, nil, metrics.ALPHA, ""),
+		learnedAt: metrics.NewDesc("plimsoll_workload_statistics_age_seconds",
+			"Age of the newest observation in the statistics of workloads.", []string{"source"}, nil, metrics.ALPHA, ""),
 	}
 	registry.MustRegister(m.refreshes, m.durations, m.rejected, m.unmatched)
 	registry.CustomMustRegister(m)
@@ -73,11 +80,24 @@ func (m *Metrics) register(w *Watcher) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.watchers = append(m.watchers, w)
+	m.initialize(w.label)
+}
+
+// registerWorkloads adds a watcher to those whose workloads are reported.
+func (m *Metrics) registerWorkloads(w *WorkloadWatcher) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.workloadWatchers = append(m.workloadWatchers, w)
+	m.initialize(w.Label)
+}
+
+// initialize makes the source's counters appear before they count anything.
+func (m *Metrics) initialize(label string) {
 	for _, result := range []string{resultSuccess, resultError} {
-		m.refreshes.WithLabelValues(w.label, result)
+		m.refreshes.WithLabelValues(label, result)
 	}
 	for _, reason := range load.Rejections() {
-		m.rejected.WithLabelValues(w.label, string(reason))
+		m.rejected.WithLabelValues(label, string(reason))
 	}
 }
 
@@ -86,19 +106,21 @@ const (
 	resultError   = "Error"
 )
 
-func (m *Metrics) refreshed(w *Watcher, took time.Duration, err error) {
+func (m *Metrics) refreshed(label string, took time.Duration, err error) {
 	result := resultSuccess
 	if err != nil {
 		result = resultError
 	}
-	m.refreshes.WithLabelValues(w.label, result).Inc()
-	m.durations.WithLabelValues(w.label).Observe(took.Seconds())
+	m.refreshes.WithLabelValues(label, result).Inc()
+	m.durations.WithLabelValues(label).Observe(took.Seconds())
 }
 
 // DescribeWithStability implements metrics.StableCollector.
 func (m *Metrics) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- m.age
 	ch <- m.nodes
+	ch <- m.workloads
+	ch <- m.learnedAt
 }
 
 // CollectWithStability implements metrics.StableCollector.
@@ -114,6 +136,13 @@ func (m *Metrics) CollectWithStability(ch chan<- metrics.Metric) {
 			for state, n := range states[r] {
 				ch <- metrics.NewLazyConstMetric(m.nodes, metrics.GaugeValue, float64(n), w.label, load.Resource(r).String(), load.State(state).String())
 			}
+		}
+	}
+	for _, w := range m.workloadWatchers {
+		latest := w.publisher.Latest()
+		ch <- metrics.NewLazyConstMetric(m.workloads, metrics.GaugeValue, float64(latest.Len()), w.Label)
+		if !latest.At().IsZero() {
+			ch <- metrics.NewLazyConstMetric(m.learnedAt, metrics.GaugeValue, w.Clock.Since(latest.At()).Seconds(), w.Label)
 		}
 	}
 }

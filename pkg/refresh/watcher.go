@@ -140,21 +140,29 @@ func (w *Watcher) Run(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), w.nodes.HasSynced) {
 		return
 	}
+	repeat(ctx, w.clock, retryAfter, w.Refresh, func() time.Duration {
+		requirements, _ := w.registered()
+		return requirements.RefreshInterval
+	})
+}
+
+// repeat calls refresh, at once and at intervals, until ctx is done. After a failure it tries again sooner, with backoff from retry
+// on.
+func repeat(ctx context.Context, c clock.Clock, retry time.Duration, refresh func(context.Context) error, currentInterval func() time.Duration) {
 	var backoff *wait.Backoff
 	for {
-		err := w.Refresh(ctx)
-		requirements, _ := w.registered()
-		interval := requirements.RefreshInterval
+		err := refresh(ctx)
+		interval := currentInterval()
 		delay := wait.Jitter(interval, jitter)
 		if err == nil {
 			backoff = nil
 		} else {
 			if backoff == nil {
-				backoff = &wait.Backoff{Duration: min(retryAfter, interval), Factor: 2, Jitter: jitter, Steps: 16, Cap: interval}
+				backoff = &wait.Backoff{Duration: min(retry, interval), Factor: 2, Jitter: jitter, Steps: 16, Cap: interval}
 			}
 			delay = backoff.Step()
 		}
-		timer := w.clock.NewTimer(delay)
+		timer := c.NewTimer(delay)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -178,7 +186,7 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 		return ctx.Err()
 	}
 	now := w.clock.Now()
-	w.metrics.refreshed(w, now.Sub(began), err)
+	w.metrics.refreshed(w.label, now.Sub(began), err)
 	w.forgetIfClockWentBack(logger, now)
 	w.logFailure(logger, now, err, len(batch.Samples))
 	if err != nil {

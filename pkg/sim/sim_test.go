@@ -36,6 +36,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
@@ -406,6 +407,10 @@ func (l loads) Model(_ context.Context, _ fwk.Handle, spec config.LoadSpec, e po
 		Estimator: e,
 		Clock:     clocktesting.NewFakePassiveClock(now),
 	}), nil
+}
+
+func (l loads) Statistics(context.Context, fwk.Handle, config.LoadSpec, config.StatisticsSpec) (*learned.Publisher, error) {
+	return learned.NewPublisher(), nil
 }
 
 func (l loads) NodeMetrics(context.Context, fwk.Handle, config.LoadSpec, []string) (*estimate.NodeMetrics, error) {

@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
@@ -101,6 +104,25 @@ func TestCluster(t *testing.T) {
 	_, err = c.WaitCPUUtilization(ctx, quarter)
 	check("measuring a load that changed", err)
 
+	const host = cluster.Unmeasured + "host"
+	kept := map[string]string{cluster.Kept: "true"}
+	check("creating a cordoned node", c.CreateNodes(ctx, cluster.Node{Name: host, CPU: "8", Memory: "32Gi", Labels: kept, Cordoned: true}))
+	check("creating a pod on it", c.CreatePods(ctx, cluster.Pod{
+		ReplicaSet: "web-6d5f8c7b9d", Node: host, Labels: kept, Usage: cluster.Usage{CPU: "500m"},
+	}))
+	check("measuring a pod on an unmeasured node", eventually(ctx, func() error {
+		usage, err := c.Query(ctx, `rate(pod_cpu_usage_seconds_total{namespace="default",pod=~"web-6d5f8c7b9d-.{5}"}[5s])`)
+		if err == nil && math.Abs(usage[host]-0.5) > 0.05 {
+			err = fmt.Errorf("the pod uses %v cores, want 0.5", usage[host])
+		}
+		return err
+	}))
+	utilization, err := c.CPUUtilization(ctx, window)
+	check("measuring the nodes", err)
+	if _, ok := utilization[host]; ok {
+		t.Error("the unmeasured node is measured")
+	}
+
 	if err := c.Prometheus.Kill(); err != nil {
 		t.Error(err)
 	}
@@ -117,7 +139,27 @@ func TestCluster(t *testing.T) {
 	check("starting the scheduler again", c.Scheduler.Start(ctx))
 	_, err = c.WaitBound(ctx, labels, 1)
 	check("placing a pod", err)
-	check("removing everything", c.Clear(ctx))
+	left := func() (names []string) {
+		nodes, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		check("listing nodes", err)
+		pods, err := c.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+		check("listing pods", err)
+		for _, node := range nodes.Items {
+			names = append(names, node.Name)
+		}
+		for _, pod := range pods.Items {
+			names = append(names, pod.GenerateName)
+		}
+		return names
+	}
+	check("removing all but what is kept", c.Clear(ctx))
+	if names := left(); !slices.Equal(names, []string{host, "web-6d5f8c7b9d-"}) {
+		t.Errorf("Clear left %q, want what is kept", names)
+	}
+	check("removing what is kept", c.ClearKept(ctx))
+	if names := left(); len(names) > 0 {
+		t.Errorf("ClearKept left %q", names)
+	}
 
 	// The scheduler counts the pod a moment after it is bound.
 	check("reading the scheduler's metrics", eventually(ctx, func() error {

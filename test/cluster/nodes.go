@@ -31,8 +31,12 @@ const (
 	podImage = "registry.k8s.io/pause:3.10"
 )
 
-// Unmeasured is a prefix: config/prometheus.yaml drops nodes whose names begin with it, so that they have no load.
+// Unmeasured is a prefix: config/prometheus.yaml drops the series of nodes whose names begin with it, so that they have no load.
+// Their pods are measured.
 const Unmeasured = "unmeasured-"
+
+// Kept is a label: Clear keeps the nodes and pods that have it.
+const Kept = "plimsoll.test/kept"
 
 // Node is a node to create.
 type Node struct {
@@ -40,6 +44,8 @@ type Node struct {
 	// CPU and Memory are the capacity, as quantities. All of it is allocatable.
 	CPU, Memory string
 	Labels      map[string]string
+	// Cordoned keeps schedulers from placing pods on the node.
+	Cordoned bool
 }
 
 // Usage is what a pod really uses.
@@ -92,6 +98,7 @@ func (c *Cluster) CreateNodes(ctx context.Context, nodes ...Node) error {
 				// KWOK serves all nodes at one address; this is the node's path for metrics-server.
 				"metrics.k8s.io/resource-metrics-path": "/metrics/nodes/" + n.Name + "/metrics/resource",
 			}},
+			Spec:   corev1.NodeSpec{Unschedulable: n.Cordoned},
 			Status: corev1.NodeStatus{Capacity: size, Allocatable: size},
 		}, metav1.CreateOptions{})
 		if err != nil {
@@ -145,24 +152,29 @@ func (c *Cluster) SetLoad(ctx context.Context, node string, load Load) error {
 	pods := c.Client.CoreV1().Pods(loadNamespace)
 	_, err := pods.Create(ctx, pod, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		// A merge patch removes what is null.
-		annotations := map[string]any{
-			usageCPUAnnotation: nil, usageMemoryAnnotation: nil, cpuSwingAnnotation: nil, swingPeriodAnnotation: nil,
-		}
-		for name, value := range pod.Annotations {
-			annotations[name] = value
-		}
-		var patch []byte
-		patch, err = json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
-		if err != nil {
-			return err
-		}
-		_, err = pods.Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		err = c.setUsage(ctx, loadNamespace, pod.Name, load.Usage)
 	}
 	if err != nil {
 		return fmt.Errorf("giving node %s a load: %w", node, err)
 	}
 	return nil
+}
+
+// setUsage replaces the usage of a pod.
+func (c *Cluster) setUsage(ctx context.Context, namespace, pod string, usage Usage) error {
+	// A merge patch removes what is null.
+	annotations := map[string]any{
+		usageCPUAnnotation: nil, usageMemoryAnnotation: nil, cpuSwingAnnotation: nil, swingPeriodAnnotation: nil,
+	}
+	for name, value := range usage.Annotations() {
+		annotations[name] = value
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	if err != nil {
+		return err
+	}
+	_, err = c.Client.CoreV1().Pods(namespace).Patch(ctx, pod, types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
 }
 
 // SetLatency sets the HTTP latency of a node.
@@ -182,14 +194,20 @@ func (c *Cluster) AnnotateNode(ctx context.Context, node, name, value string) er
 	return nil
 }
 
-// Clear removes all pods and nodes, and waits until they are gone.
-func (c *Cluster) Clear(ctx context.Context) error {
+// Clear removes all pods and nodes without the label Kept, and waits until the pods are gone.
+func (c *Cluster) Clear(ctx context.Context) error { return c.clear(ctx, "!"+Kept) }
+
+// ClearKept removes the pods and nodes that have the label Kept, and waits until the pods are gone.
+func (c *Cluster) ClearKept(ctx context.Context) error { return c.clear(ctx, Kept) }
+
+func (c *Cluster) clear(ctx context.Context, selector string) error {
+	selected := metav1.ListOptions{LabelSelector: selector}
 	for _, namespace := range []string{metav1.NamespaceDefault, loadNamespace} {
-		if err := c.DeletePods(ctx, namespace, metav1.ListOptions{}); err != nil {
+		if err := c.DeletePods(ctx, namespace, selected); err != nil {
 			return err
 		}
 	}
-	if err := c.Client.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := c.Client.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, selected); err != nil {
 		return fmt.Errorf("deleting nodes: %w", err)
 	}
 	return nil

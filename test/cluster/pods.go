@@ -15,6 +15,7 @@ import (
 
 // Pod is a pod to be scheduled, in the default namespace.
 type Pod struct {
+	// Name may be empty for a pod with a ReplicaSet: its name is then made as a ReplicaSet's controller does.
 	Name string
 	// Scheduler is the name of the profile that places the pod.
 	Scheduler string
@@ -26,6 +27,10 @@ type Pod struct {
 	NodeSelector map[string]string
 	// PriorityClass is the name of the pod's priority class; empty means none.
 	PriorityClass string
+	// Node is the node that the pod is bound to from the start; empty means that a scheduler binds it.
+	Node string
+	// ReplicaSet is the name of the ReplicaSet that owns the pod; empty means none.
+	ReplicaSet string
 	// DaemonSet is the name of the DaemonSet that owns the pod, and DaemonSetNode the node that the pod is for; empty means none.
 	DaemonSet, DaemonSetNode string
 }
@@ -35,9 +40,10 @@ func (c *Cluster) CreatePods(ctx context.Context, pods ...Pod) error {
 	for _, p := range pods {
 		_, err := c.Client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
-				Name: p.Name, Labels: p.Labels, Annotations: p.Usage.Annotations(), OwnerReferences: p.owners(),
+				Name: p.Name, GenerateName: p.generateName(), Labels: p.Labels, Annotations: p.Usage.Annotations(), OwnerReferences: p.owners(),
 			},
 			Spec: corev1.PodSpec{
+				NodeName:                      p.Node,
 				SchedulerName:                 p.Scheduler,
 				PriorityClassName:             p.PriorityClass,
 				Affinity:                      p.affinity(),
@@ -47,20 +53,31 @@ func (c *Cluster) CreatePods(ctx context.Context, pods ...Pod) error {
 			},
 		}, metav1.CreateOptions{})
 		if err != nil {
-			return fmt.Errorf("creating pod %s: %w", p.Name, err)
+			return fmt.Errorf("creating pod %s: %w", p.Name+p.generateName(), err)
 		}
 	}
 	return nil
 }
 
+// generateName returns what the API server makes the name of, if the pod has none.
+func (p Pod) generateName() string {
+	if p.Name != "" || p.ReplicaSet == "" {
+		return ""
+	}
+	return p.ReplicaSet + "-"
+}
+
 // owners returns the owner references. The owners need not exist: no controller collects garbage.
 func (p Pod) owners() []metav1.OwnerReference {
-	if p.DaemonSet == "" {
+	owner := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: p.ReplicaSet, Controller: ptr.To(true)}
+	if p.DaemonSet != "" {
+		owner.Kind, owner.Name = "DaemonSet", p.DaemonSet
+	}
+	if owner.Name == "" {
 		return nil
 	}
-	return []metav1.OwnerReference{{
-		APIVersion: "apps/v1", Kind: "DaemonSet", Name: p.DaemonSet, UID: types.UID("of-" + p.DaemonSet), Controller: ptr.To(true),
-	}}
+	owner.UID = types.UID("of-" + owner.Name)
+	return []metav1.OwnerReference{owner}
 }
 
 // affinity returns the affinity that the DaemonSet controller gives a pod for a node.
@@ -83,6 +100,14 @@ func (c *Cluster) LabelPod(ctx context.Context, pod, name, value string) error {
 	_, err = c.Client.CoreV1().Pods(metav1.NamespaceDefault).Patch(ctx, pod, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		return fmt.Errorf("labelling pod %s: %w", pod, err)
+	}
+	return nil
+}
+
+// SetUsage replaces what a pod in the default namespace uses.
+func (c *Cluster) SetUsage(ctx context.Context, pod string, usage Usage) error {
+	if err := c.setUsage(ctx, metav1.NamespaceDefault, pod, usage); err != nil {
+		return fmt.Errorf("setting the usage of pod %s: %w", pod, err)
 	}
 	return nil
 }

@@ -56,9 +56,29 @@ func (c *Cluster) WaitRefresh(ctx context.Context) error {
 		}
 		for _, sample := range refreshes(now) {
 			source := string(sample.Metric["source"])
+			if len(now.Select(workloadsMetric, "source", source)) > 0 {
+				continue // a source of statistics is read every five minutes
+			}
 			if n := float64(sample.Value) - refreshes(before).Sum("plimsoll_refresh_total", "source", source); n < 2 {
 				return fmt.Sprintf("%v refreshes of source %s have succeeded, must be 2", n, source), nil
 			}
+		}
+		return "", nil
+	})
+}
+
+// workloadsMetric is the number of workloads of which statistics are known.
+const workloadsMetric = "plimsoll_workloads"
+
+// WaitStatistics waits until the scheduler knows statistics of n workloads.
+func (c *Cluster) WaitStatistics(ctx context.Context, n int) error {
+	return c.poll(ctx, "the scheduler to know statistics of workloads", func(ctx context.Context) (string, error) {
+		now, err := c.SchedulerMetrics(ctx)
+		if err != nil {
+			return "", err
+		}
+		if known := int(now.Sum(workloadsMetric)); known < n {
+			return fmt.Sprintf("%d workloads are known, must be %d", known, n), nil
 		}
 		return "", nil
 	})

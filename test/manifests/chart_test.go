@@ -75,6 +75,7 @@ networkPolicy:
   extraEgress: [{ports: [{protocol: TCP, port: 10902}]}]
 serviceMonitor: {enabled: true, labels: {release: prometheus}}
 prometheusRule: {enabled: true, labels: {release: prometheus}}
+recordingRules: {enabled: true, labels: {release: prometheus}}
 dashboard: {enabled: true, annotations: {folder: scheduling}}
 admissionPolicy: {enabled: true}
 loadWatcher:
@@ -121,6 +122,7 @@ func TestChart_RendersValidManifests(t *testing.T) {
 		},
 		{name: "the service monitor alone", values: "serviceMonitor: {enabled: true}", present: []string{"ServiceMonitor"}},
 		{name: "the alerts alone", values: "prometheusRule: {enabled: true}", present: []string{"PrometheusRule"}},
+		{name: "the recording rules alone", values: "recordingRules: {enabled: true}", present: []string{"PrometheusRule"}},
 		{name: "the dashboard alone", values: "dashboard: {enabled: true}"},
 		{name: "the load-watcher alone", values: "loadWatcher: {enabled: true}"},
 		{name: "a token alone", values: "tokenSecret: {name: token}"},
@@ -227,6 +229,7 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 		{"a label that selectors use", "podLabels: {app.kubernetes.io/component: a}", []string{"podLabels: app.kubernetes.io/component", "selectors"}},
 		{"the label that opts out of the admission policy", "podLabels: {plimsoll.io/scheduler: plimsoll}", []string{"podLabels: plimsoll.io/scheduler", "admission policy"}},
 		{"a service monitor for OpenShift", "{target: OpenShift, serviceMonitor: {enabled: true}}", []string{"serviceMonitor.enabled", "target OpenShift"}},
+		{"recording rules for OpenShift", "{target: OpenShift, recordingRules: {enabled: true}}", []string{"recordingRules.enabled", "target OpenShift"}},
 		{"alerts for OpenShift", "{target: OpenShift, prometheusRule: {enabled: true}}", []string{"prometheusRule.enabled", "target OpenShift"}},
 		{
 			"a dashboard for a static pod", "{target: StaticPod, dashboard: {enabled: true}, config: {profiles: [{schedulerName: default-scheduler}]}}",

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -13,22 +14,48 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/yaml"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 	"github.com/plimsoll-scheduler/plimsoll/test/manifests"
 )
 
 const monitored = "{serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}"
 
 type rule struct {
-	Alert string `json:"alert"`
-	Expr  string `json:"expr"`
+	Alert  string `json:"alert"`
+	Record string `json:"record"`
+	Expr   string `json:"expr"`
 }
 
 type prometheusRule struct {
 	Spec struct {
 		Groups []struct {
-			Rules []rule `json:"rules"`
+			Interval string `json:"interval"`
+			Rules    []rule `json:"rules"`
 		} `json:"groups"`
 	} `json:"spec"`
+}
+
+// TestRecordingRules compares the chart's rules with those that the scheduler reads.
+func TestRecordingRules(t *testing.T) {
+	rendered := *one[map[string]any](t, render(t, "recordingRules: {enabled: true, labels: {release: prometheus}}"), "PrometheusRule")
+	data, err := yaml.Marshal(rendered)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var typed prometheusRule
+	if err := yaml.Unmarshal(data, &typed); err != nil {
+		t.Fatal(err)
+	}
+	if len(typed.Spec.Groups) != 1 || typed.Spec.Groups[0].Interval != "5m" || prometheus.RuleInterval != 5*time.Minute {
+		t.Errorf("groups %+v, want one that is evaluated every %v", typed.Spec.Groups, prometheus.RuleInterval)
+	}
+	var got []prometheus.RecordingRule
+	for _, r := range typed.Spec.Groups[0].Rules {
+		got = append(got, prometheus.RecordingRule{Record: r.Record, Expr: strings.TrimSpace(r.Expr)})
+	}
+	if diff := cmp.Diff(prometheus.RecordingRules(), got); diff != "" {
+		t.Errorf("write the rules that the scheduler reads into manifests/chart/files/recording-rules.yaml (-scheduler +chart):\n%s", diff)
+	}
 }
 
 // alerts returns the rendered alerts, and a rule file of Prometheus with them.
@@ -185,7 +212,7 @@ func TestQueriesAskForMetricsThatAreThere(t *testing.T) {
 			return nil
 		})
 	}
-	// All metrics in the table of manifests/README.md.
+	// All metrics in the table of manifests/README.md, but those of workload statistics.
 	if asked.Len() != 8 {
 		t.Errorf("dashboard and alerts ask for %v", sets.List(asked))
 	}

@@ -112,21 +112,29 @@ func TestRBAC_MetricsServerOnlyIfRead(t *testing.T) {
 		return "{config: {profiles: [{schedulerName: a, plugins: " + plugins + ", pluginConfig: " + pluginConfig + "}]}}"
 	}
 	const scoring = "{score: {enabled: [{name: TargetLoadPacking}]}}"
+	const scoringPeaks = "{score: {enabled: [{name: PredictedPeak}]}}"
+	none, nodes, pods := []string(nil), []string{"list metrics.k8s.io/nodes"}, []string{"list metrics.k8s.io/pods"}
+	both := slices.Concat(nodes, pods)
 	tests := []struct {
 		name, values string
-		want         bool
+		want         []string
 	}{
-		{"the default profile", "", true},
-		{"a plugin without arguments", profile(scoring, "[]"), true},
-		{"a plugin enabled at all points", profile("{multiPoint: {enabled: [{name: LoadThreshold}]}}", "[]"), true},
-		{"arguments without a provider", profile(scoring, "[{name: TargetLoadPacking, args: {targetUtilization: 40}}]"), true},
-		{"a provider without a type", profile(scoring, "[{name: TargetLoadPacking, args: {metricProvider: {timeout: 1s}}}]"), true},
-		{"metrics-server by name", profile(scoring, "[{name: TargetLoadPacking, args: {metricProvider: {type: KubernetesMetricsServer}}}]"), true},
-		{"Prometheus", readsPrometheus, false},
-		{"a load-watcher", profile(scoring, "[{name: TargetLoadPacking, args: {watcherAddress: http://a, metricProvider: {type: KubernetesMetricsServer}}}]"), false},
-		{"arguments of a plugin that is not enabled", profile("{}", "[{name: TargetLoadPacking, args: {}}]"), false},
-		{"stock plugins", profile("{score: {enabled: [{name: NodeResourcesFit}]}}", "[]"), false},
-		{"a disabled plugin", profile("{score: {disabled: [{name: TargetLoadPacking}]}}", "[]"), false},
+		{"the default profile", "", nodes},
+		{"a plugin without arguments", profile(scoring, "[]"), nodes},
+		{"a plugin enabled at all points", profile("{multiPoint: {enabled: [{name: LoadThreshold}]}}", "[]"), nodes},
+		{"arguments without a provider", profile(scoring, "[{name: TargetLoadPacking, args: {targetUtilization: 40}}]"), nodes},
+		{"a provider without a type", profile(scoring, "[{name: TargetLoadPacking, args: {metricProvider: {timeout: 1s}}}]"), nodes},
+		{"metrics-server by name", profile(scoring, "[{name: TargetLoadPacking, args: {metricProvider: {type: KubernetesMetricsServer}}}]"), nodes},
+		{"Prometheus", readsPrometheus, none},
+		{"a load-watcher", profile(scoring, "[{name: TargetLoadPacking, args: {watcherAddress: http://a, metricProvider: {type: KubernetesMetricsServer}}}]"), none},
+		{"arguments of a plugin that is not enabled", profile("{}", "[{name: TargetLoadPacking, args: {}}]"), none},
+		{"stock plugins", profile("{score: {enabled: [{name: NodeResourcesFit}]}}", "[]"), none},
+		{"statistics of workloads", profile(scoringPeaks, "[]"), both},
+		{"statistics from Prometheus", profile(scoringPeaks, "[{name: PredictedPeak, args: {metricProvider: {type: Prometheus, address: http://a}}}]"), none},
+		{"statistics beside a load-watcher", profile(scoringPeaks, "[{name: PredictedPeak, args: {watcherAddress: http://a}}]"), pods},
+		{"a limit of predicted peaks", profile("{filter: {enabled: [{name: LoadThreshold}]}}", "[{name: LoadThreshold, args: {statistic: PredictedPeak}}]"), both},
+		{"a limit of means", profile("{filter: {enabled: [{name: LoadThreshold}]}}", "[{name: LoadThreshold, args: {statistic: Mean}}]"), nodes},
+		{"a disabled plugin", profile("{score: {disabled: [{name: TargetLoadPacking}]}}", "[]"), none},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -148,11 +156,7 @@ func TestRBAC_MetricsServerOnlyIfRead(t *testing.T) {
 					t.Errorf("rights are %v, and for %s %v", got, target, also)
 				}
 			}
-			var want []string
-			if tt.want {
-				want = []string{"list metrics.k8s.io/nodes"}
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
+			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("rights (-want +got):\n%s", diff)
 			}
 		})

@@ -473,7 +473,7 @@ func TestAddToScheme_MayBeCalledTwice(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, kind := range []string{"TargetLoadPackingArgs", "LoadVariationRiskBalancingArgs"} {
+	for _, kind := range []string{"TargetLoadPackingArgs", "LoadVariationRiskBalancingArgs", "PredictedPeakArgs"} {
 		if !s.Recognizes(v1.SchemeGroupVersion.WithKind(kind)) || !s.Recognizes(config.SchemeGroupVersion.WithKind(kind)) {
 			t.Errorf("%s is not registered in both versions", kind)
 		}

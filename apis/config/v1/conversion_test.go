@@ -61,6 +61,27 @@ func fullInternalLoadSpec() config.LoadSpec {
 	}
 }
 
+// fullPeakSpec has a value in every field, none of them the default.
+func fullPeakSpec() v1.PeakSpec {
+	return v1.PeakSpec{
+		StatisticsSpec:       v1.StatisticsSpec{History: duration(time.Hour), WorkloadLabel: "app"},
+		MinHistory:           duration(time.Minute),
+		Deviations:           ptr.To(2.0),
+		Unknown:              v1.UnknownUsage{RequestMultiplier: ptr.To(3.0), Default: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}},
+		MaxLimitRequestRatio: ptr.To(4.0),
+	}
+}
+
+func fullInternalPeakSpec() config.PeakSpec {
+	return config.PeakSpec{
+		StatisticsSpec:       config.StatisticsSpec{History: metav1.Duration{Duration: time.Hour}, WorkloadLabel: "app"},
+		MinHistory:           metav1.Duration{Duration: time.Minute},
+		Deviations:           2,
+		Unknown:              config.UnknownUsage{RequestMultiplier: 3, Default: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}},
+		MaxLimitRequestRatio: 4,
+	}
+}
+
 func TestConversion_KeepsEveryFieldBothWays(t *testing.T) {
 	scheme := newScheme(t)
 	for _, tt := range []struct {
@@ -94,14 +115,34 @@ func TestConversion_KeepsEveryFieldBothWays(t *testing.T) {
 				TypeMeta:                metav1.TypeMeta{APIVersion: "kubescheduler.config.k8s.io/v1", Kind: "LoadVariationRiskBalancingArgs"},
 				LoadSpec:                fullLoadSpec(),
 				MissingLoad:             config.MissingLoadNeutral,
+				DefaultRequests:         corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")},
 				SafeVarianceMargin:      ptr.To(0.5),
 				SafeVarianceSensitivity: ptr.To(2.0),
 			},
 			internal: &config.LoadVariationRiskBalancingArgs{
 				LoadSpec:                fullInternalLoadSpec(),
 				MissingLoad:             config.MissingLoadNeutral,
+				DefaultRequests:         corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")},
 				SafeVarianceMargin:      0.5,
 				SafeVarianceSensitivity: 2,
+			},
+		},
+		{
+			name: "PredictedPeakArgs",
+			versioned: &v1.PredictedPeakArgs{
+				TypeMeta:    metav1.TypeMeta{APIVersion: "kubescheduler.config.k8s.io/v1", Kind: "PredictedPeakArgs"},
+				LoadSpec:    fullLoadSpec(),
+				PeakSpec:    fullPeakSpec(),
+				MissingLoad: config.MissingLoadNeutral,
+				Strategy:    config.StrategyPack,
+				Target:      ptr.To[int64](60),
+			},
+			internal: &config.PredictedPeakArgs{
+				LoadSpec:    fullInternalLoadSpec(),
+				PeakSpec:    fullInternalPeakSpec(),
+				MissingLoad: config.MissingLoadNeutral,
+				Strategy:    config.StrategyPack,
+				Target:      60,
 			},
 		},
 	} {

@@ -65,6 +65,29 @@ func defaultLoadVariationRiskBalancingArgs() *v1.LoadVariationRiskBalancingArgs 
 	}
 }
 
+func defaultPeakSpec() v1.PeakSpec {
+	return v1.PeakSpec{
+		StatisticsSpec: v1.StatisticsSpec{History: duration(24 * time.Hour)},
+		MinHistory:     duration(30 * time.Minute),
+		Deviations:     ptr.To(1.0),
+		Unknown: v1.UnknownUsage{
+			RequestMultiplier: ptr.To(1.5),
+			Default:           corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("200Mi")},
+		},
+		MaxLimitRequestRatio: ptr.To(10.0),
+	}
+}
+
+func defaultPredictedPeakArgs() *v1.PredictedPeakArgs {
+	return &v1.PredictedPeakArgs{
+		LoadSpec:    defaultLoadSpec(),
+		PeakSpec:    defaultPeakSpec(),
+		MissingLoad: "Requests",
+		Strategy:    "Spread",
+		Target:      ptr.To[int64](70),
+	}
+}
+
 func defaultLoadThresholdArgs() *v1.LoadThresholdArgs {
 	return &v1.LoadThresholdArgs{
 		LoadSpec:         defaultLoadSpec(),
@@ -73,6 +96,7 @@ func defaultLoadThresholdArgs() *v1.LoadThresholdArgs {
 		Windows:          v1.ThresholdWindows{CPU: duration(5 * time.Minute), Memory: duration(5 * time.Minute)},
 		Statistic:        "Mean",
 		StdDevFactor:     ptr.To(1.0),
+		PredictedPeak:    defaultPeakSpec(),
 		IgnoreDaemonSets: ptr.To(true),
 		WhenNoneFits:     "Relax",
 	}
@@ -104,6 +128,33 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 			name: "nothing given to LoadThreshold",
 			in:   &v1.LoadThresholdArgs{},
 			want: defaultLoadThresholdArgs(),
+		},
+		{
+			name: "nothing given to PredictedPeak",
+			in:   &v1.PredictedPeakArgs{},
+			want: defaultPredictedPeakArgs(),
+		},
+		{
+			name: "what is given to PredictedPeak stays, zeros included",
+			in: &v1.PredictedPeakArgs{
+				PeakSpec: v1.PeakSpec{
+					StatisticsSpec: v1.StatisticsSpec{History: duration(0), WorkloadLabel: "app"},
+					MinHistory:     duration(0), Deviations: ptr.To(0.0), MaxLimitRequestRatio: ptr.To(0.0),
+					Unknown: v1.UnknownUsage{RequestMultiplier: ptr.To(0.0), Default: corev1.ResourceList{}},
+				},
+				MissingLoad: "Lowest", Strategy: "Pack", Target: ptr.To[int64](0),
+			},
+			want: with(defaultPredictedPeakArgs(), func(args *v1.PredictedPeakArgs) {
+				args.History, args.WorkloadLabel, args.MinHistory = duration(0), "app", duration(0)
+				args.Deviations, args.MaxLimitRequestRatio = ptr.To(0.0), ptr.To(0.0)
+				args.Unknown = v1.UnknownUsage{RequestMultiplier: ptr.To(0.0), Default: corev1.ResourceList{}}
+				args.MissingLoad, args.Strategy, args.Target = "Lowest", "Pack", ptr.To[int64](0)
+			}),
+		},
+		{
+			name: "how LoadThreshold predicts peaks has defaults of its own",
+			in:   &v1.LoadThresholdArgs{PredictedPeak: v1.PeakSpec{Deviations: ptr.To(2.0)}},
+			want: with(defaultLoadThresholdArgs(), func(args *v1.LoadThresholdArgs) { args.PredictedPeak.Deviations = ptr.To(2.0) }),
 		},
 		{
 			name: "the windows of LoadThreshold are its window",

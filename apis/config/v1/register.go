@@ -24,6 +24,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&LoadVariationRiskBalancingArgs{},
 		&LoadThresholdArgs{},
 		&NodeMetricsArgs{},
+		&PredictedPeakArgs{},
 	)
 	return nil
 }

@@ -99,6 +99,9 @@ type LoadVariationRiskBalancingArgs struct {
 
 	// MissingLoad says how a node is judged whose load is unknown: Requests (default), Neutral or Lowest.
 	MissingLoad config.MissingLoad `json:"missingLoad,omitempty"`
+	// DefaultRequests is the request that counts for a pod that requests nothing of a resource. Only cpu and memory are used. Not
+	// negative. Defaults to none.
+	DefaultRequests corev1.ResourceList `json:"defaultRequests,omitempty"`
 	// SafeVarianceMargin multiplies the standard deviation. Not negative. Defaults to 1.
 	SafeVarianceMargin *float64 `json:"safeVarianceMargin,omitempty"`
 	// SafeVarianceSensitivity s makes the score use the s-th root of the standard deviation; 0 leaves the deviation out. Not
@@ -147,10 +150,15 @@ type LoadThresholdArgs struct {
 	Thresholds Thresholds `json:"thresholds"`
 	// Windows are the windows over which the resources are measured. Each defaults to window.
 	Windows ThresholdWindows `json:"windows"`
-	// Statistic is compared with the thresholds: Mean (default) or MeanPlusStdDev.
+	// DefaultRequests is the request that counts for a pod that requests nothing of a resource. Only cpu and memory are used. Not
+	// negative. Defaults to none.
+	DefaultRequests corev1.ResourceList `json:"defaultRequests,omitempty"`
+	// Statistic is compared with the thresholds: Mean (default), MeanPlusStdDev or PredictedPeak.
 	Statistic config.Statistic `json:"statistic,omitempty"`
 	// StdDevFactor multiplies the standard deviation in MeanPlusStdDev. Not negative. Defaults to 1.
 	StdDevFactor *float64 `json:"stdDevFactor,omitempty"`
+	// PredictedPeak says how peaks are predicted where statistic is PredictedPeak. Otherwise it is not used.
+	PredictedPeak PeakSpec `json:"predictedPeak"`
 	// IgnoreDaemonSets exempts the pods of DaemonSets, which cannot go elsewhere. Defaults to true.
 	IgnoreDaemonSets *bool `json:"ignoreDaemonSets,omitempty"`
 	// Exempt selects further pods that the thresholds do not apply to.
@@ -194,4 +202,55 @@ type NodeMetricsArgs struct {
 	Metrics []NodeMetric `json:"metrics"`
 	// WhenNoneFits says what happens to a pod for which the reject rules leave no node: Relax (default) or Reject.
 	WhenNoneFits config.WhenNoneFits `json:"whenNoneFits,omitempty"`
+}
+
+// StatisticsSpec says which statistics of workloads are kept.
+type StatisticsSpec struct {
+	// History is the time over which a workload's usage counts. From 10m to 720h. Defaults to 24h.
+	History *metav1.Duration `json:"history,omitempty"`
+	// WorkloadLabel is the key of the label whose value names a pod's workload. A pod without the label belongs to the workload of
+	// its controlling owner, and so do all pods by default.
+	WorkloadLabel string `json:"workloadLabel,omitempty"`
+}
+
+// UnknownUsage says what is expected of a pod whose workload has too little history.
+type UnknownUsage struct {
+	// RequestMultiplier times its request is the peak expected of a container without a limit. More than 0. Defaults to 1.5.
+	RequestMultiplier *float64 `json:"requestMultiplier,omitempty"`
+	// Default is the peak expected of a container that has neither limit nor request. Only cpu and memory are used; a resource
+	// that is not listed counts nothing. Not negative. Defaults to two cores and 200Mi.
+	Default corev1.ResourceList `json:"default,omitempty"`
+}
+
+// PeakSpec says how the peaks of nodes are predicted.
+type PeakSpec struct {
+	StatisticsSpec `json:",inline"`
+
+	// MinHistory is how long pods of a workload must have been observed, summed over the pods, before its statistics are used.
+	// Not negative, at most history. Defaults to 30m.
+	MinHistory *metav1.Duration `json:"minHistory,omitempty"`
+	// Deviations multiplies the standard deviation of what the pods of a node use together, but for the pod of the largest peak.
+	// Not negative. Defaults to 1.
+	Deviations *float64 `json:"deviations,omitempty"`
+	// Unknown is for pods whose workload has less than minHistory.
+	Unknown UnknownUsage `json:"unknown"`
+	// MaxLimitRequestRatio bounds the peak that a pod without history makes other pods expect: a limit counts up to so many times
+	// the request beside it. At least 1. Defaults to 10.
+	MaxLimitRequestRatio *float64 `json:"maxLimitRequestRatio,omitempty"`
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// PredictedPeakArgs holds the arguments of the PredictedPeak plugin.
+type PredictedPeakArgs struct {
+	metav1.TypeMeta `json:",inline"`
+	LoadSpec        `json:",inline"`
+	PeakSpec        `json:",inline"`
+
+	// MissingLoad says how a node is judged whose load is unknown: Requests (default), Neutral or Lowest.
+	MissingLoad config.MissingLoad `json:"missingLoad,omitempty"`
+	// Strategy says which peaks are preferred: Spread (default), the lowest; or Pack, those up to target.
+	Strategy config.Strategy `json:"strategy,omitempty"`
+	// Target is the predicted peak, in percent of capacity, up to which strategy Pack fills nodes. From 1 to 99. Defaults to 70.
+	Target *int64 `json:"target,omitempty"`
 }

@@ -105,6 +105,26 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.AddGeneratedConversionFunc((*PeakSpec)(nil), (*config.PeakSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1_PeakSpec_To_config_PeakSpec(a.(*PeakSpec), b.(*config.PeakSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*config.PeakSpec)(nil), (*PeakSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_config_PeakSpec_To_v1_PeakSpec(a.(*config.PeakSpec), b.(*PeakSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*PredictedPeakArgs)(nil), (*config.PredictedPeakArgs)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1_PredictedPeakArgs_To_config_PredictedPeakArgs(a.(*PredictedPeakArgs), b.(*config.PredictedPeakArgs), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*config.PredictedPeakArgs)(nil), (*PredictedPeakArgs)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_config_PredictedPeakArgs_To_v1_PredictedPeakArgs(a.(*config.PredictedPeakArgs), b.(*PredictedPeakArgs), scope)
+	}); err != nil {
+		return err
+	}
 	if err := s.AddGeneratedConversionFunc((*PrometheusQueries)(nil), (*config.PrometheusQueries)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1_PrometheusQueries_To_config_PrometheusQueries(a.(*PrometheusQueries), b.(*config.PrometheusQueries), scope)
 	}); err != nil {
@@ -112,6 +132,16 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}
 	if err := s.AddGeneratedConversionFunc((*config.PrometheusQueries)(nil), (*PrometheusQueries)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_config_PrometheusQueries_To_v1_PrometheusQueries(a.(*config.PrometheusQueries), b.(*PrometheusQueries), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*StatisticsSpec)(nil), (*config.StatisticsSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1_StatisticsSpec_To_config_StatisticsSpec(a.(*StatisticsSpec), b.(*config.StatisticsSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*config.StatisticsSpec)(nil), (*StatisticsSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_config_StatisticsSpec_To_v1_StatisticsSpec(a.(*config.StatisticsSpec), b.(*StatisticsSpec), scope)
 	}); err != nil {
 		return err
 	}
@@ -142,6 +172,16 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}
 	if err := s.AddGeneratedConversionFunc((*config.Thresholds)(nil), (*Thresholds)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_config_Thresholds_To_v1_Thresholds(a.(*config.Thresholds), b.(*Thresholds), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*UnknownUsage)(nil), (*config.UnknownUsage)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1_UnknownUsage_To_config_UnknownUsage(a.(*UnknownUsage), b.(*config.UnknownUsage), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*config.UnknownUsage)(nil), (*UnknownUsage)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_config_UnknownUsage_To_v1_UnknownUsage(a.(*config.UnknownUsage), b.(*UnknownUsage), scope)
 	}); err != nil {
 		return err
 	}
@@ -233,8 +273,12 @@ func autoConvert_v1_LoadThresholdArgs_To_config_LoadThresholdArgs(in *LoadThresh
 	if err := Convert_v1_ThresholdWindows_To_config_ThresholdWindows(&in.Windows, &out.Windows, s); err != nil {
 		return err
 	}
+	out.DefaultRequests = *(*corev1.ResourceList)(unsafe.Pointer(&in.DefaultRequests))
 	out.Statistic = config.Statistic(in.Statistic)
 	if err := metav1.Convert_Pointer_float64_To_float64(&in.StdDevFactor, &out.StdDevFactor, s); err != nil {
+		return err
+	}
+	if err := Convert_v1_PeakSpec_To_config_PeakSpec(&in.PredictedPeak, &out.PredictedPeak, s); err != nil {
 		return err
 	}
 	if err := metav1.Convert_Pointer_bool_To_bool(&in.IgnoreDaemonSets, &out.IgnoreDaemonSets, s); err != nil {
@@ -263,8 +307,12 @@ func autoConvert_config_LoadThresholdArgs_To_v1_LoadThresholdArgs(in *config.Loa
 	if err := Convert_config_ThresholdWindows_To_v1_ThresholdWindows(&in.Windows, &out.Windows, s); err != nil {
 		return err
 	}
+	out.DefaultRequests = *(*corev1.ResourceList)(unsafe.Pointer(&in.DefaultRequests))
 	out.Statistic = config.Statistic(in.Statistic)
 	if err := metav1.Convert_float64_To_Pointer_float64(&in.StdDevFactor, &out.StdDevFactor, s); err != nil {
+		return err
+	}
+	if err := Convert_config_PeakSpec_To_v1_PeakSpec(&in.PredictedPeak, &out.PredictedPeak, s); err != nil {
 		return err
 	}
 	if err := metav1.Convert_bool_To_Pointer_bool(&in.IgnoreDaemonSets, &out.IgnoreDaemonSets, s); err != nil {
@@ -287,6 +335,7 @@ func autoConvert_v1_LoadVariationRiskBalancingArgs_To_config_LoadVariationRiskBa
 		return err
 	}
 	out.MissingLoad = config.MissingLoad(in.MissingLoad)
+	out.DefaultRequests = *(*corev1.ResourceList)(unsafe.Pointer(&in.DefaultRequests))
 	if err := metav1.Convert_Pointer_float64_To_float64(&in.SafeVarianceMargin, &out.SafeVarianceMargin, s); err != nil {
 		return err
 	}
@@ -306,6 +355,7 @@ func autoConvert_config_LoadVariationRiskBalancingArgs_To_v1_LoadVariationRiskBa
 		return err
 	}
 	out.MissingLoad = config.MissingLoad(in.MissingLoad)
+	out.DefaultRequests = *(*corev1.ResourceList)(unsafe.Pointer(&in.DefaultRequests))
 	if err := metav1.Convert_float64_To_Pointer_float64(&in.SafeVarianceMargin, &out.SafeVarianceMargin, s); err != nil {
 		return err
 	}
@@ -470,6 +520,94 @@ func Convert_config_NodeMetricsArgs_To_v1_NodeMetricsArgs(in *config.NodeMetrics
 	return autoConvert_config_NodeMetricsArgs_To_v1_NodeMetricsArgs(in, out, s)
 }
 
+func autoConvert_v1_PeakSpec_To_config_PeakSpec(in *PeakSpec, out *config.PeakSpec, s conversion.Scope) error {
+	if err := Convert_v1_StatisticsSpec_To_config_StatisticsSpec(&in.StatisticsSpec, &out.StatisticsSpec, s); err != nil {
+		return err
+	}
+	if err := metav1.Convert_Pointer_v1_Duration_To_v1_Duration(&in.MinHistory, &out.MinHistory, s); err != nil {
+		return err
+	}
+	if err := metav1.Convert_Pointer_float64_To_float64(&in.Deviations, &out.Deviations, s); err != nil {
+		return err
+	}
+	if err := Convert_v1_UnknownUsage_To_config_UnknownUsage(&in.Unknown, &out.Unknown, s); err != nil {
+		return err
+	}
+	if err := metav1.Convert_Pointer_float64_To_float64(&in.MaxLimitRequestRatio, &out.MaxLimitRequestRatio, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_v1_PeakSpec_To_config_PeakSpec is an autogenerated conversion function.
+func Convert_v1_PeakSpec_To_config_PeakSpec(in *PeakSpec, out *config.PeakSpec, s conversion.Scope) error {
+	return autoConvert_v1_PeakSpec_To_config_PeakSpec(in, out, s)
+}
+
+func autoConvert_config_PeakSpec_To_v1_PeakSpec(in *config.PeakSpec, out *PeakSpec, s conversion.Scope) error {
+	if err := Convert_config_StatisticsSpec_To_v1_StatisticsSpec(&in.StatisticsSpec, &out.StatisticsSpec, s); err != nil {
+		return err
+	}
+	if err := metav1.Convert_v1_Duration_To_Pointer_v1_Duration(&in.MinHistory, &out.MinHistory, s); err != nil {
+		return err
+	}
+	if err := metav1.Convert_float64_To_Pointer_float64(&in.Deviations, &out.Deviations, s); err != nil {
+		return err
+	}
+	if err := Convert_config_UnknownUsage_To_v1_UnknownUsage(&in.Unknown, &out.Unknown, s); err != nil {
+		return err
+	}
+	if err := metav1.Convert_float64_To_Pointer_float64(&in.MaxLimitRequestRatio, &out.MaxLimitRequestRatio, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_config_PeakSpec_To_v1_PeakSpec is an autogenerated conversion function.
+func Convert_config_PeakSpec_To_v1_PeakSpec(in *config.PeakSpec, out *PeakSpec, s conversion.Scope) error {
+	return autoConvert_config_PeakSpec_To_v1_PeakSpec(in, out, s)
+}
+
+func autoConvert_v1_PredictedPeakArgs_To_config_PredictedPeakArgs(in *PredictedPeakArgs, out *config.PredictedPeakArgs, s conversion.Scope) error {
+	if err := Convert_v1_LoadSpec_To_config_LoadSpec(&in.LoadSpec, &out.LoadSpec, s); err != nil {
+		return err
+	}
+	if err := Convert_v1_PeakSpec_To_config_PeakSpec(&in.PeakSpec, &out.PeakSpec, s); err != nil {
+		return err
+	}
+	out.MissingLoad = config.MissingLoad(in.MissingLoad)
+	out.Strategy = config.Strategy(in.Strategy)
+	if err := metav1.Convert_Pointer_int64_To_int64(&in.Target, &out.Target, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_v1_PredictedPeakArgs_To_config_PredictedPeakArgs is an autogenerated conversion function.
+func Convert_v1_PredictedPeakArgs_To_config_PredictedPeakArgs(in *PredictedPeakArgs, out *config.PredictedPeakArgs, s conversion.Scope) error {
+	return autoConvert_v1_PredictedPeakArgs_To_config_PredictedPeakArgs(in, out, s)
+}
+
+func autoConvert_config_PredictedPeakArgs_To_v1_PredictedPeakArgs(in *config.PredictedPeakArgs, out *PredictedPeakArgs, s conversion.Scope) error {
+	if err := Convert_config_LoadSpec_To_v1_LoadSpec(&in.LoadSpec, &out.LoadSpec, s); err != nil {
+		return err
+	}
+	if err := Convert_config_PeakSpec_To_v1_PeakSpec(&in.PeakSpec, &out.PeakSpec, s); err != nil {
+		return err
+	}
+	out.MissingLoad = config.MissingLoad(in.MissingLoad)
+	out.Strategy = config.Strategy(in.Strategy)
+	if err := metav1.Convert_int64_To_Pointer_int64(&in.Target, &out.Target, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_config_PredictedPeakArgs_To_v1_PredictedPeakArgs is an autogenerated conversion function.
+func Convert_config_PredictedPeakArgs_To_v1_PredictedPeakArgs(in *config.PredictedPeakArgs, out *PredictedPeakArgs, s conversion.Scope) error {
+	return autoConvert_config_PredictedPeakArgs_To_v1_PredictedPeakArgs(in, out, s)
+}
+
 func autoConvert_v1_PrometheusQueries_To_config_PrometheusQueries(in *PrometheusQueries, out *config.PrometheusQueries, s conversion.Scope) error {
 	out.CPU = in.CPU
 	out.Memory = in.Memory
@@ -490,6 +628,32 @@ func autoConvert_config_PrometheusQueries_To_v1_PrometheusQueries(in *config.Pro
 // Convert_config_PrometheusQueries_To_v1_PrometheusQueries is an autogenerated conversion function.
 func Convert_config_PrometheusQueries_To_v1_PrometheusQueries(in *config.PrometheusQueries, out *PrometheusQueries, s conversion.Scope) error {
 	return autoConvert_config_PrometheusQueries_To_v1_PrometheusQueries(in, out, s)
+}
+
+func autoConvert_v1_StatisticsSpec_To_config_StatisticsSpec(in *StatisticsSpec, out *config.StatisticsSpec, s conversion.Scope) error {
+	if err := metav1.Convert_Pointer_v1_Duration_To_v1_Duration(&in.History, &out.History, s); err != nil {
+		return err
+	}
+	out.WorkloadLabel = in.WorkloadLabel
+	return nil
+}
+
+// Convert_v1_StatisticsSpec_To_config_StatisticsSpec is an autogenerated conversion function.
+func Convert_v1_StatisticsSpec_To_config_StatisticsSpec(in *StatisticsSpec, out *config.StatisticsSpec, s conversion.Scope) error {
+	return autoConvert_v1_StatisticsSpec_To_config_StatisticsSpec(in, out, s)
+}
+
+func autoConvert_config_StatisticsSpec_To_v1_StatisticsSpec(in *config.StatisticsSpec, out *StatisticsSpec, s conversion.Scope) error {
+	if err := metav1.Convert_v1_Duration_To_Pointer_v1_Duration(&in.History, &out.History, s); err != nil {
+		return err
+	}
+	out.WorkloadLabel = in.WorkloadLabel
+	return nil
+}
+
+// Convert_config_StatisticsSpec_To_v1_StatisticsSpec is an autogenerated conversion function.
+func Convert_config_StatisticsSpec_To_v1_StatisticsSpec(in *config.StatisticsSpec, out *StatisticsSpec, s conversion.Scope) error {
+	return autoConvert_config_StatisticsSpec_To_v1_StatisticsSpec(in, out, s)
 }
 
 func autoConvert_v1_TargetLoadPackingArgs_To_config_TargetLoadPackingArgs(in *TargetLoadPackingArgs, out *config.TargetLoadPackingArgs, s conversion.Scope) error {
@@ -588,4 +752,30 @@ func autoConvert_config_Thresholds_To_v1_Thresholds(in *config.Thresholds, out *
 // Convert_config_Thresholds_To_v1_Thresholds is an autogenerated conversion function.
 func Convert_config_Thresholds_To_v1_Thresholds(in *config.Thresholds, out *Thresholds, s conversion.Scope) error {
 	return autoConvert_config_Thresholds_To_v1_Thresholds(in, out, s)
+}
+
+func autoConvert_v1_UnknownUsage_To_config_UnknownUsage(in *UnknownUsage, out *config.UnknownUsage, s conversion.Scope) error {
+	if err := metav1.Convert_Pointer_float64_To_float64(&in.RequestMultiplier, &out.RequestMultiplier, s); err != nil {
+		return err
+	}
+	out.Default = *(*corev1.ResourceList)(unsafe.Pointer(&in.Default))
+	return nil
+}
+
+// Convert_v1_UnknownUsage_To_config_UnknownUsage is an autogenerated conversion function.
+func Convert_v1_UnknownUsage_To_config_UnknownUsage(in *UnknownUsage, out *config.UnknownUsage, s conversion.Scope) error {
+	return autoConvert_v1_UnknownUsage_To_config_UnknownUsage(in, out, s)
+}
+
+func autoConvert_config_UnknownUsage_To_v1_UnknownUsage(in *config.UnknownUsage, out *UnknownUsage, s conversion.Scope) error {
+	if err := metav1.Convert_float64_To_Pointer_float64(&in.RequestMultiplier, &out.RequestMultiplier, s); err != nil {
+		return err
+	}
+	out.Default = *(*corev1.ResourceList)(unsafe.Pointer(&in.Default))
+	return nil
+}
+
+// Convert_config_UnknownUsage_To_v1_UnknownUsage is an autogenerated conversion function.
+func Convert_config_UnknownUsage_To_v1_UnknownUsage(in *config.UnknownUsage, out *UnknownUsage, s conversion.Scope) error {
+	return autoConvert_config_UnknownUsage_To_v1_UnknownUsage(in, out, s)
 }

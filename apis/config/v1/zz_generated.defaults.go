@@ -21,6 +21,7 @@ func RegisterDefaults(scheme *runtime.Scheme) error {
 		SetObjectDefaults_LoadVariationRiskBalancingArgs(obj.(*LoadVariationRiskBalancingArgs))
 	})
 	scheme.AddTypeDefaultingFunc(&NodeMetricsArgs{}, func(obj interface{}) { SetObjectDefaults_NodeMetricsArgs(obj.(*NodeMetricsArgs)) })
+	scheme.AddTypeDefaultingFunc(&PredictedPeakArgs{}, func(obj interface{}) { SetObjectDefaults_PredictedPeakArgs(obj.(*PredictedPeakArgs)) })
 	scheme.AddTypeDefaultingFunc(&TargetLoadPackingArgs{}, func(obj interface{}) { SetObjectDefaults_TargetLoadPackingArgs(obj.(*TargetLoadPackingArgs)) })
 	return nil
 }
@@ -29,6 +30,9 @@ func SetObjectDefaults_LoadThresholdArgs(in *LoadThresholdArgs) {
 	SetDefaults_LoadThresholdArgs(in)
 	SetDefaults_LoadSpec(&in.LoadSpec)
 	SetDefaults_MetricProviderSpec(&in.LoadSpec.MetricProvider)
+	SetDefaults_PeakSpec(&in.PredictedPeak)
+	SetDefaults_StatisticsSpec(&in.PredictedPeak.StatisticsSpec)
+	SetDefaults_UnknownUsage(&in.PredictedPeak.Unknown)
 }
 
 func SetObjectDefaults_LoadVariationRiskBalancingArgs(in *LoadVariationRiskBalancingArgs) {
@@ -41,6 +45,15 @@ func SetObjectDefaults_NodeMetricsArgs(in *NodeMetricsArgs) {
 	SetDefaults_NodeMetricsArgs(in)
 	SetDefaults_LoadSpec(&in.LoadSpec)
 	SetDefaults_MetricProviderSpec(&in.LoadSpec.MetricProvider)
+}
+
+func SetObjectDefaults_PredictedPeakArgs(in *PredictedPeakArgs) {
+	SetDefaults_PredictedPeakArgs(in)
+	SetDefaults_LoadSpec(&in.LoadSpec)
+	SetDefaults_MetricProviderSpec(&in.LoadSpec.MetricProvider)
+	SetDefaults_PeakSpec(&in.PeakSpec)
+	SetDefaults_StatisticsSpec(&in.PeakSpec.StatisticsSpec)
+	SetDefaults_UnknownUsage(&in.PeakSpec.Unknown)
 }
 
 func SetObjectDefaults_TargetLoadPackingArgs(in *TargetLoadPackingArgs) {

@@ -65,6 +65,8 @@ func validateArgs(path *field.Path, pluginConfig *kubeschedulerconfig.PluginConf
 		return ValidateLoadThresholdArgs(path, args)
 	case *config.NodeMetricsArgs:
 		return ValidateNodeMetricsArgs(path, args)
+	case *config.PredictedPeakArgs:
+		return ValidatePredictedPeakArgs(path, args)
 	}
 	if isOurs(*pluginConfig) {
 		// Decoding gives each plugin's arguments their type, if apis/config/scheme has registered it. Otherwise they would be
@@ -87,10 +89,7 @@ func ValidateTargetLoadPackingArgs(path *field.Path, args *config.TargetLoadPack
 	allErrs = append(allErrs, validateDefaultRequests(path.Child("defaultRequests"), args.DefaultRequests)...)
 	allErrs = append(allErrs,
 		validateMultiplier(path.Child("defaultRequestsMultiplier"), args.DefaultRequestsMultiplier)...)
-	if ratio := args.MaxLimitRequestRatio; !(ratio >= 1) || math.IsInf(ratio, 1) {
-		allErrs = append(allErrs, field.Invalid(path.Child("maxLimitRequestRatio"), ratio,
-			"must be a finite number of at least 1: write how many times its request a pod's limit may charge other pods, such as 10"))
-	}
+	allErrs = append(allErrs, validateMaxLimitRequestRatio(path.Child("maxLimitRequestRatio"), args.MaxLimitRequestRatio)...)
 	return allErrs.ToAggregate()
 }
 
@@ -98,6 +97,7 @@ func ValidateTargetLoadPackingArgs(path *field.Path, args *config.TargetLoadPack
 func ValidateLoadVariationRiskBalancingArgs(path *field.Path, args *config.LoadVariationRiskBalancingArgs) error {
 	allErrs := validateLoadSpec(path, &args.LoadSpec)
 	allErrs = append(allErrs, validateMissingLoad(path.Child("missingLoad"), args.MissingLoad)...)
+	allErrs = append(allErrs, validateDefaultRequests(path.Child("defaultRequests"), args.DefaultRequests)...)
 	if !isFiniteNotNegative(args.SafeVarianceMargin) {
 		allErrs = append(allErrs, field.Invalid(path.Child("safeVarianceMargin"), args.SafeVarianceMargin,
 			"must be a finite number of at least 0: write 0 to leave the deviation out, 1 to count it once"))
@@ -123,6 +123,14 @@ func validateDefaultRequests(path *field.Path, requests corev1.ResourceList) fie
 		}
 	}
 	return allErrs
+}
+
+func validateMaxLimitRequestRatio(path *field.Path, ratio float64) field.ErrorList {
+	if ratio >= 1 && !math.IsInf(ratio, 1) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, ratio,
+		"must be a finite number of at least 1: write how many times its request a pod's limit may charge other pods, such as 10")}
 }
 
 func validateMultiplier(path *field.Path, multiplier string) field.ErrorList {

@@ -37,7 +37,9 @@ func ValidateLoadThresholdArgs(path *field.Path, args *config.LoadThresholdArgs)
 		}
 	}
 	allErrs = append(allErrs, validateOneOf(path.Child("statistic"), args.Statistic,
-		config.StatisticMean, config.StatisticMeanPlusStdDev)...)
+		config.StatisticMean, config.StatisticMeanPlusStdDev, config.StatisticPredictedPeak)...)
+	allErrs = append(allErrs, validatePeakSpec(path.Child("predictedPeak"), &args.PredictedPeak)...)
+	allErrs = append(allErrs, validateDefaultRequests(path.Child("defaultRequests"), args.DefaultRequests)...)
 	if !isFiniteNotNegative(args.StdDevFactor) {
 		allErrs = append(allErrs, field.Invalid(path.Child("stdDevFactor"), args.StdDevFactor,
 			"must be a finite number of at least 0: write how many standard deviations are added to the mean, such as 2"))

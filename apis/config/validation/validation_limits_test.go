@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -41,7 +43,15 @@ func TestValidateLoadThresholdArgs(t *testing.T) {
 		{name: "Pass is accepted", change: func(a *args) { a.MissingLoad = config.MissingLoadPass }},
 		{name: "Reject is accepted", change: func(a *args) { a.MissingLoad = config.MissingLoadReject }},
 		{name: "a scorer's missingLoad is refused", change: func(a *args) { a.MissingLoad = config.MissingLoadNeutral }, want: refused("missingLoad", `"Neutral"`, `"Requests"`, `"Pass"`, `"Reject"`)},
-		{name: "an unknown statistic is refused", change: func(a *args) { a.Statistic = "Max" }, want: refused("statistic", `"Max"`, `"Mean"`, `"MeanPlusStdDev"`)},
+		{name: "an unknown statistic is refused", change: func(a *args) { a.Statistic = "Max" }, want: refused("statistic", `"Max"`, `"Mean"`, `"MeanPlusStdDev"`, `"PredictedPeak"`)},
+		{name: "the predicted peak is accepted", change: func(a *args) { a.Statistic = config.StatisticPredictedPeak }},
+		{
+			name: "a negative default request is refused",
+			change: func(a *args) {
+				a.DefaultRequests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("-1")}
+			},
+			want: refused("defaultRequests[cpu]", `"-1"`, "at least 0"),
+		},
 		{name: "a factor of 0 is accepted", change: func(a *args) { a.StdDevFactor = 0 }},
 		{name: "a negative factor is refused", change: func(a *args) { a.StdDevFactor = -1 }, want: refused("stdDevFactor", "-1", "at least 0")},
 		{name: "a factor of NaN is refused", change: func(a *args) { a.StdDevFactor = math.NaN() }, want: refused("stdDevFactor", "NaN")},

@@ -211,6 +211,13 @@ func TestValidateLoadVariationRiskBalancingArgs(t *testing.T) {
 		{name: "a sensitivity of NaN is refused", change: sensitivity(math.NaN()), want: refused("safeVarianceSensitivity", "NaN", "at least 0")},
 		{name: "an infinite sensitivity is refused", change: sensitivity(math.Inf(1)), want: refused("safeVarianceSensitivity", "+Inf", "finite")},
 		{
+			name: "a negative default request is refused",
+			change: func(args *config.LoadVariationRiskBalancingArgs) {
+				args.DefaultRequests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("-100m")}
+			},
+			want: refused("defaultRequests[cpu]", `"-100m"`, "at least 0"),
+		},
+		{
 			name:   "an unknown missingLoad is refused",
 			change: func(args *config.LoadVariationRiskBalancingArgs) { args.MissingLoad = "Highest" },
 			want:   refused("missingLoad", `"Highest"`, `"Requests"`, `"Neutral"`, `"Lowest"`),
@@ -220,6 +227,148 @@ func TestValidateLoadVariationRiskBalancingArgs(t *testing.T) {
 			args := loadVariationRiskBalancingArgs(t)
 			tt.change(args)
 			checkRefusals(t, validation.ValidateLoadVariationRiskBalancingArgs(field.NewPath("args"), args), tt.want)
+		})
+	}
+}
+
+func TestValidatePredictedPeakArgs(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*config.PredictedPeakArgs)
+		want   []refusal
+	}{
+		{name: "the defaults are accepted", change: func(*config.PredictedPeakArgs) {}},
+		{name: "Pack is accepted", change: func(args *config.PredictedPeakArgs) { args.Strategy = config.StrategyPack }},
+		{
+			name:   "an unknown strategy is refused",
+			change: func(args *config.PredictedPeakArgs) { args.Strategy = "spread" },
+			want:   refused("strategy", `"spread"`, `"Spread"`, `"Pack"`),
+		},
+		{
+			name:   "a target of 0 is refused",
+			change: func(args *config.PredictedPeakArgs) { args.Target = 0 },
+			want:   refused("target", "0", "[1, 99]", "write the predicted peak"),
+		},
+		{
+			name:   "a target of 100 is refused",
+			change: func(args *config.PredictedPeakArgs) { args.Target = 100 },
+			want:   refused("target", "100", "[1, 99]"),
+		},
+		{
+			name:   "an unknown missingLoad is refused",
+			change: func(args *config.PredictedPeakArgs) { args.MissingLoad = "Pass" },
+			want:   refused("missingLoad", `"Pass"`, `"Requests"`),
+		},
+		{
+			name:   "a wrong source is refused",
+			change: func(args *config.PredictedPeakArgs) { args.WatcherAddress = "nowhere" },
+			want:   refused("watcherAddress", "nowhere"),
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			args := defaulted(t, "PredictedPeakArgs").(*config.PredictedPeakArgs)
+			tt.change(args)
+			checkRefusals(t, validation.ValidatePredictedPeakArgs(field.NewPath("args"), args), tt.want)
+		})
+	}
+}
+
+// How peaks are predicted is validated alike in the arguments of PredictedPeak and of LoadThreshold.
+func TestValidatePeakSpec(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*config.PeakSpec)
+		want   []refusal
+	}{
+		{name: "a history of 10m is accepted", change: func(s *config.PeakSpec) {
+			s.History.Duration, s.MinHistory.Duration = 10*time.Minute, 10*time.Minute
+		}},
+		{name: "a history of 30 days is accepted", change: func(s *config.PeakSpec) { s.History.Duration = 720 * time.Hour }},
+		{
+			name:   "a short history is refused",
+			change: func(s *config.PeakSpec) { s.History.Duration = 9 * time.Minute },
+			want:   refused("history", `"9m0s"`, "[10m0s, 720h0m0s]", "such as 24h"),
+		},
+		{
+			name:   "a long history is refused",
+			change: func(s *config.PeakSpec) { s.History.Duration = 721 * time.Hour },
+			want:   refused("history", `"721h0m0s"`),
+		},
+		{name: "a minHistory of 0 is accepted", change: func(s *config.PeakSpec) { s.MinHistory.Duration = 0 }},
+		{
+			name:   "a negative minHistory is refused",
+			change: func(s *config.PeakSpec) { s.MinHistory.Duration = -1 },
+			want:   refused("minHistory", "at least 0", "such as 30m"),
+		},
+		{
+			name:   "a minHistory above history is refused",
+			change: func(s *config.PeakSpec) { s.MinHistory.Duration = 25 * time.Hour },
+			want:   refused("minHistory", `"25h0m0s"`, "at most history (24h0m0s)"),
+		},
+		{name: "a label with a prefix is accepted", change: func(s *config.PeakSpec) { s.WorkloadLabel = "app.kubernetes.io/name" }},
+		{
+			name:   "what cannot be a label is refused",
+			change: func(s *config.PeakSpec) { s.WorkloadLabel = "a b" },
+			want:   refused("workloadLabel", `"a b"`, "key of a label, such as app.kubernetes.io/name"),
+		},
+		{name: "deviations of 0 are accepted", change: func(s *config.PeakSpec) { s.Deviations = 0 }},
+		{
+			name:   "negative deviations are refused",
+			change: func(s *config.PeakSpec) { s.Deviations = -1 },
+			want:   refused("deviations", "-1", "at least 0", "write 0"),
+		},
+		{
+			name:   "deviations of NaN are refused",
+			change: func(s *config.PeakSpec) { s.Deviations = math.NaN() },
+			want:   refused("deviations", "at least 0"),
+		},
+		{
+			name:   "a requestMultiplier of 0 is refused",
+			change: func(s *config.PeakSpec) { s.Unknown.RequestMultiplier = 0 },
+			want:   refused("unknown.requestMultiplier", "0", "above 0", "such as 1.5"),
+		},
+		{
+			name:   "an infinite requestMultiplier is refused",
+			change: func(s *config.PeakSpec) { s.Unknown.RequestMultiplier = math.Inf(1) },
+			want:   refused("unknown.requestMultiplier", "finite"),
+		},
+		{name: "an empty default is accepted", change: func(s *config.PeakSpec) { s.Unknown.Default = nil }},
+		{
+			name: "a negative default is refused",
+			change: func(s *config.PeakSpec) {
+				s.Unknown.Default = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("-1")}
+			},
+			want: refused("unknown.default[memory]", `"-1"`, "at least 0"),
+		},
+		{
+			name:   "a ratio below 1 is refused",
+			change: func(s *config.PeakSpec) { s.MaxLimitRequestRatio = 0.5 },
+			want:   refused("maxLimitRequestRatio", "0.5", "at least 1"),
+		},
+		{
+			name: "all errors are reported, and minHistory is not compared with a wrong history",
+			change: func(s *config.PeakSpec) {
+				s.History.Duration, s.WorkloadLabel, s.Deviations, s.MaxLimitRequestRatio = 0, "/", -1, 0
+			},
+			want: []refusal{{path: "history"}, {path: "workloadLabel"}, {path: "deviations"}, {path: "maxLimitRequestRatio"}},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := field.NewPath("args")
+			t.Run("PredictedPeak", func(t *testing.T) {
+				args := defaulted(t, "PredictedPeakArgs").(*config.PredictedPeakArgs)
+				tt.change(&args.PeakSpec)
+				checkRefusals(t, validation.ValidatePredictedPeakArgs(path, args), tt.want)
+			})
+			t.Run("LoadThreshold", func(t *testing.T) {
+				args := defaulted(t, "LoadThresholdArgs").(*config.LoadThresholdArgs)
+				tt.change(&args.PredictedPeak)
+				var want []refusal
+				for _, r := range tt.want {
+					want = append(want, refusal{path: "predictedPeak." + r.path, parts: r.parts})
+				}
+				checkRefusals(t, validation.ValidateLoadThresholdArgs(path, args), want)
+			})
 		})
 	}
 }

@@ -133,7 +133,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 {{- end -}}
 {{- if ne .Values.target "Deployment" -}}
-{{- range $value := list "serviceMonitor" "prometheusRule" "dashboard" "loadWatcher" -}}
+{{- range $value := list "serviceMonitor" "prometheusRule" "recordingRules" "dashboard" "loadWatcher" -}}
 {{- if (get $.Values $value).enabled -}}
 {{- fail (printf "%s.enabled: not supported with target %s. Leave it out, or install it with a release of target Deployment" $value $.Values.target) -}}
 {{- end -}}
@@ -156,11 +156,13 @@ arguments name no source, reads KubernetesMetricsServer. */ -}}
 {{- if has . $enabled -}}
 {{- $args := get $arguments . | default dict -}}
 {{- $provider := $args.metricProvider | default dict -}}
+{{- $source := dict "type" ($provider.type | default "KubernetesMetricsServer") "address" ($provider.address | default "") -}}
 {{- if $args.watcherAddress -}}
-{{- $sources = append $sources (dict "type" "LoadWatcher" "address" $args.watcherAddress) -}}
-{{- else -}}
-{{- $sources = append $sources (dict "type" ($provider.type | default "KubernetesMetricsServer") "address" ($provider.address | default "")) -}}
+{{- $source = dict "type" "LoadWatcher" "address" $args.watcherAddress -}}
 {{- end -}}
+{{- /* Statistics of workloads are read from metrics.k8s.io unless the source is a Prometheus. */ -}}
+{{- $learns := or (eq . "PredictedPeak") (eq ($args.statistic | default "") "PredictedPeak") -}}
+{{- $sources = append $sources (set $source "podMetrics" (and $learns (ne $source.type "Prometheus"))) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -169,12 +171,22 @@ arguments name no source, reads KubernetesMetricsServer. */ -}}
 
 {{- /* The plugins that read load. */ -}}
 {{- define "plimsoll.loadPlugins" -}}
-[LoadThreshold, LoadVariationRiskBalancing, NodeMetrics, TargetLoadPacking]
+[LoadThreshold, LoadVariationRiskBalancing, NodeMetrics, PredictedPeak, TargetLoadPacking]
 {{- end -}}
 
 {{- /* Non-empty if a plugin reads a source of the type. */ -}}
 {{- define "plimsoll.reads" -}}
 {{- range (fromJsonArray (include "plimsoll.sources" .root)) -}}{{- if eq .type $.type -}}true{{- end -}}{{- end -}}
+{{- end -}}
+
+{{- /* The resources of metrics.k8s.io that a plugin reads, as a JSON list. */ -}}
+{{- define "plimsoll.metricsResources" -}}
+{{- $resources := list -}}
+{{- range (fromJsonArray (include "plimsoll.sources" .)) -}}
+{{- if eq .type "KubernetesMetricsServer" -}}{{- $resources = append $resources "nodes" -}}{{- end -}}
+{{- if .podMetrics -}}{{- $resources = append $resources "pods" -}}{{- end -}}
+{{- end -}}
+{{- toJson (uniq $resources | sortAlpha) -}}
 {{- end -}}
 
 {{- /* The ports of the sources' addresses, as a JSON list. */ -}}

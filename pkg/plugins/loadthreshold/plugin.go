@@ -24,8 +24,10 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/cyclestate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/softlimit"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
 // Name is the name of the plugin in configurations.
@@ -40,6 +42,9 @@ type LoadThreshold struct {
 	deviations  float64
 	missingLoad config.MissingLoad
 	exemptions  exemptions
+	// estimator estimates the usage of pods. It is the predictor where peaks are compared with the line, which is nil otherwise.
+	estimator podusage.Estimator
+	predictor *learned.Predictor
 
 	gate     *softlimit.Gate
 	states   *cyclestate.Memo[filterState]
@@ -89,8 +94,16 @@ func (f *Factory) New(ctx context.Context, object runtime.Object, handle fwk.Han
 		events:      handle.EventRecorder(),
 		annotations: &f.annotations,
 	}
-	if args.Statistic == config.StatisticMeanPlusStdDev {
+	pl.estimator = podusage.ByRequests{Default: podusage.AmountsOf(args.DefaultRequests)}
+	switch args.Statistic {
+	case config.StatisticMeanPlusStdDev:
 		pl.deviations = args.StdDevFactor
+	case config.StatisticPredictedPeak:
+		predictor, err := peak.NewPredictor(ctx, handle, given.Load, args.LoadSpec, args.PredictedPeak)
+		if err != nil {
+			return nil, err
+		}
+		pl.estimator, pl.predictor, pl.deviations = predictor, &predictor, args.PredictedPeak.Deviations
 	}
 	for r, window := range [load.ResourceCount]metav1.Duration{load.CPU: args.Windows.CPU, load.Memory: args.Windows.Memory} {
 		pl.reasons[r] = reasonsOf(load.Resource(r))
@@ -100,7 +113,7 @@ func (f *Factory) New(ctx context.Context, object runtime.Object, handle fwk.Han
 		}
 		spec := args.LoadSpec
 		spec.Window = window
-		if pl.models[r], err = given.Load.Model(ctx, handle, spec, podusage.ByRequests{}); err != nil {
+		if pl.models[r], err = given.Load.Model(ctx, handle, spec, pl.estimator); err != nil {
 			return nil, err
 		}
 	}
@@ -119,7 +132,9 @@ func (pl *LoadThreshold) Name() string { return Name }
 type filterState struct {
 	views    [load.ResourceCount]*estimate.View
 	podUsage podusage.Amounts
-	exempt   bool
+	// podUsages is what the pod is predicted to use over time; nil where the statistic is not PredictedPeak.
+	podUsages *learned.Usages
+	exempt    bool
 	// limited are the resources whose thresholds hold: those that some node's load is known of, and none for an exempt pod.
 	limited   [load.ResourceCount]bool
 	fallbacks counters.Fallbacks
@@ -134,19 +149,18 @@ func (pl *LoadThreshold) filterState(state fwk.CycleState, pod *corev1.Pod) *fil
 	if s := pl.states.Lookup(state); s != nil {
 		return s
 	}
-	s := &filterState{podUsage: podUsageOf(pod), exempt: pl.exemptions.cover(pod)}
+	s := &filterState{exempt: pl.exemptions.cover(pod)}
 	for r, model := range pl.models {
 		s.views[r] = model.View(state)
 		s.limited[r] = !s.exempt && (pl.missingLoad == config.MissingLoadReject || s.views[r].Knows(load.Resource(r)))
 	}
+	s.podUsage, s.podUsages = s.views[load.CPU].PodUsage(pod)
 	s, first := pl.states.Store(state, s)
 	if first {
 		pl.counters.Decision(s.skips() && !s.exempt)
 	}
 	return s
 }
-
-func podUsageOf(pod *corev1.Pod) podusage.Amounts { return podusage.ByRequests{}.Estimate(pod) }
 
 // PreFilter skips filtering for exempt pods, for pods that the thresholds are waived for, and when no load is known.
 func (pl *LoadThreshold) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
@@ -178,6 +192,12 @@ func (pl *LoadThreshold) terms(s *filterState, node fwk.NodeInfo) Terms {
 	if pl.models[load.Memory] != pl.models[load.CPU] {
 		t.Node[load.Memory] = s.views[load.Memory].Resource(node, load.Memory)
 	}
+	if s.podUsages != nil {
+		peaks := pl.peaks(s, node)
+		for r := range peaks {
+			t.Peak[r] = peaks[r].Peak()
+		}
+	}
 	for r, limited := range s.limited {
 		if !limited {
 			t.LinePercent[r] = 0
@@ -186,9 +206,26 @@ func (pl *LoadThreshold) terms(s *filterState, node fwk.NodeInfo) Terms {
 	return t
 }
 
+// peaks returns what the peaks of the node are predicted from in the cycle.
+func (pl *LoadThreshold) peaks(s *filterState, node fwk.NodeInfo) [load.ResourceCount]peak.Resource {
+	peaks := peak.Of(s.views[load.CPU], node, s.podUsages, pl.deviations)
+	if pl.models[load.Memory] != pl.models[load.CPU] {
+		peaks[load.Memory] = peak.Of(s.views[load.Memory], node, s.podUsages, pl.deviations)[load.Memory]
+	}
+	return peaks
+}
+
 // Explain returns the node's Terms.
 func (pl *LoadThreshold) Explain(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) explain.Terms {
-	return pl.terms(pl.filterState(state, pod), node)
+	s := pl.filterState(state, pod)
+	terms := pl.terms(s, node)
+	if s.podUsages != nil {
+		terms.PeakTerms = new(pl.peaks(s, node))
+		for r := range terms.PeakTerms {
+			terms.Largest[r] = terms.PeakTerms[r].LargestOn(node)
+		}
+	}
+	return terms
 }
 
 // reason says why the node cannot have the pod, or is empty.
@@ -244,15 +281,27 @@ func (pl *LoadThreshold) PostFilter(ctx context.Context, state fwk.CycleState, p
 	return pl.gate.PostFilter(ctx, state, pod, statuses)
 }
 
-// hasRoom returns whether a node is measured below its load line with the pod on it. Where its load is not known, only trying
-// can tell.
+// hasRoom returns whether a node is measured below its load line with the pod on it. Where its load is not known, only trying can
+// tell. A peak is predicted from the pods that were on the node when a cycle looked last.
 func (pl *LoadThreshold) hasRoom(pod *corev1.Pod) func(node *corev1.Node) bool {
-	podUsage := podUsageOf(pod)
+	podUsage := pl.estimator.Estimate(pod)
+	var podUsages learned.Usages
+	if pl.predictor != nil {
+		podUsages = pl.predictor.At(pl.predictor.Statistics.Latest()).Incoming(pod)
+	}
 	return func(node *corev1.Node) bool {
 		t := Terms{Pod: podUsage, Deviations: pl.deviations, LinePercent: pl.lineOf(node)}
 		for r, model := range pl.models {
 			r := load.Resource(r)
 			t.Node[r] = model.Measured(node)[r]
+			if pl.predictor != nil && t.Node[r].State == load.Fresh {
+				pods := &estimate.PodSums{Largest: estimate.NoPod}
+				if sums := model.LastPodSums(node.Name); sums != nil {
+					pods = &sums[r]
+				}
+				resource := peak.With(&t.Node[r], pods, &podUsages[r], pl.deviations)
+				t.Peak[r] = resource.Peak()
+			}
 			known := t.Node[r].State == load.Fresh
 			if known && t.Above(r) || !known && t.LinePercent[r] > 0 && pl.missingLoad == config.MissingLoadReject {
 				return false
@@ -353,11 +402,15 @@ func (pl *LoadThreshold) NormalizeScore(_ context.Context, state fwk.CycleState,
 
 // SignPod signs what the pod requests and whether it is exempt.
 func (pl *LoadThreshold) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	var value any = pl.estimator.Estimate(pod)
+	if pl.predictor != nil {
+		value = pl.predictor.Signature(pod)
+	}
 	return []fwk.SignFragment{{
 		Key: "v1.Pod." + Name + "()",
 		Value: struct {
-			Requests podusage.Amounts
-			Exempt   bool
-		}{podUsageOf(pod), pl.exemptions.cover(pod)},
+			Usage  any
+			Exempt bool
+		}{value, pl.exemptions.cover(pod)},
 	}}, nil
 }

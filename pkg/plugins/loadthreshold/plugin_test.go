@@ -27,6 +27,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -186,6 +187,109 @@ func flow(args string) string {
 }
 
 // Each threshold has a window of its own.
+// volatileOn are loads and statistics of a node that carries a pod of the workload v, which it returns.
+func volatileOn(b *testee, cpu float64) *corev1.Pod {
+	b.loads.Measure(loads{"n": both(cpu, 0)}, nil)
+	b.loads.Learn(map[learned.Workload][load.ResourceCount]learned.Moments{
+		{Namespace: "ns", Name: "v"}: {load.CPU: {Mean: 1000, Variance: 1e6}},
+	}, 0.5)
+	return plugintest.Running(plugintest.Owned(st.MakePod().Namespace("ns").Name("v-0").UID("v-0").Req(plugintest.CPUAndMemory("2", "0")).Obj(), "v"), time.Hour)
+}
+
+func TestFilter_PredictedPeak(t *testing.T) {
+	above := func(percent int) string {
+		return fmt.Sprintf("node(s) above their cpu load line (%d percent)", percent)
+	}
+	// The pod to place requests 1,000: mean 500, p95 1,500. Alone: (0.3·8,000 + 500 + 1,000) / 8,000 = 48.75 %.
+	// Beside a volatile pod: (2,400 + 500 + 1.64·1,000 + √((1,000/1.64)²)) / 8,000 = 64.4 %, or without the root 56.75 %.
+	for _, tc := range []struct {
+		name       string
+		line       int
+		deviations int
+		volatile   bool
+		want       string
+	}{
+		{"below the line", 49, 1, false, ""},
+		{"above the line", 48, 1, false, above(48)},
+		{"below the line beside a volatile pod", 65, 1, true, ""},
+		{"above the line beside a volatile pod", 64, 1, true, above(64)},
+		{"without deviations, below", 57, 0, true, ""},
+		{"without deviations, above", 56, 0, true, above(56)},
+	} {
+		for _, windows := range []string{"", "windows: {cpu: 5m, memory: 15m}"} {
+			t.Run(tc.name+windows, func(t *testing.T) {
+				args := fmt.Sprintf("thresholds: {cpu: %d}\nstatistic: PredictedPeak\npredictedPeak: {deviations: %d}\n%s", tc.line, tc.deviations, windows)
+				b := build(t, args, nil)
+				volatile := volatileOn(b, 0.3)
+				n := infoOf(node("n"))
+				if tc.volatile {
+					n = infoOf(node("n"), volatile)
+				}
+				if got := b.reasonOf(t, podOf("1", "0"), n); got != tc.want {
+					t.Errorf("reason %q, want %q", got, tc.want)
+				}
+				// hasRoom knows the pods of the cycle before.
+				if got, want := b.hasRoom(podOf("1", "0"))(node("n")), tc.want == ""; got != want {
+					t.Errorf("has room: %v, want %v", got, want)
+				}
+				terms := b.Explain(t.Context(), framework.NewCycleState(), podOf("1", "0"), n).(Terms)
+				if terms.PeakTerms == nil || terms.PeakTerms[load.CPU].Peak() != terms.Utilization(load.CPU) {
+					t.Errorf("explained as %+v", terms)
+				}
+			})
+		}
+	}
+}
+
+func TestHasRoom_BeforeAnyPrediction(t *testing.T) {
+	b := build(t, flow("{thresholds: {cpu: 49}, statistic: PredictedPeak}"), nil)
+	volatileOn(b, 0.3)
+	// The pods are not known: 48.75 % as above.
+	if !b.hasRoom(podOf("1", "0"))(node("n")) {
+		t.Error("no room below the line")
+	}
+	volatileOn(b, 0.31)
+	if b.hasRoom(podOf("1", "0"))(node("n")) {
+		t.Error("room above the line")
+	}
+}
+
+func TestSignPod_PredictedPeak(t *testing.T) {
+	b := build(t, "statistic: PredictedPeak", nil)
+	sign := func(owner string) []fwk.SignFragment {
+		fragments, status := b.SignPod(t.Context(), plugintest.Owned(podOf("1", "0"), owner))
+		if !status.IsSuccess() {
+			t.Fatal(status)
+		}
+		return fragments
+	}
+	if !reflect.DeepEqual(sign("a"), sign("a")) || reflect.DeepEqual(sign("a"), sign("b")) {
+		t.Error("pods are signed alike if they are of different workloads, or differently if of one")
+	}
+}
+
+func TestFilter_DefaultRequests(t *testing.T) {
+	placed := st.MakePod().Name("placed").Container("image").Node("n").Obj()
+	// 800 of 8,000 milliCPU are 10 points.
+	for _, tc := range []struct {
+		name string
+		cpu  float64
+		on   []*corev1.Pod
+		pod  *corev1.Pod
+		want bool
+	}{
+		{"a pod that requests nothing counts the default", 0.71, nil, nothing(), true},
+		{"up to the line", 0.7, nil, nothing(), false},
+		{"and so does one that was just placed", 0.61, []*corev1.Pod{placed}, nothing(), true},
+		{"a pod that requests something counts that", 0.75, nil, podOf("80m", "0"), false},
+	} {
+		b := build(t, flow("{thresholds: {cpu: 80}, defaultRequests: {cpu: 800m}}"), loads{"n": both(tc.cpu, 0)})
+		if got := b.reasonOf(t, tc.pod, infoOf(node("n"), tc.on...)); (got != "") != tc.want {
+			t.Errorf("%s: reason %q, want one: %v", tc.name, got, tc.want)
+		}
+	}
+}
+
 func TestFilter_Windows(t *testing.T) {
 	b := build(t, "windows: {cpu: 5m, memory: 15m}", nil)
 	over := func(window time.Duration, cpu, memory float64) loads {
@@ -713,13 +817,15 @@ func TestSignPod(t *testing.T) {
 
 // Filter allocates nothing for a node that passes.
 func TestFilter_AllocatesNothing(t *testing.T) {
-	b := build(t, "", loads{"n": both(0.1, 0.1)})
-	pod, n, state := podOf("1", "1Gi"), infoOf(node("n", "cpu=70,memory=85")), framework.NewCycleState()
-	b.PreFilter(t.Context(), state, pod, nil)
-	ctx := t.Context()
-	for name, s := range map[string]fwk.CycleState{"the cycle's state": state, "a clone": state.Clone()} {
-		if allocs := testing.AllocsPerRun(100, func() { b.Filter(ctx, s, pod, n) }); allocs != 0 {
-			t.Errorf("%s: %v allocations per call of Filter, want 0", name, allocs)
+	for _, args := range []string{"", "statistic: PredictedPeak"} {
+		b := build(t, args, loads{"n": both(0.1, 0.1)})
+		pod, n, state := podOf("1", "1Gi"), infoOf(node("n", "cpu=70,memory=85")), framework.NewCycleState()
+		b.PreFilter(t.Context(), state, pod, nil)
+		ctx := t.Context()
+		for name, s := range map[string]fwk.CycleState{"the cycle's state": state, "a clone": state.Clone()} {
+			if allocs := testing.AllocsPerRun(100, func() { b.Filter(ctx, s, pod, n) }); allocs != 0 {
+				t.Errorf("%s: %s: %v allocations per call of Filter, want 0", args, name, allocs)
+			}
 		}
 	}
 }

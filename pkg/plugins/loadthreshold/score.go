@@ -4,6 +4,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
@@ -11,17 +12,25 @@ import (
 type Terms struct {
 	// Node is what was measured of the node, and what is pending on it.
 	Node estimate.Estimate
-	// Pod is what the pod to place requests.
+	// Pod is what the pod to place requests, or the mean that is predicted for it.
 	Pod podusage.Amounts
 	// Deviations is by how many standard deviations utilizations are judged above the mean.
 	Deviations float64
+	// Peak is the predicted peak by load.Resource, as a fraction of capacity; 0 where the statistic is not PredictedPeak.
+	Peak [load.ResourceCount]float64
+	// PeakTerms are what Peak follows from, and Largest names the pod of the largest excess. Only Explain sets them.
+	PeakTerms *[load.ResourceCount]peak.Resource
+	Largest   [load.ResourceCount]string
 	// LinePercent is the node's load line by load.Resource, in percent; 0 where none holds for the resource.
 	LinePercent [load.ResourceCount]int64
 }
 
-// Utilization is compared with the load line of resource r: the fraction in use with the pod on the node, plus Deviations
-// standard deviations. A deviation that is not known does not count.
+// Utilization is compared with the load line of resource r: the predicted peak, if any; else the fraction in use with the pod on
+// the node, plus Deviations standard deviations. A deviation that is not known does not count.
 func (t *Terms) Utilization(r load.Resource) float64 {
+	if t.Peak[r] > 0 {
+		return t.Peak[r]
+	}
 	e := &t.Node[r]
 	utilization := e.Utilization(t.Pod[r])
 	if e.Base > 0 && e.StdDev > 0 {
@@ -57,7 +66,11 @@ func (t Terms) Score() float64 {
 func (t Terms) List() (terms []explain.Term) {
 	for r, line := range t.LinePercent {
 		if r := load.Resource(r); line > 0 {
-			terms = append(terms, explain.Resource(r, &t.Node[r], t.Pod[r], t.Node[r].Base)...)
+			if t.PeakTerms != nil {
+				terms = append(terms, t.PeakTerms[r].List(r, t.Largest[r])...)
+			} else {
+				terms = append(terms, explain.Resource(r, &t.Node[r], t.Pod[r], t.Node[r].Base)...)
+			}
 			terms = append(terms,
 				explain.Term{Name: r.String() + " utilization", Value: 100 * t.Utilization(r), Unit: "%"},
 				explain.Term{Name: r.String() + " load line", Value: float64(line), Unit: "%"})

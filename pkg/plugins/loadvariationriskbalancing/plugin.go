@@ -45,7 +45,7 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle, given de
 	if err := validation.ValidateLoadVariationRiskBalancingArgs(nil, args); err != nil {
 		return nil, err
 	}
-	model, err := given.Load.Model(ctx, handle, args.LoadSpec, podusage.ByRequests{})
+	model, err := given.Load.Model(ctx, handle, args.LoadSpec, podusage.ByRequests{Default: podusage.AmountsOf(args.DefaultRequests)})
 	if err != nil {
 		return nil, err
 	}

@@ -90,6 +90,15 @@ func TestScore(t *testing.T) {
 			want: map[string]int64{"a": 76, "b": 88},
 		},
 		{
+			name: "a pod that requests nothing counts the default",
+			args: "defaultRequests: {cpu: 600m}",
+			load: map[string]load.NodeLoad{"a": {load.CPU: measured(0.25, 0), load.Memory: measured(0, 0)}, "b": {load.CPU: measured(0.25, 0), load.Memory: measured(0, 0)}},
+			pod:  pod("0", "0"),
+			onA:  []*corev1.Pod{st.MakePod().Name("silent").Container("image").Obj()},
+			// a: (2,000 + 2·600) / 8,000 = 0.4, halved 0.2. b: (2,000 + 600) / 8,000 = 0.325, halved 0.1625.
+			want: map[string]int64{"a": 80, "b": 84},
+		},
+		{
 			name: "a node of which nothing is known is judged by requests",
 			load: map[string]load.NodeLoad{"a": {load.CPU: measured(0.5, 0)}},
 			pod:  pod("1600m", "8Gi"),

@@ -114,7 +114,7 @@ func (c *Client) checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// SameOrigin tells whether two URLs have the same scheme, host and port.
+// SameOrigin reports whether two URLs have the same scheme, host and port.
 func SameOrigin(a, b *url.URL) bool { return origin(a) == origin(b) }
 
 // origin returns the scheme, host and port of the URL in the form in which they are compared.

@@ -1,4 +1,4 @@
-// Package metricsserver reads node load from the resource metrics API (metrics.k8s.io), which metrics-server serves.
+// Package metricsserver reads node load and pod usage from the resource metrics API (metrics.k8s.io), which metrics-server serves.
 package metricsserver
 
 import (
@@ -46,6 +46,14 @@ var _ source.Source = &Source{}
 // New returns a source that reads the API with a client for the configuration, and takes the nodes' capacity from the lister. The
 // timeout, which must be positive, bounds one Fetch. It fails if the configuration is not valid.
 func New(cfg *rest.Config, nodes corelisters.NodeLister, timeout time.Duration) (*Source, error) {
+	client, err := newClient(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Source{client: client, nodes: nodes, timeout: timeout}, nil
+}
+
+func newClient(cfg *rest.Config) (rest.Interface, error) {
 	cfg = rest.CopyConfig(cfg)
 	// Warnings are the server's to write, and would be logged at each refresh.
 	cfg.WarningHandler, cfg.WarningHandlerWithContext = rest.NoWarnings{}, nil
@@ -60,7 +68,7 @@ func New(cfg *rest.Config, nodes corelisters.NodeLister, timeout time.Duration) 
 	if err != nil {
 		return nil, fmt.Errorf("client of metrics.k8s.io: %w", err)
 	}
-	return &Source{client: client.RESTClient(), nodes: nodes, timeout: timeout}, nil
+	return client.RESTClient(), nil
 }
 
 // maxRedirects is the limit of net/http.
@@ -78,7 +86,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// boundedErrors cuts the bodies of errors, which the client reads whole. Fetch bounds the others.
+// boundedErrors cuts the bodies of errors, which the client reads whole. readItems bounds the others.
 type boundedErrors struct{ http.RoundTripper }
 
 func (t boundedErrors) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -109,8 +117,8 @@ func (s *Source) Fetch(ctx context.Context, _ source.Request) (source.Batch, err
 		return source.Batch{}, fmt.Errorf("list nodes: %w", err)
 	}
 	found := newResult(nodes)
-	if err := s.read(limited, found, len(nodes)); err != nil {
-		return source.Batch{}, explain(err, s.timeout, len(nodes))
+	if err := readItems(limited, s.client, "nodes", len(nodes), found.add); err != nil {
+		return source.Batch{}, explain(err, "nodes", s.timeout, len(nodes))
 	}
 	if found.objects == 0 {
 		return source.Batch{}, errors.New("metrics.k8s.io holds no node: metrics-server has just started, or reaches no kubelet")
@@ -124,27 +132,28 @@ func (s *Source) Fetch(ctx context.Context, _ source.Request) (source.Batch, err
 	return source.Batch{Samples: found.samples, UnmatchedCount: len(found.unmatched)}, nil
 }
 
-// read adds all objects to the result. They come in one response, for the API has no pages. It is JSON: protobuf is smaller, but
-// cannot be decoded object by object, and small objects take a hundred times their size in memory.
-func (s *Source) read(ctx context.Context, to *result, nodes int) error {
-	body, err := s.client.Get().Resource("nodes").SetHeader("Accept", "application/json").Stream(ctx)
+// readItems lists the resource, of which there are about so many objects, and passes each to visit. They come in one response, for
+// the API has no pages. It is JSON: protobuf is smaller, but cannot be decoded object by object, and small objects take a
+// hundred times their size in memory.
+func readItems[Object any](ctx context.Context, client rest.Interface, resource string, count int, visit func(*Object)) error {
+	body, err := client.Get().Resource(resource).SetHeader("Accept", "application/json").Stream(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = body.Close() }() // the response has been read by then
-	bounded := source.BoundBody(body, source.MaxResponseBytes(nodes))
-	dec := jsonstream.NewDecoder(bufio.NewReader(bounded), source.MaxElements(nodes))
+	bounded := source.BoundBody(body, source.MaxResponseBytes(count))
+	dec := jsonstream.NewDecoder(bufio.NewReader(bounded), source.MaxElements(count))
 	err = dec.Object(func(key string) error {
 		if key != "items" {
 			return dec.Skip()
 		}
 		return dec.Array(func() error {
 			runtime.Gosched() // scheduling comes first
-			var object nodeMetrics
+			var object Object
 			if err := dec.Decode(&object); err != nil {
 				return err
 			}
-			to.add(&object)
+			visit(&object)
 			return nil
 		})
 	})
@@ -224,13 +233,13 @@ func utilization(name corev1.ResourceName, usage map[corev1.ResourceName]quantit
 }
 
 // explain adds to err what an operator can do about it.
-func explain(err error, timeout time.Duration, nodes int) error {
-	err = fmt.Errorf("list nodes of metrics.k8s.io: %w", source.ExcerptError(err))
+func explain(err error, resource string, timeout time.Duration, count int) error {
+	err = fmt.Errorf("list %s of metrics.k8s.io: %w", resource, source.ExcerptError(err))
 	switch {
 	case source.IsTooLarge(err):
-		return fmt.Errorf("%w, the bound for %d nodes: see what serves APIService v1beta1.metrics.k8s.io", err, nodes)
+		return fmt.Errorf("%w, the bound for %d %s: see what serves APIService v1beta1.metrics.k8s.io", err, count, resource)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%w (grant the scheduler's service account the verbs get and list on the resource nodes of the API group metrics.k8s.io)", err)
+		return fmt.Errorf("%w (grant the scheduler's service account the verbs get and list on the resource %s of the API group metrics.k8s.io)", err, resource)
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%w (metrics-server is not installed: the API is not registered)", err)
 	case apierrors.IsServiceUnavailable(err):

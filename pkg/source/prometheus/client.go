@@ -55,19 +55,29 @@ func newClient(cfg Config) (*client, error) {
 // number of nodes. After an error the series passed so far must not be used. The error names the URL; it wraps a *queryError if the
 // server refused the query itself.
 func (c *client) query(ctx context.Context, promql string, nodes int, visit func(*series)) (warnings []string, err error) {
-	req, err := c.request(ctx, promql)
+	bounds := bounds{bytes: source.MaxResponseBytes(nodes), series: source.MaxElements(nodes)}
+	warnings, err = c.send(ctx, url.Values{"query": {promql}}, bounds, eachSeries(clearMap, visit))
+	if source.IsTooLarge(err) {
+		err = fmt.Errorf("%w, the bound for %d nodes: let the query return the series of these nodes alone, with queries or metrics of your own", err, nodes)
+	}
+	return warnings, err
+}
+
+// bounds are those of one response.
+type bounds struct{ bytes, series int64 }
+
+// send evaluates the query with these parameters of the API and decodes each series of the response. Errors are as with query.
+func (c *client) send(ctx context.Context, parameters url.Values, limit bounds, decode decodeSeries) (warnings []string, err error) {
+	req, err := c.request(ctx, parameters)
 	if err != nil {
 		return nil, c.http.Explain(err)
 	}
-	resp, err := c.http.Do(req, source.MaxResponseBytes(nodes))
+	resp, err := c.http.Do(req, limit.bytes)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }() // the response has been read by then
-	warnings, err = c.read(resp, source.MaxElements(nodes), visit)
-	if source.IsTooLarge(err) {
-		err = fmt.Errorf("%w, the bound for %d nodes: let the query return the series of these nodes alone, with queries or metrics of your own", err, nodes)
-	}
+	warnings, err = c.read(resp, limit.series, decode)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", req.Method, c.endpoint, err)
 	}
@@ -75,14 +85,14 @@ func (c *client) query(ctx context.Context, promql string, nodes int, visit func
 }
 
 // request uses GET: proxies that grant views only, such as the one before OpenShift's monitoring, refuse POST.
-func (c *client) request(ctx context.Context, promql string) (*http.Request, error) {
+func (c *client) request(ctx context.Context, parameters url.Values) (*http.Request, error) {
 	u := *c.url
-	parameters := url.Values{"query": {promql}}.Encode()
-	if len(parameters) <= longestGet {
-		u.RawQuery = parameters
+	encoded := parameters.Encode()
+	if len(encoded) <= longestGet {
+		u.RawQuery = encoded
 		return http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), strings.NewReader(parameters))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), strings.NewReader(encoded))
 	if err != nil {
 		return nil, err
 	}
@@ -90,14 +100,14 @@ func (c *client) request(ctx context.Context, promql string) (*http.Request, err
 	return req, nil
 }
 
-func (c *client) read(resp *http.Response, maxSeries int64, visit func(*series)) (warnings []string, err error) {
+func (c *client) read(resp *http.Response, maxSeries int64, decode decodeSeries) (warnings []string, err error) {
 	if resp.StatusCode/100 != 2 {
 		return nil, c.refusal(resp)
 	}
 	c.decoding.Lock()
 	defer c.decoding.Unlock()
 	body := &pieces{body: resp.Body, decoding: &c.decoding}
-	warnings, err = decodeResponse(bufio.NewReaderSize(body, pieceBytes), maxSeries, visit)
+	warnings, err = decodeResponse(bufio.NewReaderSize(body, pieceBytes), maxSeries, decode)
 	if refused, ok := errors.AsType[*queryError](err); ok {
 		return nil, c.clean(refused)
 	}
@@ -147,7 +157,7 @@ func (c *client) refusal(resp *http.Response) error {
 		return fmt.Errorf("%w (check the path prefix in address)", err)
 	}
 	var refused response
-	if refused.decode(jsonstream.NewDecoder(bytes.NewReader(err.Body), int64(len(err.Body))), func(*series) {}) != nil && refused.err.message == "" {
+	if refused.decode(jsonstream.NewDecoder(bytes.NewReader(err.Body), int64(len(err.Body))), eachSeries(clearMap, func(*series) {})) != nil && refused.err.message == "" {
 		refused.err.message = err.Excerpt // the message is too long for what was read
 	}
 	if refused.err.kind == "" {

@@ -1,5 +1,5 @@
-// Package prometheus measures the load of nodes with instant queries to a Prometheus, or to anything that speaks its HTTP
-// API.
+// Package prometheus measures the load of nodes, and what pods use, with instant queries to a Prometheus, or to anything that
+// speaks its HTTP API.
 //
 // A Dialect, or the operator's own queries, say which series hold the load. Each refresh sends four queries per
 // window, one for the time of the newest samples, and up to eight more while Auto looks for a dialect, whatever the number of

@@ -13,11 +13,14 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/jsonstream"
 )
 
-// series is one element of an instant vector.
-type series struct {
-	Metric    map[string]string `json:"metric"`
-	Value     point             `json:"value"`
-	Histogram json.RawMessage   `json:"histogram"`
+// series is one element of an instant vector, with all of its labels.
+type series = seriesWith[map[string]string]
+
+// seriesWith is one element of an instant vector, with labels as a map or as a struct with those that matter.
+type seriesWith[Labels any] struct {
+	Metric    Labels          `json:"metric"`
+	Value     point           `json:"value"`
+	Histogram json.RawMessage `json:"histogram"`
 }
 
 // point is a value and the moment it was evaluated at, in JSON [1435781451.781, "0.5"].
@@ -84,13 +87,16 @@ const (
 	maxLabels = 64
 )
 
-// decodeResponse reads the response to an instant query and passes its series to visit one by one; a series is valid only
-// during the call. After an error the series passed so far must not be used. Anything but a vector of floats is an error, and
-// so are more than about maxSeries. It takes memory for one series at a time.
-func decodeResponse(from io.Reader, maxSeries int64, visit func(*series)) (warnings []string, err error) {
+// decodeSeries decodes one element of an instant vector.
+type decodeSeries func(*jsonstream.Decoder) error
+
+// decodeResponse reads the response to an instant query and calls decode for each of its series. After an error the series
+// decoded so far must not be used. Anything but a vector of floats is an error, and so are more than about maxSeries. It takes
+// memory for one series at a time.
+func decodeResponse(from io.Reader, maxSeries int64, decode decodeSeries) (warnings []string, err error) {
 	dec := jsonstream.NewDecoder(from, maxSeries)
 	var r response
-	err = r.decode(dec, visit)
+	err = r.decode(dec, decode)
 	if err == nil {
 		err = dec.End()
 	}
@@ -108,7 +114,7 @@ func decodeResponse(from io.Reader, maxSeries int64, visit func(*series)) (warni
 	return r.warnings, nil
 }
 
-func (r *response) decode(dec *jsonstream.Decoder, visit func(*series)) error {
+func (r *response) decode(dec *jsonstream.Decoder, decode decodeSeries) error {
 	return dec.Object(func(key string) error {
 		switch key {
 		case "status":
@@ -128,14 +134,14 @@ func (r *response) decode(dec *jsonstream.Decoder, visit func(*series)) error {
 				return err
 			})
 		case "data":
-			return r.decodeData(dec, visit)
+			return r.decodeData(dec, decode)
 		default:
 			return dec.Skip()
 		}
 	})
 }
 
-func (r *response) decodeData(dec *jsonstream.Decoder, visit func(*series)) error {
+func (r *response) decodeData(dec *jsonstream.Decoder, decode decodeSeries) error {
 	var kind string
 	err := dec.Object(func(key string) error {
 		switch key {
@@ -150,7 +156,7 @@ func (r *response) decodeData(dec *jsonstream.Decoder, visit func(*series)) erro
 		case "result":
 			// Servers write the type before the result. Where one does not, the result is taken for what it should be.
 			r.hasResult = true
-			if err := decodeVector(dec, visit); err != nil {
+			if err := dec.Array(func() error { return decode(dec) }); err != nil {
 				return fmt.Errorf("an instant vector is needed: %w", err)
 			}
 			return nil
@@ -164,13 +170,12 @@ func (r *response) decodeData(dec *jsonstream.Decoder, visit func(*series)) erro
 	return err
 }
 
-func decodeVector(dec *jsonstream.Decoder, visit func(*series)) error {
-	var s series
-	return dec.Array(func() error {
-		if len(s.Metric) > maxLabels {
-			s.Metric = nil
-		}
-		clear(s.Metric)
+// eachSeries passes each series to visit; a series is valid only during the call. Before a series is decoded, clear makes the
+// labels of the last one empty.
+func eachSeries[Labels any](clear func(*Labels), visit func(*seriesWith[Labels])) decodeSeries {
+	var s seriesWith[Labels]
+	return func(dec *jsonstream.Decoder) error {
+		clear(&s.Metric)
 		s.Value, s.Histogram = point{}, nil
 		if err := dec.Decode(&s); err != nil {
 			return err
@@ -183,5 +188,13 @@ func decodeVector(dec *jsonstream.Decoder, visit func(*series)) error {
 		}
 		visit(&s)
 		return nil
-	})
+	}
+}
+
+// clearMap is for eachSeries with all labels.
+func clearMap(labels *map[string]string) {
+	if len(*labels) > maxLabels {
+		*labels = nil
+	}
+	clear(*labels)
 }

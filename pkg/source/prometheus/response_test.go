@@ -18,9 +18,9 @@ type decoded struct {
 }
 
 func decodeAll(text string) (all []decoded, warnings []string, err error) {
-	warnings, err = decodeResponse(strings.NewReader(text), 1<<20, func(s *series) {
+	warnings, err = decodeResponse(strings.NewReader(text), 1<<20, eachSeries(clearMap, func(s *series) {
 		all = append(all, decoded{maps.Clone(s.Metric), s.Value.value, s.Value.at})
-	})
+	}))
 	return all, warnings, err
 }
 
@@ -72,7 +72,7 @@ func BenchmarkDecodeResponse(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := decodeResponse(strings.NewReader(text), 1<<20, func(*series) {}); err != nil {
+		if _, err := decodeResponse(strings.NewReader(text), 1<<20, eachSeries(clearMap, func(*series) {})); err != nil {
 			b.Fatal(err)
 		}
 	}

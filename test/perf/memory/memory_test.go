@@ -1,4 +1,4 @@
-// Package memory bounds the memory that load takes per node. It measures the heap of the whole process, so that its tests run
+// Package memory bounds the memory that load takes per node, and statistics per workload. It measures the heap of the whole process, so that its tests run
 // one after the other, and without the race detector.
 package memory
 
@@ -23,6 +23,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
@@ -142,6 +143,7 @@ func TestModels(t *testing.T) {
 		bound      int64
 	}{
 		{"one model", []podusage.Estimator{podusage.BySpec{}}, 1280},
+		{"one model that predicts peaks", []podusage.Estimator{learned.Predictor{Statistics: learned.NewPublisher(), Multiplier: 1.5, MaxRequestRatio: 10}}, 2560},
 		{"two models", []podusage.Estimator{podusage.BySpec{}, podusage.ByRequests{}}, 2 * 1280},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -164,4 +166,35 @@ func TestModels(t *testing.T) {
 	}
 	runtime.KeepAlive(infos)
 	runtime.KeepAlive(publisher)
+}
+
+// TestWorkloads bounds the statistics of as many workloads as are kept, after a day of refreshes in which some end and others are
+// new.
+func TestWorkloads(t *testing.T) {
+	const workloads, bound = 20000, 100
+	bounds := learned.Config{History: 24 * time.Hour, MaxWorkloads: workloads}
+	s := &learned.Snapshot{}
+	before := heap()
+	for i := range 48 {
+		at := start.Add(time.Duration(i) * 30 * time.Minute)
+		observations := make([]learned.Observation, 0, 2*workloads)
+		for w := range workloads {
+			for r := range load.ResourceCount {
+				observations = append(observations, learned.Observation{
+					Workload: learned.Workload{Namespace: "shop", Name: fmt.Sprint("workload-", i*100+w)}, Resource: r,
+					At: at, Span: 5 * time.Minute, Pods: 1, Sum: 100, SumSquares: 10000,
+				})
+			}
+		}
+		s = s.With(observations, learned.Cluster{}, bounds)
+	}
+	if s.Len() != workloads {
+		t.Fatalf("%d workloads are known, want %d", s.Len(), workloads)
+	}
+	perWorkload := (heap() - before) / workloads
+	t.Logf("%d bytes per workload, of at most %d", perWorkload, bound)
+	if perWorkload > bound {
+		t.Errorf("%d bytes per workload, want at most %d", perWorkload, bound)
+	}
+	runtime.KeepAlive(s)
 }

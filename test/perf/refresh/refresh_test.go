@@ -49,10 +49,17 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if pods, err := strconv.Atoi(os.Getenv(servePods)); err == nil {
+		if err := serveUntilEnd(newPodServer(pods)); err != nil {
+			fmt.Fprintln(os.Stderr, "serving:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	os.Exit(m.Run())
 }
 
-// serve serves the load of so many nodes until standard input ends. The first line of its output is its address.
+// serve serves the load of so many nodes as serveUntilEnd does.
 func serve(nodes int) error {
 	stub := promstub.Server{Gzip: true}
 	instances := make([]string, nodes)
@@ -60,17 +67,22 @@ func serve(nodes int) error {
 		instances[i] = address(i) + ":9100"
 	}
 	stub.SetInstances(instances)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
 	mux := http.NewServeMux()
 	mux.Handle("/", &stub)
 	mux.HandleFunc(queriesPath, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprint(w, stub.Queries()) // a client that goes away is not the server's concern
 	})
+	return serveUntilEnd(mux)
+}
+
+// serveUntilEnd serves until standard input ends. The first line of its output is its address.
+func serveUntilEnd(handler http.Handler) error {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
 	failed := make(chan error, 1)
-	go func() { failed <- http.Serve(listener, mux) }()
+	go func() { failed <- http.Serve(listener, handler) }()
 	fmt.Println(listener.Addr())
 	ended := make(chan struct{})
 	go func() {
@@ -91,15 +103,15 @@ const queriesPath = "/queries"
 // address is the IP address of the node with the given number.
 func address(i int) string { return fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255) }
 
-// startServer starts a server of the load of so many nodes and returns its URL.
-func startServer(b *testing.B, nodes int) string {
+// startServer starts a server of as much as the environment variable says and returns its URL.
+func startServer(b *testing.B, variable string, count int) string {
 	b.Helper()
 	executable, err := os.Executable()
 	if err != nil {
 		b.Fatal(err)
 	}
 	cmd := exec.Command(executable)
-	cmd.Env = append(os.Environ(), fmt.Sprint(serveNodes, "=", nodes))
+	cmd.Env = append(os.Environ(), fmt.Sprint(variable, "=", count))
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe() // ends with this process, and the server with it
 	if err != nil {
@@ -207,7 +219,7 @@ func benchmarkRefresh(b *testing.B, estimators []podusage.Estimator, metricCount
 	for i := range metricCount {
 		requirements.Metrics = append(requirements.Metrics, fmt.Sprint(promstub.Metric, "_", i))
 	}
-	cluster, url := newNodes(b, count), startServer(b, count)
+	cluster, url := newNodes(b, count), startServer(b, serveNodes, count)
 	before := liveHeap()
 
 	source, err := prometheus.New(prometheus.Config{

@@ -11,12 +11,16 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
 // LoadProvider opens the source that a plugin's arguments name. The source is read until ctx is done.
 type LoadProvider interface {
 	// Model returns a model of the nodes' load. Pods are estimated by e.
 	Model(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error)
+	// Statistics returns what the statistics of the workloads' usage appear in. Equal specs share one publisher. It is empty until the
+	// first statistics are known, and stays so where the source has none.
+	Statistics(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, s config.StatisticsSpec) (*learned.Publisher, error)
 	// NodeMetrics returns the node metrics of the PromQL expressions.
 	NodeMetrics(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, expressions []string) (*estimate.NodeMetrics, error)
 }

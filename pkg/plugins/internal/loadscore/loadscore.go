@@ -16,6 +16,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/cyclestate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
 // missing is what NodeScore returns for a node that gets the mean score of the others when scores are normalized.
@@ -42,6 +43,8 @@ type PreScoreState struct {
 	View *estimate.View
 	// PodUsage is what the pod to place will use.
 	PodUsage podusage.Amounts
+	// PodUsages is what it is predicted to use over time; nil where the model predicts nothing.
+	PodUsages *learned.Usages
 	// Skip is set where no node's load is known: all nodes score alike.
 	Skip bool
 
@@ -54,15 +57,18 @@ func (x *Extensions) PreScoreState(state fwk.CycleState, pod *corev1.Pod) *PreSc
 		return s
 	}
 	view := x.model.View(state)
-	s, first := x.states.Store(state, &PreScoreState{
-		View:     view,
-		PodUsage: x.model.PodUsage(pod),
-		Skip:     !slices.ContainsFunc(x.resources, view.Knows),
-	})
+	usage, usages := view.PodUsage(pod)
+	s, first := x.states.Store(state, &PreScoreState{View: view, PodUsage: usage, PodUsages: usages, Skip: x.skips(view)})
 	if first {
 		x.counters.Decision(s.Skip)
 	}
 	return s
+}
+
+// skips reports whether nothing tells the nodes apart: no node's load is known, and no node is judged by the statistics of its pods.
+func (x *Extensions) skips(view *estimate.View) bool {
+	byPods := view.HasStatistics() && x.missingLoad == config.MissingLoadRequests
+	return !byPods && !slices.ContainsFunc(x.resources, view.Knows)
 }
 
 // PreScore skips scoring when no node's load is known: the profile's other plugins decide.

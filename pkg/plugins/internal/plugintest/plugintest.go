@@ -27,6 +27,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
 // Window is the window that measurements are over.
@@ -44,6 +45,8 @@ func Measurement(mean, stdDev float64) load.Measurement {
 type Loads struct {
 	*load.Publisher
 	Snapshots *estimate.Snapshots
+	// Workloads publishes what Statistics returns.
+	Workloads *learned.Publisher
 }
 
 var _ deps.LoadProvider = &Loads{}
@@ -51,12 +54,34 @@ var _ deps.LoadProvider = &Loads{}
 // NewLoads returns loads of which nothing is known yet.
 func NewLoads() *Loads {
 	p := load.NewPublisher()
-	return &Loads{Publisher: p, Snapshots: estimate.NewSnapshots(p)}
+	return &Loads{Publisher: p, Snapshots: estimate.NewSnapshots(p), Workloads: learned.NewPublisher()}
 }
 
 // Measure publishes the nodes' load over Window, and node metrics, which may be nil.
 func (l *Loads) Measure(nodes map[string]load.NodeLoad, metrics map[string]load.MetricTable) {
 	l.Publish(loadtest.Snapshot(map[time.Duration]map[string]load.NodeLoad{Window: nodes}, metrics))
+}
+
+// Learn publishes statistics of workloads, observed for an hour of ten pods until Now, and the usage of all pods per request.
+func (l *Loads) Learn(workloads map[learned.Workload][load.ResourceCount]learned.Moments, usagePerRequest float64) {
+	const pods = 10
+	var observations []learned.Observation
+	for w, moments := range workloads {
+		for r, m := range moments {
+			observations = append(observations, learned.Observation{
+				Workload: w, Resource: load.Resource(r), At: Now(), Span: time.Hour,
+				Pods: pods, Sum: pods * m.Mean, SumSquares: pods * (m.Variance + m.Mean*m.Mean),
+			})
+		}
+	}
+	cluster := learned.Cluster{UsagePerRequest: [load.ResourceCount]float64{load.CPU: usagePerRequest, load.Memory: usagePerRequest}}
+	l.Workloads.Publish((&learned.Snapshot{}).With(observations, cluster, learned.Config{History: 24 * time.Hour, MaxWorkloads: 1000}))
+}
+
+// Owned is the pod, controlled by a StatefulSet of the given name.
+func Owned(pod *corev1.Pod, workload string) *corev1.Pod {
+	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: workload, Controller: new(true)}}
+	return pod
 }
 
 // Trust is how long Model trusts a measurement.
@@ -75,6 +100,11 @@ func (l *Loads) ModelOver(e podusage.Estimator) *estimate.Model { return l.model
 
 func (l *Loads) model(window time.Duration, trust load.Trust, e podusage.Estimator) *estimate.Model {
 	return estimate.NewModel(l.Snapshots, estimate.Config{Window: window, Trust: trust, Estimator: e, Clock: Clock()})
+}
+
+// Statistics implements plugins.LoadProvider.
+func (l *Loads) Statistics(context.Context, fwk.Handle, config.LoadSpec, config.StatisticsSpec) (*learned.Publisher, error) {
+	return l.Workloads, nil
 }
 
 // NodeMetrics implements plugins.LoadProvider.

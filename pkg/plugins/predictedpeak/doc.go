@@ -1,0 +1,2 @@
+// Package predictedpeak scores nodes by the peak that the statistics of their pods' workloads predict.
+package predictedpeak

@@ -1,0 +1,101 @@
+package predictedpeak
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/peak"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+)
+
+// Name is the name of the plugin in configurations.
+const Name = config.PredictedPeak
+
+// PredictedPeak is a score plugin that prefers nodes by the peak of their load that is predicted with the pod on them. It is safe
+// for concurrent use.
+type PredictedPeak struct {
+	*loadscore.Extensions
+	predictor     learned.Predictor
+	deviations    float64
+	strategy      config.Strategy
+	targetPercent float64
+}
+
+var (
+	_ fwk.PreScorePlugin = &PredictedPeak{}
+	_ fwk.SignPlugin     = &PredictedPeak{}
+	_ fwk.ScorePlugin    = &PredictedPeak{}
+	_ explain.Explainer  = &PredictedPeak{}
+)
+
+// New returns the plugin.
+func New(ctx context.Context, object runtime.Object, handle fwk.Handle, given deps.Deps) (fwk.Plugin, error) {
+	args, ok := object.(*config.PredictedPeakArgs)
+	if !ok {
+		return nil, fmt.Errorf("want args of type PredictedPeakArgs, got %T", object)
+	}
+	if err := validation.ValidatePredictedPeakArgs(nil, args); err != nil {
+		return nil, err
+	}
+	predictor, err := peak.NewPredictor(ctx, handle, given.Load, args.LoadSpec, args.PeakSpec)
+	if err != nil {
+		return nil, err
+	}
+	model, err := given.Load.Model(ctx, handle, args.LoadSpec, predictor)
+	if err != nil {
+		return nil, err
+	}
+	return &PredictedPeak{
+		Extensions:    loadscore.New(Name, model, []load.Resource{load.CPU, load.Memory}, args.MissingLoad, given.Counters),
+		predictor:     predictor,
+		deviations:    args.Deviations,
+		strategy:      args.Strategy,
+		targetPercent: float64(args.Target),
+	}, nil
+}
+
+// Name returns the name of the plugin.
+func (pl *PredictedPeak) Name() string { return Name }
+
+// Score scores the peak that is predicted for the node with the pod on it.
+func (pl *PredictedPeak) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+	s := pl.PreScoreState(state, pod)
+	if s.Skip {
+		return fwk.MinScore, nil
+	}
+	terms := pl.terms(s, node)
+	cpu, memory := terms.Resources[load.CPU].Node.State, terms.Resources[load.Memory].Node.State
+	return pl.NodeScore(s, terms.Score(), max(cpu, memory), min(cpu, memory)), nil
+}
+
+func (pl *PredictedPeak) terms(s *loadscore.PreScoreState, node fwk.NodeInfo) Terms {
+	return Terms{
+		Resources: peak.Of(s.View, node, s.PodUsages, pl.deviations),
+		Strategy:  pl.strategy, TargetPercent: pl.targetPercent,
+	}
+}
+
+// Explain returns the node's Terms.
+func (pl *PredictedPeak) Explain(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) explain.Terms {
+	terms := pl.terms(pl.PreScoreState(state, pod), node)
+	for r := range terms.Resources {
+		terms.Largest[r] = terms.Resources[r].LargestOn(node)
+	}
+	return &terms
+}
+
+// SignPod implements fwk.SignPlugin: scores depend on the pod's workload and on the amounts in its spec, and on nothing else of
+// the pod.
+func (pl *PredictedPeak) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	return []fwk.SignFragment{{Key: "v1.Pod." + Name + "()", Value: pl.predictor.Signature(pod)}}, nil
+}

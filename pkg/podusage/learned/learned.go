@@ -1,0 +1,255 @@
+// Package learned keeps statistics of what the pods of each workload have used: mean and variance of one pod's usage, over about
+// a day. They are read outside the scheduling cycle, and published as immutable snapshots.
+package learned
+
+import (
+	"cmp"
+	"hash/crc32"
+	"hash/maphash"
+	"maps"
+	"math"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+)
+
+// Moments are statistics of one resource of one pod: in milliCPU or bytes, and their square.
+type Moments struct {
+	// PodTime is how long pods were observed, summed over the pods. What is older than History counts less and less.
+	PodTime        time.Duration
+	Mean, Variance float64
+}
+
+// StdDev is the standard deviation, in milliCPU or bytes.
+func (m Moments) StdDev() float64 { return math.Sqrt(m.Variance) }
+
+// Observation is what was observed of one resource of the pods of one workload, at one moment or on average over some.
+type Observation struct {
+	Workload Workload
+	Resource load.Resource
+	// At is the moment, and Span how long it stands for: the time since the observation before.
+	At   time.Time
+	Span time.Duration
+	// Pods is the number of pods, Sum the sum of their usages in milliCPU or bytes, SumSquares that of the usages' squares. A pod
+	// that was observed for a part of Span counts with that part in all three.
+	Pods, Sum, SumSquares float64
+}
+
+// Config bounds what a Snapshot keeps.
+type Config struct {
+	// History is how far observations count: their weight falls by a factor of e over each History.
+	History time.Duration
+	// MaxWorkloads bounds the number of workloads. Those that were not observed last are forgotten first, then those with the least
+	// PodTime: to displace the living workloads of others, a tenant has to run more pods than they do, for longer.
+	MaxWorkloads int
+}
+
+// Snapshot holds the statistics of all workloads at one moment. It is immutable, and safe for concurrent use. The zero value knows
+// no workload.
+type Snapshot struct {
+	at time.Time
+	// workloads are by hash of their names: names would take more memory than all else. seed is secret, so that nobody can choose
+	// names of equal hash.
+	workloads map[uint64]entry
+	seed      maphash.Seed
+	cluster   Cluster
+}
+
+// Cluster is what holds for all pods of the cluster, by load.Resource.
+type Cluster struct {
+	// UsagePerRequest is what the pods that request something use, over what they request, on average over History; 0 where it is
+	// not known.
+	UsagePerRequest [load.ResourceCount]float64
+	// requested is what the average is over, in requests times the interval between observations: older ones count less.
+	requested [load.ResourceCount]float64
+}
+
+// Requesting adds up what pods that request something use and request, in milliCPU or bytes. A pod counts with a usage of at most
+// 1.5 times its request, so that pods with tiny requests do not decide for all others.
+type Requesting struct{ used, requested [load.ResourceCount]float64 }
+
+// Add adds a pod that was observed for the given share of the interval. One that requests nothing is left out.
+func (q *Requesting) Add(r load.Resource, usage, request, share float64) {
+	const most = 1.5
+	if request > 0 {
+		q.used[r] += share * min(usage, most*request)
+		q.requested[r] += share * request
+	}
+}
+
+// With returns c with the pods of one more interval added, which ends so long after the one before.
+func (c Cluster) With(q *Requesting, r load.Resource, after, history time.Duration) Cluster {
+	before := c.requested[r] * weightAt(max(after, 0), history)
+	if total := before + q.requested[r]; total > 0 {
+		c.UsagePerRequest[r] = (c.UsagePerRequest[r]*before + q.used[r]) / total
+		c.requested[r] = total
+	}
+	return c
+}
+
+// entry is the statistics of one workload, at half the size: there may be many.
+type entry struct {
+	resources [load.ResourceCount]struct{ podSeconds, mean, variance float32 }
+	// seen is the moment of the last observation, in seconds since 1970.
+	seen uint32
+	// rank decides between workloads of equal PodTime: a hash of the name that is the same at each start.
+	rank uint32
+}
+
+// At is the moment of the newest observation; zero if there is none.
+func (s *Snapshot) At() time.Time { return s.at }
+
+// Len is the number of workloads that are known.
+func (s *Snapshot) Len() int { return len(s.workloads) }
+
+// Cluster returns what holds for all pods of the cluster.
+func (s *Snapshot) Cluster() Cluster { return s.cluster }
+
+// Lookup returns the statistics of one pod of the workload, by load.Resource. What was never observed has a PodTime of 0. It does
+// not allocate.
+func (s *Snapshot) Lookup(w Workload) (moments [load.ResourceCount]Moments) {
+	if len(s.workloads) == 0 {
+		return moments
+	}
+	e, ok := s.workloads[s.hash(w)]
+	if !ok {
+		return moments
+	}
+	for r := range moments {
+		from := &e.resources[r]
+		moments[r] = Moments{time.Duration(float64(from.podSeconds) * float64(time.Second)), float64(from.mean), float64(from.variance)}
+	}
+	return moments
+}
+
+func (s *Snapshot) hash(w Workload) uint64 { return maphash.Comparable(s.seed, w) }
+
+// With returns the statistics with the observations added, in the order of their moments. s is not changed.
+func (s *Snapshot) With(observations []Observation, cluster Cluster, c Config) *Snapshot {
+	next := &Snapshot{at: s.at, seed: s.seed, cluster: cluster, workloads: make(map[uint64]entry, len(s.workloads))}
+	if s.workloads == nil {
+		next.seed = maphash.MakeSeed()
+	}
+	for i := range observations {
+		if at := observations[i].At; at.After(next.at) {
+			next.at = at
+		}
+	}
+	// All weights are those of the moment next.at.
+	decay := 0.0
+	if !s.at.IsZero() {
+		decay = weightAt(next.at.Sub(s.at), c.History)
+	}
+	for hash, e := range s.workloads {
+		for r := range e.resources {
+			e.resources[r].podSeconds *= float32(decay)
+		}
+		next.workloads[hash] = e
+	}
+	for i := range observations {
+		o := &observations[i]
+		if !o.valid() {
+			continue
+		}
+		hash := next.hash(o.Workload)
+		e, known := next.workloads[hash]
+		if !known {
+			e.rank = rank(o.Workload)
+		}
+		e.add(o, weightAt(next.at.Sub(o.At), c.History))
+		next.workloads[hash] = e
+	}
+	next.forget(c)
+	return next
+}
+
+// rank is a hash of the workload's name.
+func rank(w Workload) uint32 {
+	return crc32.Update(crc32.ChecksumIEEE([]byte(w.Namespace)), crc32.IEEETable, []byte("/"+w.Name))
+}
+
+// weightAt is what counts of an observation of that age.
+func weightAt(age, history time.Duration) float64 {
+	return math.Exp(-age.Seconds() / history.Seconds())
+}
+
+// maxUsage is more than any pod uses, in milliCPU or bytes. The squares of less fit into a float32.
+const maxUsage = 1e15
+
+// valid reports whether the observation's numbers are possible.
+func (o *Observation) valid() bool {
+	possible := func(sum, most float64) bool { return sum >= 0 && sum <= most*o.Pods }
+	return o.Pods > 0 && o.Pods <= math.MaxInt32 && o.Span > 0 && possible(o.Sum, maxUsage) && possible(o.SumSquares, maxUsage*maxUsage)
+}
+
+// add adds an observation of the given weight: mean and variance of both together (T. F. Chan et al., "Updating Formulae and a
+// Pairwise Algorithm for Computing Sample Variances", 1979).
+func (e *entry) add(o *Observation, weight float64) {
+	into := &e.resources[o.Resource]
+	added := o.Pods * o.Span.Seconds() * weight
+	total := float64(into.podSeconds) + added
+	if total <= 0 {
+		return
+	}
+	mean := o.Sum / o.Pods
+	variance := max(o.SumSquares/o.Pods-mean*mean, 0)
+	difference, share := mean-float64(into.mean), added/total
+	into.variance = float32(float64(into.variance)*(1-share) + variance*share + difference*difference*share*(1-share))
+	into.mean = float32(float64(into.mean) + difference*share)
+	into.podSeconds = float32(total)
+	e.seen = max(e.seen, uint32(o.At.Unix()))
+}
+
+// forget leaves out the workloads that were not observed for three times History. Of too many it keeps those observed last, so that
+// a new workload gains PodTime beside many that have ended; of these those with the most PodTime, and of equal ones those with the
+// lowest rank.
+func (s *Snapshot) forget(c Config) {
+	oldest := uint32(max(s.at.Add(-3*c.History).Unix(), 0))
+	maps.DeleteFunc(s.workloads, func(_ uint64, e entry) bool { return e.seen < oldest })
+	if len(s.workloads) <= c.MaxWorkloads {
+		return
+	}
+	newest := uint32(max(s.at.Unix(), 0))
+	live := func(e entry) int {
+		if e.seen >= newest {
+			return 1
+		}
+		return 0
+	}
+	hashes := slices.SortedFunc(maps.Keys(s.workloads), func(a, b uint64) int {
+		x, y := s.workloads[a], s.workloads[b]
+		return cmp.Or(cmp.Compare(live(y), live(x)), cmp.Compare(y.podSeconds(), x.podSeconds()), cmp.Compare(x.rank, y.rank))
+	})
+	// A map does not give back the memory of what is deleted.
+	kept := make(map[uint64]entry, c.MaxWorkloads)
+	for _, hash := range hashes[:c.MaxWorkloads] {
+		kept[hash] = s.workloads[hash]
+	}
+	s.workloads = kept
+}
+
+// podSeconds is the greatest of all resources.
+func (e entry) podSeconds() (most float32) {
+	for i := range e.resources {
+		most = max(most, e.resources[i].podSeconds)
+	}
+	return most
+}
+
+// Publisher hands the latest Snapshot to all decisions. It is safe for concurrent use; Latest never waits. Use NewPublisher.
+type Publisher struct{ latest atomic.Pointer[Snapshot] }
+
+// NewPublisher returns a publisher whose snapshot is empty.
+func NewPublisher() *Publisher {
+	p := &Publisher{}
+	p.latest.Store(&Snapshot{})
+	return p
+}
+
+// Latest returns the snapshot published last.
+func (p *Publisher) Latest() *Snapshot { return p.latest.Load() }
+
+// Publish makes s the snapshot of all decisions that begin from now on.
+func (p *Publisher) Publish(s *Snapshot) { p.latest.Store(s) }

@@ -1,0 +1,194 @@
+package learned
+
+import (
+	"math"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+)
+
+// deviationsToP95 is the 95th percentile of the normal distribution, in standard deviations above the mean.
+const deviationsToP95 = 1.64
+
+// Usage is what a pod is predicted to use of one resource over time, in milliCPU or bytes.
+type Usage struct {
+	// Mean is the expected mean, P95 the expected 95th percentile, which is not below it.
+	Mean, P95 float64
+	// Variance is that of the usage over time.
+	Variance float64
+	// Learned is the part of Mean that statistics tell of: all of a workload's, and of one without history what the cluster's pods
+	// use of such a request. It leaves out what is only assumed of containers that state nothing.
+	Learned float64
+}
+
+// Excess is by how much the peak passes the mean, in milliCPU or bytes.
+func (u *Usage) Excess() float64 { return u.P95 - u.Mean }
+
+// Within returns the usage where no more than allocatable can be used: mean and peak are cut off there, and the variance is at
+// most the largest that values in [0, allocatable] can have (T. Popoviciu, 1935).
+func (u *Usage) Within(allocatable float64) Usage {
+	return Usage{
+		Mean:     min(u.Mean, allocatable),
+		P95:      min(u.P95, allocatable),
+		Variance: min(u.Variance, allocatable*allocatable/4),
+		Learned:  min(u.Learned, allocatable),
+	}
+}
+
+// Usages are the predicted usages of all resources of a pod, by load.Resource.
+type Usages [load.ResourceCount]Usage
+
+// Means are the means of all resources.
+func (u *Usages) Means() (a podusage.Amounts) {
+	for r := range u {
+		a[r] = u[r].Mean
+	}
+	return a
+}
+
+// Predictor predicts what pods use over time, by the statistics of their workloads. What has too little history is predicted by
+// its spec:
+//
+//   - P95 is the limit, else the request times Multiplier, else Default, summed over the containers.
+//   - Mean is the request times the cluster's usage per request, or the request where that is not known. A container that states
+//     nothing counts as if it requested Default / Multiplier.
+//
+// As an Estimator it estimates the means by the latest statistics. It is comparable. Use At for the statistics of one cycle.
+type Predictor struct {
+	Statistics *Publisher
+	// WorkloadLabel is the label that names a pod's workload; see WorkloadOf.
+	WorkloadLabel string
+	// MinHistory is how long pods of a workload must have been observed.
+	MinHistory time.Duration
+	// Multiplier is the peak of a container without a limit over its request. > 0.
+	Multiplier float64
+	// Default is the peak of a container that states neither a limit nor a request. ≥ 0.
+	Default podusage.Amounts
+	// MaxRequestRatio bounds the peak that a pod without history makes other pods expect: a limit counts up to so many times the
+	// request beside it, and all containers that state nothing count Default once. ≥ 1.
+	MaxRequestRatio float64
+}
+
+var (
+	_ podusage.Estimator = Predictor{}
+	_ podusage.Estimator = &Prediction{}
+)
+
+// Estimate implements podusage.Estimator.
+func (p Predictor) Estimate(pod *corev1.Pod) podusage.Amounts {
+	return p.At(p.Statistics.Latest()).Estimate(pod)
+}
+
+// Charge implements podusage.Estimator.
+func (p Predictor) Charge(pod *corev1.Pod) podusage.Amounts {
+	return p.At(p.Statistics.Latest()).Charge(pod)
+}
+
+// At returns the predictor that predicts by the given statistics.
+func (p Predictor) At(s *Snapshot) *Prediction { return &Prediction{Predictor: p, Snapshot: s} }
+
+// Prediction is a Predictor by the statistics of one Snapshot. It is immutable, and safe for concurrent use.
+type Prediction struct {
+	Predictor
+	Snapshot *Snapshot
+}
+
+// Estimate implements podusage.Estimator.
+func (p *Prediction) Estimate(pod *corev1.Pod) podusage.Amounts {
+	usages := p.Incoming(pod)
+	return usages.Means()
+}
+
+// Charge implements podusage.Estimator.
+func (p *Prediction) Charge(pod *corev1.Pod) podusage.Amounts {
+	usages, _, _ := p.OnNode(pod)
+	return usages.Means()
+}
+
+// Incoming predicts the usages of the pod to place.
+func (p *Prediction) Incoming(pod *corev1.Pod) Usages {
+	usages, _, _ := p.predict(pod, pod, math.Inf(1))
+	return usages
+}
+
+// OnNode predicts the usages that other pods have to reckon with of a pod that is on a node: nothing of one all of whose
+// containers are down, and of one without history no more than MaxRequestRatio allows. Default counts for a limited time;
+// afterwards the usages are lapsed, which differ if lapses is true.
+func (p *Prediction) OnNode(pod *corev1.Pod) (usages, lapsed Usages, lapses bool) {
+	starting, ok := podusage.StartingPod(pod)
+	if !ok {
+		return Usages{}, Usages{}, false
+	}
+	return p.predict(pod, starting, p.MaxRequestRatio)
+}
+
+func (p *Prediction) predict(pod, starting *corev1.Pod, maxRatio float64) (usages, lapsed Usages, lapses bool) {
+	var moments [load.ResourceCount]Moments
+	if w, ok := WorkloadOf(pod, p.WorkloadLabel); ok {
+		moments = p.Snapshot.Lookup(w)
+	}
+	var requests *podusage.Amounts // determined for a pod without history alone: it takes longer than all else
+	for r := range load.ResourceCount {
+		if m := &moments[r]; m.PodTime > 0 && m.PodTime >= p.MinHistory {
+			usages[r] = known(m, podusage.Limit(starting, r))
+			lapsed[r] = usages[r]
+			continue
+		}
+		if requests == nil {
+			requests = new(podusage.ByRequests{}.Charge(pod))
+		}
+		peak, silent := podusage.BySpec{Multiplier: p.Multiplier}.Stated(pod, starting, r, maxRatio)
+		if !math.IsInf(maxRatio, 1) {
+			silent = min(silent, 1)
+		}
+		ratio := p.Snapshot.Cluster().UsagePerRequest[r]
+		usages[r] = unknown(requests[r], silent*p.Default[r]/p.Multiplier, peak+silent*p.Default[r], ratio)
+		lapsed[r] = unknown(requests[r], 0, peak, ratio)
+		lapses = lapses || usages[r] != lapsed[r]
+	}
+	return usages, lapsed, lapses
+}
+
+// known is the usage by a workload's statistics.
+func known(m *Moments, limit float64) Usage {
+	peak := min(m.Mean+deviationsToP95*m.StdDev(), limit)
+	return Usage{Mean: m.Mean, P95: max(peak, m.Mean), Variance: m.Variance, Learned: m.Mean}
+}
+
+// unknown is the usage without history, of a pod that requests something, and something more is assumed to. usagePerRequest is 0
+// where it is not known.
+func unknown(request, assumed, peak, usagePerRequest float64) Usage {
+	u := Usage{Mean: request + assumed, P95: peak}
+	if usagePerRequest > 0 {
+		u.Mean *= usagePerRequest
+		u.Learned = min(request*usagePerRequest, peak)
+	}
+	u.Mean = min(u.Mean, u.P95)
+	deviation := u.Excess() / deviationsToP95
+	u.Variance = deviation * deviation
+	return u
+}
+
+// Signature is what of a pod Incoming follows from, whatever the statistics are.
+type Signature struct {
+	Workload                Workload
+	Requests, Peaks, Limits podusage.Amounts
+	// Silent is the number of containers that state neither limit nor request, by load.Resource.
+	Silent podusage.Amounts
+}
+
+// Signature returns the pod's signature: pods of equal signatures are predicted alike.
+func (p Predictor) Signature(pod *corev1.Pod) Signature {
+	s := Signature{Requests: podusage.ByRequests{}.Estimate(pod)}
+	s.Workload, _ = WorkloadOf(pod, p.WorkloadLabel)
+	for r := range load.ResourceCount {
+		s.Peaks[r], s.Silent[r] = podusage.BySpec{Multiplier: p.Multiplier}.Stated(pod, pod, r, math.Inf(1))
+		if limit := podusage.Limit(pod, r); !math.IsInf(limit, 1) { // JSON has no infinity
+			s.Limits[r] = limit
+		}
+	}
+	return s
+}

@@ -1,0 +1,166 @@
+package learned
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+)
+
+// container states the cpu request and limit that are not empty.
+func container(request, limit string) corev1.Container {
+	c := corev1.Container{Name: "c" + request + limit}
+	if request != "" {
+		c.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(request)}
+	}
+	if limit != "" {
+		c.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(limit)}
+	}
+	return c
+}
+
+// podOf has an owner unless that is empty.
+func podOf(owner string, containers ...corev1.Container) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Spec: corev1.PodSpec{Containers: containers}}
+	if owner != "" {
+		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "StatefulSet", Name: owner, Controller: new(true)}}
+	}
+	return pod
+}
+
+// predictor knows the workload steady, of which one pod was observed for an hour: 1,000 milliCPU, deviation 100.
+func predictor(usagePerRequest float64) Predictor {
+	observation := Observation{
+		Workload: Workload{"ns", "steady"}, Resource: load.CPU, At: time.Unix(1e9, 0), Span: time.Hour,
+		Pods: 1, Sum: 1000, SumSquares: 1000*1000 + 100*100,
+	}
+	p := NewPublisher()
+	p.Publish(p.Latest().With([]Observation{observation}, Cluster{UsagePerRequest: [load.ResourceCount]float64{load.CPU: usagePerRequest}},
+		Config{History: 24 * time.Hour, MaxWorkloads: 10}))
+	return Predictor{
+		Statistics: p, MinHistory: time.Hour, Multiplier: 1.5,
+		Default: podusage.Amounts{load.CPU: 900, load.Memory: 300}, MaxRequestRatio: 10,
+	}
+}
+
+// byPeak is the usage of what has no history: its variance follows from the rest.
+func byPeak(mean, p95, learned float64) Usage {
+	deviation := (p95 - mean) / 1.64
+	return Usage{Mean: mean, P95: p95, Variance: deviation * deviation, Learned: learned}
+}
+
+func TestPrediction(t *testing.T) {
+	down := func(pod *corev1.Pod) *corev1.Pod {
+		for _, c := range pod.Spec.Containers {
+			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+				Name: c.Name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+			})
+		}
+		return pod
+	}
+	later := func(p Predictor) Predictor { p.MinHistory += time.Second; return p }
+	for _, tc := range []struct {
+		name      string
+		predictor Predictor
+		pod       *corev1.Pod
+		// What is expected of cpu: of the pod to place, and of a pod on a node at first and once it lapsed.
+		incoming, onNode, lapsed Usage
+	}{
+		{
+			name: "a workload is expected to use what it used", predictor: predictor(0.5), pod: podOf("steady", container("4", "")),
+			// 1,000 + 1.64·100
+			incoming: Usage{1000, 1164, 10000, 1000}, onNode: Usage{1000, 1164, 10000, 1000}, lapsed: Usage{1000, 1164, 10000, 1000},
+		},
+		{
+			name: "its peak is at most its limit", predictor: predictor(0.5), pod: podOf("steady", container("500m", "1100m")),
+			incoming: Usage{1000, 1100, 10000, 1000}, onNode: Usage{1000, 1100, 10000, 1000}, lapsed: Usage{1000, 1100, 10000, 1000},
+		},
+		{
+			name: "its peak is at least its mean", predictor: predictor(0.5), pod: podOf("steady", container("500m", "500m")),
+			incoming: Usage{1000, 1000, 10000, 1000}, onNode: Usage{1000, 1000, 10000, 1000}, lapsed: Usage{1000, 1000, 10000, 1000},
+		},
+		{
+			name: "what was observed for too short a time has no history", predictor: later(predictor(0.5)), pod: podOf("steady", container("4", "")),
+			// 0.5·4,000 and 1.5·4,000
+			incoming: byPeak(2000, 6000, 2000), onNode: byPeak(2000, 6000, 2000), lapsed: byPeak(2000, 6000, 2000),
+		},
+		{
+			name: "without history the limit is the peak", predictor: predictor(0.5), pod: podOf("new", container("1", "2")),
+			incoming: byPeak(500, 2000, 500), onNode: byPeak(500, 2000, 500), lapsed: byPeak(500, 2000, 500),
+		},
+		{
+			name: "on a node up to ten times the request", predictor: predictor(0.5), pod: podOf("", container("1m", "1k")),
+			incoming: byPeak(0.5, 1e6, 0.5), onNode: byPeak(0.5, 10, 0.5), lapsed: byPeak(0.5, 10, 0.5),
+		},
+		{
+			name: "where the cluster's usage is not known the mean is the request", predictor: predictor(0), pod: podOf("", container("1", "")),
+			incoming: byPeak(1000, 1500, 0), onNode: byPeak(1000, 1500, 0), lapsed: byPeak(1000, 1500, 0),
+		},
+		{
+			name: "the mean is at most the peak", predictor: predictor(2), pod: podOf("", container("1", "")),
+			incoming: byPeak(1500, 1500, 1500), onNode: byPeak(1500, 1500, 1500), lapsed: byPeak(1500, 1500, 1500),
+		},
+		{
+			name: "what states nothing counts the default, on a node once and for a time", predictor: predictor(0.5), pod: podOf("", container("", ""), container("", ""), container("1", "")),
+			// Two of 900 as if they requested 1,200: 0.5·2,200 and 1,800 + 1,500. One: 0.5·1,600 and 900 + 1,500. None: 500 and 1,500.
+			incoming: byPeak(1100, 3300, 500), onNode: byPeak(800, 2400, 500), lapsed: byPeak(500, 1500, 500),
+		},
+		{
+			name: "a pod on a node whose containers fail uses nothing", predictor: predictor(0.5), pod: down(podOf("steady", container("4", ""))),
+			incoming: Usage{1000, 1164, 10000, 1000},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := tc.predictor.At(tc.predictor.Statistics.Latest())
+			onNode, lapsed, lapses := p.OnNode(tc.pod)
+			got := []Usage{p.Incoming(tc.pod)[load.CPU], onNode[load.CPU], lapsed[load.CPU]}
+			near := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) <= 1e-3*max(math.Abs(a), 1) })
+			if diff := cmp.Diff([]Usage{tc.incoming, tc.onNode, tc.lapsed}, got, near); diff != "" {
+				t.Errorf("usages to place, on a node and lapsed (-want +got):\n%s", diff)
+			}
+			// Nothing is stated about memory: 300, or nothing once that lapses.
+			wantLapses := tc.onNode != Usage{}
+			if memory := onNode[load.Memory].P95; lapses != wantLapses || wantLapses && memory != 300 || lapsed[load.Memory] != (Usage{}) {
+				t.Errorf("lapses: %v; memory on a node %v, lapsed %v", lapses, onNode[load.Memory], lapsed[load.Memory])
+			}
+			if got, want := tc.predictor.Charge(tc.pod)[load.CPU], onNode[load.CPU].Mean; got != want {
+				t.Errorf("Charge %v, want the mean %v", got, want)
+			}
+			if got, want := tc.predictor.Estimate(tc.pod)[load.CPU], p.Incoming(tc.pod)[load.CPU].Mean; got != want {
+				t.Errorf("Estimate %v, want the mean %v", got, want)
+			}
+		})
+	}
+}
+
+func TestUsage_Within(t *testing.T) {
+	u := Usage{Mean: 600, P95: 2000, Variance: 1e6, Learned: 500}
+	// The largest variance of values in [0, 1,000] is 500².
+	if got, want := u.Within(1000), (Usage{600, 1000, 250000, 500}); got != want {
+		t.Errorf("within 1,000: %v, want %v", got, want)
+	}
+	if got := u.Within(4000); got != u {
+		t.Errorf("within 4,000: %v, want %v", got, u)
+	}
+	if got, want := u.Within(0), (Usage{}); got != want {
+		t.Errorf("within nothing: %v, want %v", got, want)
+	}
+}
+
+func TestPrediction_KnownWorkloadDoesNotAllocate(t *testing.T) {
+	p := predictor(0.5)
+	p.Default = podusage.Amounts{}
+	observation := Observation{Workload: Workload{"ns", "steady"}, Resource: load.Memory, At: time.Unix(1e9, 0), Span: time.Hour, Pods: 1, Sum: 1, SumSquares: 1}
+	p.Statistics.Publish(p.Statistics.Latest().With([]Observation{observation}, Cluster{}, Config{History: 24 * time.Hour, MaxWorkloads: 10}))
+	prediction, pod := p.At(p.Statistics.Latest()), podOf("steady", container("4", ""))
+	if allocs := testing.AllocsPerRun(100, func() { prediction.OnNode(pod) }); allocs != 0 {
+		t.Errorf("%v allocations, want 0", allocs)
+	}
+}

@@ -1,0 +1,101 @@
+package podusage
+
+import (
+	"math"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+)
+
+// amountsList lists cpu and memory unless they are empty.
+func amountsList(cpu, memory string) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	if cpu != "" {
+		list[corev1.ResourceCPU] = resource.MustParse(cpu)
+	}
+	if memory != "" {
+		list[corev1.ResourceMemory] = resource.MustParse(memory)
+	}
+	return list
+}
+
+func TestLimit(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	limited := func(cpu, memory string) corev1.Container {
+		return corev1.Container{Resources: corev1.ResourceRequirements{Limits: amountsList(cpu, memory)}}
+	}
+	sidecar := limited("500m", "1Mi")
+	sidecar.RestartPolicy = &always
+	unlimitedSidecar := limited("", "")
+	unlimitedSidecar.RestartPolicy = &always
+	none := math.Inf(1)
+	for _, tc := range []struct {
+		name        string
+		spec        corev1.PodSpec
+		cpu, memory float64
+	}{
+		{"one container", corev1.PodSpec{Containers: []corev1.Container{limited("1", "1Mi")}}, 1000, 1 << 20},
+		{"the sum of two", corev1.PodSpec{Containers: []corev1.Container{limited("1", "1Mi"), limited("250m", "2Mi")}}, 1250, 3 << 20},
+		{"none for one container alone", corev1.PodSpec{Containers: []corev1.Container{limited("1", "1Mi"), limited("", "2Mi")}}, none, 3 << 20},
+		{"a limit of zero is none", corev1.PodSpec{Containers: []corev1.Container{limited("0", "0")}}, none, none},
+		{"native sidecars count", corev1.PodSpec{Containers: []corev1.Container{limited("1", "1Mi")}, InitContainers: []corev1.Container{sidecar}}, 1500, 2 << 20},
+		{"and so do theirs that are missing", corev1.PodSpec{Containers: []corev1.Container{limited("1", "1Mi")}, InitContainers: []corev1.Container{unlimitedSidecar}}, none, none},
+		{"ordinary init containers do not", corev1.PodSpec{Containers: []corev1.Container{limited("1", "1Mi")}, InitContainers: []corev1.Container{limited("", "")}}, 1000, 1 << 20},
+		{"the pod's own limit bounds the sum", corev1.PodSpec{
+			Containers: []corev1.Container{limited("", "1Mi")},
+			Resources:  &corev1.ResourceRequirements{Limits: amountsList("2", "2Mi")},
+		}, 2000, 1 << 20},
+		{"overhead is added", corev1.PodSpec{Containers: []corev1.Container{limited("1", "1Mi")}, Overhead: amountsList("100m", "1Mi")}, 1100, 2 << 20},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			pod := &corev1.Pod{Spec: tc.spec}
+			if cpu, memory := Limit(pod, load.CPU), Limit(pod, load.Memory); cpu != tc.cpu || memory != tc.memory {
+				t.Errorf("limits %v and %v, want %v and %v", cpu, memory, tc.cpu, tc.memory)
+			}
+			if allocs := testing.AllocsPerRun(10, func() { Limit(pod, load.Memory) }); allocs != 0 {
+				t.Errorf("%v allocations, want 0", allocs)
+			}
+		})
+	}
+}
+
+func TestBySpec_StatedMemory(t *testing.T) {
+	container := func(request, limit string) corev1.Container {
+		return corev1.Container{Resources: corev1.ResourceRequirements{Requests: amountsList("1", request), Limits: amountsList("", limit)}}
+	}
+	e := BySpec{Multiplier: 1.5}
+	for _, tc := range []struct {
+		name                 string
+		spec                 corev1.PodSpec
+		ratio, usage, silent float64
+	}{
+		{"the limit", corev1.PodSpec{Containers: []corev1.Container{container("1Ki", "4Ki")}}, math.Inf(1), 4096, 0},
+		{"up to twice the request", corev1.PodSpec{Containers: []corev1.Container{container("1Ki", "4Ki")}}, 2, 2048, 0},
+		{"1.5 times the request", corev1.PodSpec{Containers: []corev1.Container{container("1Ki", "")}}, 2, 1536, 0},
+		{"nothing is stated of memory", corev1.PodSpec{Containers: []corev1.Container{container("", ""), container("", "")}}, 2, 0, 2},
+		{"what the pod states replaces the sum", corev1.PodSpec{
+			Containers: []corev1.Container{container("1Ki", "4Ki"), container("", "")},
+			Resources:  &corev1.ResourceRequirements{Limits: amountsList("", "8Ki")},
+		}, math.Inf(1), 8192, 0},
+	} {
+		pod := &corev1.Pod{Spec: tc.spec}
+		if usage, silent := e.Stated(pod, pod, load.Memory, tc.ratio); usage != tc.usage || silent != tc.silent {
+			t.Errorf("%s: %v bytes and %v silent containers, want %v and %v", tc.name, usage, silent, tc.usage, tc.silent)
+		}
+	}
+}
+
+func TestByRequests_Default(t *testing.T) {
+	e := ByRequests{Default: Amounts{load.CPU: 300, load.Memory: 700}}
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: amountsList("100m", "")}}}}}
+	want := Amounts{load.CPU: 100, load.Memory: 700}
+	if got := e.Estimate(pod); got != want {
+		t.Errorf("Estimate %v, want %v", got, want)
+	}
+	if got := e.Charge(pod); got != want {
+		t.Errorf("Charge %v, want %v", got, want)
+	}
+}

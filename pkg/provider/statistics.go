@@ -1,0 +1,63 @@
+package provider
+
+import (
+	"context"
+	"reflect"
+
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
+)
+
+// sharedStatistics are the statistics of one source's pods.
+type sharedStatistics struct {
+	cluster   Cluster
+	source    sourceSpec
+	spec      config.StatisticsSpec
+	publisher *learned.Publisher
+}
+
+// Statistics returns statistics of what the pods of each workload use, read until ctx is done from the source that spec names, or
+// from metrics-server where that source knows nodes alone.
+func (p *Provider) Statistics(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, s config.StatisticsSpec) (*learned.Publisher, error) {
+	return p.StatisticsOf(ctx, ClusterOf(handle), spec, s)
+}
+
+// StatisticsOf is Statistics for a cluster without a scheduler's handle.
+func (p *Provider) StatisticsOf(ctx context.Context, cluster Cluster, spec config.LoadSpec, s config.StatisticsSpec) (*learned.Publisher, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	from := podSourceSpecOf(spec)
+	for _, known := range p.statistics {
+		if known.cluster.KubeConfig == cluster.KubeConfig && known.spec == s && reflect.DeepEqual(known.source, from) {
+			return known.publisher, nil
+		}
+	}
+	src, err := OpenPods(ctx, cluster, spec, p.account)
+	if err != nil {
+		return nil, err
+	}
+	watcher := refresh.NewWorkloadWatcher(refresh.WorkloadConfig{
+		Source: src, Label: p.label(src.Name() + " pods"),
+		Pods: cluster.Pods, Nodes: cluster.Nodes,
+		HasSynced: func() bool { return cluster.NodesSynced() && cluster.PodsSynced() },
+		History:   s.History.Duration, WorkloadLabel: s.WorkloadLabel,
+		Clock: p.clock, Metrics: p.metrics,
+	})
+	p.statistics = append(p.statistics, &sharedStatistics{cluster, from, s, watcher.Publisher()})
+	go watcher.Run(ctx)
+	return watcher.Publisher(), nil
+}
+
+// podSourceSpecOf identifies a source of pod usage: the spec without what has no effect on it.
+func podSourceSpecOf(spec config.LoadSpec) sourceSpec {
+	if !readsPrometheus(spec) {
+		return sourceSpec{}
+	}
+	of := sourceSpecOf(spec)
+	of.MetricProvider.Dialect, of.MetricProvider.Queries, of.MetricProvider.NodeLabels = "", nil, nil
+	of.MetricProvider.Timeout.Duration = 0
+	return of
+}

@@ -1,0 +1,449 @@
+package refresh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+)
+
+const (
+	// workloadInterval is the time between two observations of all pods.
+	workloadInterval = 5 * time.Minute
+	// workloadRetryAfter is as retryAfter, but longer: the queries are more work for the source.
+	workloadRetryAfter = 15 * time.Second
+	// maxWorkloads bounds the workloads of which statistics are kept.
+	maxWorkloads = 20000
+	// shortestRun is how long a pod has run at least when it is observed: what it used is divided by this time, which is known
+	// to about half a scrape interval.
+	shortestRun = 2 * time.Minute
+	// The history is read in periods, so that no query is too much for the source: of about longestPeriod, and no more than
+	// maxPeriods of them.
+	longestPeriod = 6 * time.Hour
+	maxPeriods    = 4
+	// historyAttempts is how often the history is asked for.
+	historyAttempts = 3
+)
+
+// WorkloadConfig says which statistics of workloads to keep, and from what.
+type WorkloadConfig struct {
+	// Source measures the pods, and is called Label in logs and metrics. If it is a source.WorkloadHistory, the past is read too.
+	Source source.PodSource
+	Label  string
+	// Pods are the pods of the cluster, Nodes its nodes. HasSynced reports whether all of them are known yet.
+	Pods      corelisters.PodLister
+	Nodes     corelisters.NodeLister
+	HasSynced func() bool
+	// History is how far observations count, as in learned.Config. WorkloadLabel is as in learned.WorkloadOf.
+	History       time.Duration
+	WorkloadLabel string
+	Clock         clock.Clock
+	Metrics       *Metrics
+}
+
+// WorkloadWatcher keeps statistics of what the pods of each workload use: it reads what pods use at intervals, outside the
+// scheduling cycle, and publishes immutable snapshots. A failed refresh changes nothing.
+//
+// Which workload a living pod belongs to is taken from the pod itself, and not from the source, so that names prove nothing. Only
+// the history, which is mostly of pods that are gone, has workloads as the source knows them.
+//
+// Publisher may be called from any goroutine, also while Run runs. Run is called once.
+type WorkloadWatcher struct {
+	WorkloadConfig
+	publisher *learned.Publisher
+
+	// The fields below are used by Run's goroutine alone.
+	// started tells whether there was a refresh. missing are the periods of the history that are still to be read, the newest
+	// first, and attempts how often that has failed.
+	started  bool
+	missing  []source.Period
+	attempts int
+	// failure is the text of the last refresh's errors, empty if it had none.
+	failure string
+}
+
+// NewWorkloadWatcher returns a watcher. The config must be complete.
+func NewWorkloadWatcher(c WorkloadConfig) *WorkloadWatcher {
+	return &WorkloadWatcher{WorkloadConfig: c, publisher: learned.NewPublisher()}
+}
+
+// Publisher is where the watcher's snapshots appear.
+func (w *WorkloadWatcher) Publisher() *learned.Publisher { return w.publisher }
+
+// Run waits until the pods are known, then refreshes, at once and at intervals, until ctx is done. After a failure it tries again
+// sooner, with backoff.
+func (w *WorkloadWatcher) Run(ctx context.Context) {
+	w.Metrics.registerWorkloads(w)
+	if closer, ok := w.Source.(io.Closer); ok {
+		defer func() {
+			if err := closer.Close(); err != nil {
+				klog.FromContext(ctx).Error(err, "Closing a source of pod usage failed", "source", w.Label)
+			}
+		}()
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), w.HasSynced) {
+		return
+	}
+	repeat(ctx, w.Clock, workloadRetryAfter, w.Refresh, func() time.Duration { return workloadInterval })
+}
+
+// Refresh observes all pods once, then reads what is missing of the history, and publishes the results of both. It fails if no
+// resource of the pods could be read.
+func (w *WorkloadWatcher) Refresh(ctx context.Context) error {
+	logger := klog.FromContext(ctx).WithValues("source", w.Label)
+	ctx = klog.NewContext(ctx, logger)
+	began := w.Clock.Now()
+	w.forgetIfClockWentBack(logger, began)
+	err := w.observe(ctx, began)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	w.Metrics.refreshed(w.Label, w.Clock.Since(began), err)
+	if err != nil {
+		return err
+	}
+	if history, ok := w.Source.(source.WorkloadHistory); ok {
+		if !w.started {
+			w.missing = periods(began.Add(-workloadInterval), w.History)
+		}
+		w.readHistory(ctx, history)
+	}
+	w.started = true
+	return ctx.Err()
+}
+
+// forgetIfClockWentBack forgets all statistics if the clock was set back: nothing that follows would count as newer.
+func (w *WorkloadWatcher) forgetIfClockWentBack(logger klog.Logger, now time.Time) {
+	if last := w.publisher.Latest().At(); now.Round(0).Before(last.Add(-clockStep)) {
+		logger.Info("The clock went back: the statistics of workloads are forgotten and read again", "from", last, "to", now)
+		w.publisher.Publish(&learned.Snapshot{})
+		w.started, w.attempts = false, 0
+	}
+}
+
+// observe adds what all pods use now.
+func (w *WorkloadWatcher) observe(ctx context.Context, now time.Time) error {
+	pods, err := w.Pods.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("list pods: %w", err)
+	}
+	t := newTally(&w.WorkloadConfig, now)
+	failed := w.Source.FetchPods(ctx, len(pods), t.add)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if t.foreign > 0 && t.known == 0 && len(pods) > 0 {
+		err := fmt.Errorf("none of %d values is of a pod of this cluster, one is of %s: check the address, and that the scrape of the kubelets honors labels", t.foreign, t.example)
+		failed = [load.ResourceCount]error{err, err}
+	}
+	w.logFailure(ctx, failed)
+	latest := w.publisher.Latest()
+	cluster, read := latest.Cluster(), false
+	for r, err := range failed {
+		if err == nil {
+			read = true
+			cluster = cluster.With(&t.requesting, load.Resource(r), now.Sub(latest.At()), w.History)
+		}
+	}
+	if !read {
+		return failed[load.CPU]
+	}
+	w.publish(t.observations(failed), cluster)
+	klog.FromContext(ctx).V(4).Info("Usage of pods read", "pods", len(pods), "known", t.known, "measured", t.measured, "workloads", w.publisher.Latest().Len())
+	return nil
+}
+
+// logFailure logs the errors where they are others than at the last refresh.
+func (w *WorkloadWatcher) logFailure(ctx context.Context, failed [load.ResourceCount]error) {
+	logger, failure := klog.FromContext(ctx), ""
+	err := failed[load.CPU]
+	if memory := failed[load.Memory]; !errors.Is(memory, err) { // both may have one cause
+		err = errors.Join(err, memory)
+	}
+	if err != nil {
+		failure = err.Error()
+	}
+	switch {
+	case failure == w.failure:
+	case failure == "":
+		logger.Info("The usage of pods can be read again")
+	case w.failure == "":
+		logger.Error(err, "The usage of pods cannot be read. The statistics of workloads stay as they are")
+	default:
+		logger.V(4).Info("The usage of pods still cannot be read", "err", err)
+	}
+	w.failure = failure
+}
+
+func (w *WorkloadWatcher) publish(observations []learned.Observation, cluster learned.Cluster) {
+	w.publisher.Publish(w.publisher.Latest().With(observations, cluster, learned.Config{History: w.History, MaxWorkloads: maxWorkloads}))
+}
+
+// periods returns the periods of the history before end, the newest first.
+func periods(end time.Time, history time.Duration) []source.Period {
+	n := min(max(int(math.Ceil(float64(history)/float64(longestPeriod))), 1), maxPeriods)
+	all := make([]source.Period, n)
+	length := history / time.Duration(n)
+	for i := range all {
+		all[i] = source.Period{End: end.Add(-time.Duration(i) * length), Length: length}
+	}
+	return all
+}
+
+// readHistory adds what is missing of the history, period by period. What cannot be read is tried again at the next refreshes,
+// but not for ever: a query that is too much for the source stays so.
+func (w *WorkloadWatcher) readHistory(ctx context.Context, history source.WorkloadHistory) {
+	if len(w.missing) == 0 {
+		return
+	}
+	names := w.namesByOwner()
+	for len(w.missing) > 0 {
+		p := w.missing[0]
+		var observations []learned.Observation
+		err := history.FetchHistory(ctx, p, maxWorkloads, func(u *source.WorkloadUsage) {
+			workload := learned.Workload{Namespace: u.Namespace, Name: u.Workload}
+			if name, ok := names[workload]; ok {
+				workload.Name = name
+			}
+			observations = append(observations, learned.Observation{
+				Workload: workload, Resource: u.Resource, At: p.End.Add(-p.Length / 2), Span: p.Length,
+				Pods: u.Pods, Sum: u.Sum, SumSquares: u.SumSquares,
+			})
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			w.historyFailed(ctx, err)
+			return
+		}
+		w.publish(observations, w.publisher.Latest().Cluster())
+		w.missing = w.missing[1:]
+	}
+	klog.FromContext(ctx).Info("The history of workloads has been read", "history", w.History, "workloads", w.publisher.Latest().Len())
+}
+
+func (w *WorkloadWatcher) historyFailed(ctx context.Context, err error) {
+	logger := klog.FromContext(ctx)
+	if w.attempts++; w.attempts < historyAttempts {
+		logger.Info("The history of workloads cannot be read yet", "err", err, "before", w.missing[0].End)
+		return
+	}
+	logger.Error(err, "The history of workloads cannot be read and is left out", "before", w.missing[0].End)
+	w.missing = nil
+}
+
+// namesByOwner returns the names that the label of the operator's choice gives to the workloads of living pods, by the workload
+// that they have without it. An owner whose pods have several such names has none.
+func (w *WorkloadWatcher) namesByOwner() map[learned.Workload]string {
+	names := map[learned.Workload]string{}
+	if w.WorkloadLabel == "" {
+		return names
+	}
+	pods, _ := w.Pods.List(labels.Everything()) // a lister of a cache returns no error
+	for _, pod := range pods {
+		owner, owned := learned.OwnerOf(pod)
+		named, _ := learned.WorkloadOf(pod, w.WorkloadLabel)
+		if !owned {
+			continue
+		}
+		if name, ok := names[owner]; ok && name != named.Name {
+			named.Name = owner.Name
+		}
+		names[owner] = named.Name
+	}
+	return names
+}
+
+// sums are over the pods of a workload, each with the share of the interval that it was observed for.
+type sums struct{ pods, usage, squares float64 }
+
+// tally adds up what pods use, by workload.
+type tally struct {
+	*WorkloadConfig
+	now       time.Time
+	workloads map[learned.Workload]*[load.ResourceCount]sums
+	// podsOf are the listers of the namespaces met, and capacities those of the nodes, in milliCPU and bytes: both are needed of
+	// each pod.
+	podsOf     map[string]corelisters.PodNamespaceLister
+	capacities map[string]podusage.Amounts
+	requesting learned.Requesting
+	// known is the number of values of pods of the cluster, and measured of those that were added. foreign is the number of values
+	// of other pods, of which example is one.
+	known, measured, foreign int
+	example                  string
+}
+
+func newTally(c *WorkloadConfig, now time.Time) *tally {
+	nodes, _ := c.Nodes.List(labels.Everything()) // a lister of a cache returns no error
+	t := &tally{
+		WorkloadConfig: c, now: now, workloads: map[learned.Workload]*[load.ResourceCount]sums{},
+		podsOf: map[string]corelisters.PodNamespaceLister{}, capacities: make(map[string]podusage.Amounts, len(nodes)),
+	}
+	for _, node := range nodes {
+		t.capacities[node.Name] = podusage.AmountsOf(node.Status.Capacity)
+	}
+	return t
+}
+
+// pod returns the pod of that name; nil if there is none.
+func (t *tally) pod(namespace, name string) *corev1.Pod {
+	lister, ok := t.podsOf[namespace]
+	if !ok {
+		lister = t.Pods.Pods(namespace)
+		t.podsOf[namespace] = lister
+	}
+	pod, _ := lister.Get(name) // the only error is that there is none
+	return pod
+}
+
+// add adds a pod, if it is one of the cluster's and has run for long enough.
+func (t *tally) add(u *source.PodUsage) {
+	pod := t.pod(u.Namespace, u.Pod)
+	if pod == nil { // it has ended, or is of another cluster
+		if t.foreign++; t.foreign == 1 {
+			t.example = source.Excerpt(u.Namespace + "/" + u.Pod)
+		}
+		return
+	}
+	t.known++
+	usage, ok := t.checked(pod, u)
+	if !ok {
+		return
+	}
+	ran := t.ran(pod)
+	if ran < shortestRun {
+		return
+	}
+	if ran < u.Window {
+		if !hasUniqueName(pod) {
+			return // the pod before it had the same name, and is in the window too
+		}
+		usage *= float64(u.Window) / float64(ran)
+	}
+	usage = t.bounded(pod, u.Resource, usage)
+	t.measured++
+	share := min(float64(ran)/float64(workloadInterval), 1)
+	t.requesting.Add(u.Resource, usage, requestOf(pod, u.Resource), share)
+	workload, ok := learned.WorkloadOf(pod, t.WorkloadLabel)
+	if !ok {
+		return
+	}
+	of, ok := t.workloads[workload]
+	if !ok {
+		of = &[load.ResourceCount]sums{}
+		t.workloads[workload] = of
+	}
+	into := &of[u.Resource]
+	into.pods += share
+	into.usage += share * usage
+	into.squares += share * usage * usage
+}
+
+// checked returns a usage that can be, and counts what cannot.
+func (t *tally) checked(pod *corev1.Pod, u *source.PodUsage) (usage float64, ok bool) {
+	var reason load.Rejection
+	switch {
+	case math.IsNaN(u.Usage) || math.IsInf(u.Usage, 0):
+		reason = load.RejectedNotANumber
+	case u.Usage < 0:
+		reason = load.RejectedNegative
+	default:
+		return u.Usage, true
+	}
+	t.Metrics.rejected.WithLabelValues(t.Label, string(reason)).Inc()
+	return 0, false
+}
+
+// bounded returns the usage, which is at most the capacity of the pod's node.
+func (t *tally) bounded(pod *corev1.Pod, r load.Resource, usage float64) float64 {
+	capacity := t.capacities[pod.Spec.NodeName][r]
+	if capacity <= 0 || usage <= capacity {
+		return usage
+	}
+	t.Metrics.rejected.WithLabelValues(t.Label, string(load.ClampedAboveCapacity)).Inc()
+	return capacity
+}
+
+// ran is how long the pod has run. After a restart of a container it is the time since the pod was started.
+func (t *tally) ran(pod *corev1.Pod) time.Duration {
+	if pod.Status.Phase != corev1.PodRunning {
+		return 0
+	}
+	var first time.Time
+	for i := range pod.Status.ContainerStatuses {
+		s := &pod.Status.ContainerStatuses[i]
+		if s.RestartCount > 0 && pod.Status.StartTime != nil {
+			first = pod.Status.StartTime.Time
+			break
+		}
+		if running := s.State.Running; running != nil && (first.IsZero() || running.StartedAt.Time.Before(first)) {
+			first = running.StartedAt.Time
+		}
+	}
+	if first.IsZero() {
+		return 0
+	}
+	return t.now.Sub(first)
+}
+
+// hasUniqueName tells whether the pod's name ends in characters that the API server chose at random, so that no other pod had the
+// name before. The pods of a StatefulSet also have a generateName, but end in a number.
+func hasUniqueName(pod *corev1.Pod) bool {
+	const randomCharacters = 5
+	return pod.GenerateName != "" && len(pod.Name) == len(pod.GenerateName)+randomCharacters
+}
+
+// requestOf is what the pod's containers and native sidecars request, or the request for the pod as a whole. It does not allocate.
+func requestOf(pod *corev1.Pod, r load.Resource) (sum float64) {
+	request := func(list corev1.ResourceList) float64 {
+		if r == load.CPU {
+			return podusage.Millis(list[corev1.ResourceCPU])
+		}
+		return podusage.Units(list[corev1.ResourceMemory])
+	}
+	if whole := pod.Spec.Resources; whole != nil {
+		if sum = request(whole.Requests); sum > 0 {
+			return sum
+		}
+	}
+	for i := range pod.Spec.Containers {
+		sum += request(pod.Spec.Containers[i].Resources.Requests)
+	}
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			sum += request(c.Resources.Requests)
+		}
+	}
+	return sum
+}
+
+// observations returns what was added of the resources that did not fail.
+func (t *tally) observations(failed [load.ResourceCount]error) []learned.Observation {
+	all := make([]learned.Observation, 0, len(t.workloads)*int(load.ResourceCount))
+	for workload, resources := range t.workloads {
+		for r := range resources {
+			if s := &resources[r]; failed[r] == nil && s.pods > 0 {
+				all = append(all, learned.Observation{
+					Workload: workload, Resource: load.Resource(r), At: t.now, Span: workloadInterval,
+					Pods: s.pods, Sum: s.usage, SumSquares: s.squares,
+				})
+			}
+		}
+	}
+	return all
+}

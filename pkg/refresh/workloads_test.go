@@ -1,0 +1,609 @@
+package refresh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+)
+
+// fakePods is a source of pod usage without history.
+type fakePods struct {
+	usages []source.PodUsage
+	failed [load.ResourceCount]error
+	closed bool
+	// pods are the numbers of pods that were announced.
+	pods []int
+}
+
+func (f *fakePods) Name() string { return "fake" }
+func (f *fakePods) Close() error { f.closed = true; return nil }
+func (f *fakePods) FetchPods(_ context.Context, pods int, visit func(*source.PodUsage)) [load.ResourceCount]error {
+	f.pods = append(f.pods, pods)
+	for i := range f.usages {
+		visit(&f.usages[i])
+	}
+	return f.failed
+}
+
+// cpu sets what pods use, in milliCPU over five minutes, by namespace/name.
+func (f *fakePods) cpu(usages map[string]float64) {
+	f.usages = nil
+	for key, usage := range usages {
+		namespace, name, _ := strings.Cut(key, "/")
+		f.usages = append(f.usages, source.PodUsage{Namespace: namespace, Pod: name, Resource: load.CPU, Usage: usage, Window: window})
+	}
+}
+
+// fakeHistory is a source that also knows the past.
+type fakeHistory struct {
+	fakePods
+	history func(source.Period) ([]source.WorkloadUsage, error)
+	asked   []source.Period
+}
+
+func (f *fakeHistory) FetchHistory(_ context.Context, p source.Period, _ int, visit func(*source.WorkloadUsage)) error {
+	f.asked = append(f.asked, p)
+	usages, err := f.history(p)
+	for i := range usages {
+		visit(&usages[i])
+	}
+	return err
+}
+
+// podCluster is a cluster of the pods it is given, on one node of 8 cores.
+type podCluster struct {
+	*WorkloadWatcher
+	clock    *clocktesting.FakeClock
+	registry metrics.KubeRegistry
+	pods     cache.Indexer
+}
+
+const day = 24 * time.Hour
+
+func newPodCluster(t *testing.T, src source.PodSource, label string) *podCluster {
+	t.Helper()
+	c := &podCluster{
+		clock: clocktesting.NewFakeClock(start), registry: metrics.NewKubeRegistry(),
+		pods: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
+	}
+	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	err := nodes.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Status: corev1.NodeStatus{Capacity: corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"),
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.WorkloadWatcher = NewWorkloadWatcher(WorkloadConfig{
+		Source: src, Label: "fake", Pods: corelisters.NewPodLister(c.pods), Nodes: corelisters.NewNodeLister(nodes),
+		HasSynced: func() bool { return true }, History: day, WorkloadLabel: label, Clock: c.clock, Metrics: NewMetrics(c.registry),
+	})
+	return c
+}
+
+func (c *podCluster) add(t *testing.T, pods ...*corev1.Pod) {
+	t.Helper()
+	for _, pod := range pods {
+		if err := c.pods.Add(pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (c *podCluster) end(t *testing.T, pods ...*corev1.Pod) {
+	t.Helper()
+	for _, pod := range pods {
+		if err := c.pods.Delete(pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// refresh refreshes once, five minutes later than before.
+func (c *podCluster) refresh(t *testing.T) {
+	t.Helper()
+	c.clock.Step(workloadInterval)
+	if err := c.Refresh(klog.NewContext(t.Context(), logr.Discard())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cpuOf is what is known of the cpu of a workload's pods.
+func (c *podCluster) cpuOf(namespace, name string) learned.Moments {
+	return c.Publisher().Latest().Lookup(learned.Workload{Namespace: namespace, Name: name})[load.CPU]
+}
+
+// ownedPod returns a pod that has run for an hour at the start of the test. Its name is the owner's with the suffix.
+func ownedPod(namespace, kind, owner, suffix string) *corev1.Pod {
+	controller := true
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: owner + "-" + suffix, GenerateName: owner + "-", Labels: map[string]string{}},
+		Spec:       corev1.PodSpec{NodeName: "worker"},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(start.Add(-time.Hour))}},
+		}}},
+	}
+	if kind != "" {
+		pod.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: owner, Controller: &controller}}
+	}
+	return pod
+}
+
+// startedAt returns the pod with another start.
+func startedAt(pod *corev1.Pod, at time.Time) *corev1.Pod {
+	pod.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(at)
+	return pod
+}
+
+func near(got, want float64) bool { return math.Abs(got-want) <= 1e-5*math.Abs(want) }
+
+func wantMoments(t *testing.T, what string, got, want learned.Moments) {
+	t.Helper()
+	if !near(got.PodTime.Seconds(), want.PodTime.Seconds()) || !near(got.Mean, want.Mean) || !near(got.Variance, want.Variance) {
+		t.Errorf("%s: got %+v, want %+v", what, got, want)
+	}
+}
+
+func TestWorkloads_OneDeployment(t *testing.T) {
+	src := &fakePods{}
+	c := newPodCluster(t, src, "")
+	c.add(t, ownedPod("shop", "ReplicaSet", "web-6d5f8c7b9d", "aaaaa"), ownedPod("shop", "ReplicaSet", "web-6d5f8c7b9d", "bbbbb"))
+	src.cpu(map[string]float64{"shop/web-6d5f8c7b9d-aaaaa": 100, "shop/web-6d5f8c7b9d-bbbbb": 300})
+	src.usages = append(src.usages, source.PodUsage{Namespace: "shop", Pod: "web-6d5f8c7b9d-aaaaa", Resource: load.Memory, Usage: 1 << 30})
+	c.refresh(t)
+	wantMoments(t, "cpu", c.cpuOf("shop", "web"), learned.Moments{PodTime: 2 * window, Mean: 200, Variance: 100 * 100})
+	memory := c.Publisher().Latest().Lookup(learned.Workload{Namespace: "shop", Name: "web"})[load.Memory]
+	wantMoments(t, "memory", memory, learned.Moments{PodTime: window, Mean: 1 << 30})
+	if diff := cmp.Diff([]int{2}, src.pods); diff != "" {
+		t.Errorf("pods announced (-want +got):\n%s", diff)
+	}
+}
+
+// TestWorkloads_Lifecycle follows workloads that are new, renamed, end, run once or again and again, and are scaled to zero.
+func TestWorkloads_Lifecycle(t *testing.T) {
+	src := &fakePods{}
+	c := newPodCluster(t, src, "")
+	web := ownedPod("shop", "ReplicaSet", "web-6d5f8c7b9d", "aaaaa")
+	migrate := ownedPod("shop", "Job", "migrate", "aaaaa")
+	report := ownedPod("shop", "Job", "report-29384756", "aaaaa")
+	c.add(t, web, migrate, report, ownedPod("kube-system", "DaemonSet", "agent", "aaaaa"))
+	src.cpu(map[string]float64{"shop/web-6d5f8c7b9d-aaaaa": 100, "shop/migrate-aaaaa": 2000, "shop/report-29384756-aaaaa": 500})
+	c.refresh(t)
+	if got := c.Publisher().Latest().Len(); got != 3 {
+		t.Errorf("%d workloads are known, want 3", got)
+	}
+
+	// The Deployment is renamed, which makes it a new one; the Job has run; the CronJob runs again.
+	frontend := ownedPod("shop", "ReplicaSet", "frontend-7f6f8c7b9d", "ccccc")
+	again := ownedPod("shop", "Job", "report-29384761", "bbbbb")
+	c.end(t, web, migrate, report)
+	c.add(t, frontend, again)
+	// The source still has what ended within the window.
+	src.cpu(map[string]float64{
+		"shop/web-6d5f8c7b9d-aaaaa": 50, "shop/migrate-aaaaa": 1, "shop/report-29384756-aaaaa": 1,
+		"shop/frontend-7f6f8c7b9d-ccccc": 120, "shop/report-29384761-bbbbb": 700,
+	})
+	c.refresh(t)
+	aged := time.Duration(math.Exp(-float64(window)/float64(day)) * float64(window))
+	wantMoments(t, "the old name", c.cpuOf("shop", "web"), learned.Moments{PodTime: aged, Mean: 100})
+	wantMoments(t, "the new name", c.cpuOf("shop", "frontend"), learned.Moments{PodTime: window, Mean: 120})
+	wantMoments(t, "the Job", c.cpuOf("shop", "migrate"), learned.Moments{PodTime: aged, Mean: 2000})
+	total := float64(aged + window)
+	mean := (500*float64(aged) + 700*float64(window)) / total
+	wantMoments(t, "the CronJob", c.cpuOf("shop", "report"), learned.Moments{
+		PodTime: time.Duration(total), Mean: mean, Variance: 200 * 200 * float64(aged) * float64(window) / total / total,
+	})
+
+	// Scaled to zero, it is known for days, and forgotten in the end.
+	c.end(t, frontend, again)
+	src.cpu(map[string]float64{"kube-system/agent-aaaaa": 10})
+	zeroAt := c.clock.Now()
+	for c.clock.Since(zeroAt) < day {
+		c.refresh(t)
+	}
+	if m := c.cpuOf("shop", "frontend"); !near(m.Mean, 120) || !near(m.PodTime.Seconds(), window.Seconds()/math.E) {
+		t.Errorf("a day after it was scaled to zero: %+v", m)
+	}
+	c.clock.Step(2*day + time.Minute)
+	c.refresh(t)
+	if got := c.Publisher().Latest().Len(); got != 1 {
+		t.Errorf("%d workloads are known three days later, want the one that lives", got)
+	}
+}
+
+func TestWorkloads_TenantsAreApart(t *testing.T) {
+	for _, label := range []string{"", "app"} {
+		t.Run("label "+label, func(t *testing.T) {
+			src := &fakePods{}
+			c := newPodCluster(t, src, label)
+			ours := ownedPod("shop", "ReplicaSet", "web-6d5f8c7b9d", "aaaaa")
+			// The same owner and pod name in another namespace, and pods whose names, but not owners, are like ours.
+			theirs := ownedPod("mallory", "ReplicaSet", "web-6d5f8c7b9d", "aaaaa")
+			bare := ownedPod("mallory", "", "web-6d5f8c7b9d", "bbbbb")
+			ours.Labels["app"], theirs.Labels["app"] = "web", "web"
+			c.add(t, ours, theirs, bare)
+			src.cpu(map[string]float64{
+				"shop/web-6d5f8c7b9d-aaaaa": 100, "mallory/web-6d5f8c7b9d-aaaaa": 7000, "mallory/web-6d5f8c7b9d-bbbbb": 8000,
+				// A pod that does not exist speaks for nobody.
+				"shop/web-6d5f8c7b9d-zzzzz": 8000,
+			})
+			c.refresh(t)
+			wantMoments(t, "ours", c.cpuOf("shop", "web"), learned.Moments{PodTime: window, Mean: 100})
+			wantMoments(t, "theirs", c.cpuOf("mallory", "web"), learned.Moments{PodTime: window, Mean: 7000})
+		})
+	}
+}
+
+func TestWorkloads_Label(t *testing.T) {
+	src := &fakePods{}
+	c := newPodCluster(t, src, "team/app")
+	blue, green := ownedPod("shop", "ReplicaSet", "blue-6d5f8c7b9d", "aaaaa"), ownedPod("shop", "ReplicaSet", "green-6d5f8c7b9d", "aaaaa")
+	blue.Labels["team/app"], green.Labels["team/app"] = "web", "web"
+	c.add(t, blue, green)
+	src.cpu(map[string]float64{"shop/blue-6d5f8c7b9d-aaaaa": 100, "shop/green-6d5f8c7b9d-aaaaa": 200})
+	c.refresh(t)
+	wantMoments(t, "the label's value", c.cpuOf("shop", "web"), learned.Moments{PodTime: 2 * window, Mean: 150, Variance: 50 * 50})
+	if got := c.Publisher().Latest().Len(); got != 1 {
+		t.Errorf("%d workloads, want 1", got)
+	}
+}
+
+// TestWorkloads_ShortRuns observes one pod of 100 milliCPU over a window of five minutes.
+func TestWorkloads_ShortRuns(t *testing.T) {
+	now := start.Add(workloadInterval)
+	for _, tc := range []struct {
+		name string
+		pod  *corev1.Pod
+		want learned.Moments
+	}{
+		{"a pod that ran all the time", startedAt(ownedPod("shop", "Job", "x", "aaaaa"), now.Add(-window)), learned.Moments{PodTime: window, Mean: 100}},
+		{
+			"a pod that ran for half of it used twice as much, and counts half",
+			startedAt(ownedPod("shop", "Job", "x", "aaaaa"), now.Add(-window/2)), learned.Moments{PodTime: window / 2, Mean: 200},
+		},
+		{"a pod that ran too short to tell", startedAt(ownedPod("shop", "Job", "x", "aaaaa"), now.Add(-shortestRun+time.Second)), learned.Moments{}},
+		{
+			"a pod whose name another had before it has to have run all the time",
+			startedAt(ownedPod("shop", "StatefulSet", "x", "0"), now.Add(-window/2)), learned.Moments{},
+		},
+		{"a pod that is pending", func() *corev1.Pod {
+			pod := ownedPod("shop", "Job", "x", "aaaaa")
+			pod.Status.Phase = corev1.PodPending
+			return pod
+		}(), learned.Moments{}},
+		{"a container that was restarted", func() *corev1.Pod {
+			pod := startedAt(ownedPod("shop", "Job", "x", "aaaaa"), now.Add(-window/2))
+			pod.Status.StartTime = &metav1.Time{Time: now.Add(-time.Hour)}
+			pod.Status.ContainerStatuses[0].RestartCount = 1
+			return pod
+		}(), learned.Moments{PodTime: window, Mean: 100}},
+		{"a pod of a clock ahead of ours", startedAt(ownedPod("shop", "Job", "x", "aaaaa"), now.Add(time.Hour)), learned.Moments{}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			src := &fakePods{}
+			c := newPodCluster(t, src, "")
+			c.add(t, tc.pod)
+			src.cpu(map[string]float64{"shop/" + tc.pod.Name: 100})
+			c.refresh(t)
+			wantMoments(t, "x", c.cpuOf("shop", "x"), tc.want)
+		})
+	}
+	t.Run("a usage of the moment is not scaled", func(t *testing.T) {
+		src := &fakePods{usages: []source.PodUsage{{Namespace: "shop", Pod: "x-0", Resource: load.CPU, Usage: 100}}}
+		c := newPodCluster(t, src, "")
+		c.add(t, startedAt(ownedPod("shop", "StatefulSet", "x", "0"), now.Add(-window/2)))
+		c.refresh(t)
+		wantMoments(t, "x", c.cpuOf("shop", "x"), learned.Moments{PodTime: window / 2, Mean: 100})
+	})
+}
+
+func TestWorkloads_ImpossibleValues(t *testing.T) {
+	src := &fakePods{}
+	c := newPodCluster(t, src, "")
+	c.add(t, ownedPod("shop", "DaemonSet", "a", "aaaaa"), ownedPod("shop", "DaemonSet", "b", "aaaaa"),
+		ownedPod("shop", "DaemonSet", "c", "aaaaa"), ownedPod("shop", "DaemonSet", "d", "aaaaa"))
+	src.cpu(map[string]float64{"shop/a-aaaaa": math.NaN(), "shop/b-aaaaa": -1, "shop/c-aaaaa": math.Inf(1), "shop/d-aaaaa": 1e30})
+	c.refresh(t)
+	wantMoments(t, "more than the node has", c.cpuOf("shop", "d"), learned.Moments{PodTime: window, Mean: 8000})
+	if got := c.Publisher().Latest().Len(); got != 1 {
+		t.Errorf("%d workloads, want 1", got)
+	}
+	const want = `
+# HELP plimsoll_rejected_samples_total [ALPHA] Measured values that were rejected: not a number (NotANumber), Negative, above the node's capacity and read as full (AboveCapacity), or dated more than a refresh interval ahead and read as of now (FromTheFuture).
+# TYPE plimsoll_rejected_samples_total counter
+plimsoll_rejected_samples_total{reason="AboveCapacity",source="fake"} 1
+plimsoll_rejected_samples_total{reason="Negative",source="fake"} 1
+plimsoll_rejected_samples_total{reason="NotANumber",source="fake"} 2
+`
+	if err := testutil.GatherAndCompare(c.registry, strings.NewReader(want), "plimsoll_rejected_samples_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWorkloads_UsagePerRequest(t *testing.T) {
+	src := &fakePods{}
+	c := newPodCluster(t, src, "")
+	requesting := func(pod *corev1.Pod, cpu string) *corev1.Pod {
+		pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}}}
+		return pod
+	}
+	always := corev1.ContainerRestartPolicyAlways
+	sidecar := requesting(ownedPod("shop", "DaemonSet", "b", "aaaaa"), "250m")
+	sidecar.Spec.InitContainers = []corev1.Container{sidecar.Spec.Containers[0], sidecar.Spec.Containers[0]}
+	sidecar.Spec.InitContainers[0].RestartPolicy = &always
+	whole := requesting(ownedPod("shop", "DaemonSet", "d", "aaaaa"), "250m")
+	whole.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")}}
+	c.add(t, requesting(ownedPod("shop", "DaemonSet", "a", "aaaaa"), "1"), sidecar, ownedPod("shop", "DaemonSet", "c", "aaaaa"), whole,
+		requesting(ownedPod("mallory", "DaemonSet", "e", "aaaaa"), "10m"))
+	src.cpu(map[string]float64{"shop/a-aaaaa": 300, "shop/b-aaaaa": 400, "shop/c-aaaaa": 5000, "shop/d-aaaaa": 100, "mallory/e-aaaaa": 8000})
+	c.refresh(t)
+	// 300 + 400 + 100 + 1.5·10 of 1000 + 2·250 + 500 + 10; the third requests nothing.
+	if got := c.Publisher().Latest().Cluster().UsagePerRequest; !near(got[load.CPU], 815./2010) || got[load.Memory] != 0 {
+		t.Errorf("got %v, want %v and 0", got, 815./2010)
+	}
+	src.cpu(map[string]float64{"shop/a-aaaaa": 600})
+	c.refresh(t)
+	before := math.Exp(-float64(workloadInterval) / float64(day))
+	want := (815*before + 600) / (2010*before + 1000)
+	if got := c.Publisher().Latest().Cluster().UsagePerRequest[load.CPU]; !near(got, want) {
+		t.Errorf("five minutes later got %v, want the average over the history, %v", got, want)
+	}
+	src.cpu(nil)
+	c.refresh(t)
+	if got := c.Publisher().Latest().Cluster().UsagePerRequest[load.CPU]; !near(got, want) {
+		t.Errorf("without pods got %v, want what it was", got)
+	}
+}
+
+func TestWorkloads_Failure(t *testing.T) {
+	src := &fakePods{}
+	c := newPodCluster(t, src, "")
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	ctx := klog.NewContext(t.Context(), logger)
+	c.add(t, ownedPod("shop", "DaemonSet", "a", "aaaaa"))
+	src.cpu(map[string]float64{"shop/a-aaaaa": 100})
+	src.usages = append(src.usages, source.PodUsage{Namespace: "shop", Pod: "a-aaaaa", Resource: load.Memory, Usage: 1000})
+	refresh := func(cpu, memory error, fails bool) *learned.Snapshot {
+		t.Helper()
+		c.clock.Step(workloadInterval)
+		src.failed = [load.ResourceCount]error{cpu, memory}
+		if err := c.Refresh(ctx); (err != nil) != fails {
+			t.Errorf("error %v, want one: %v", err, fails)
+		}
+		return c.Publisher().Latest()
+	}
+	podTimes := func(s *learned.Snapshot) (minutes [load.ResourceCount]float64) {
+		for r, m := range s.Lookup(learned.Workload{Namespace: "shop", Name: "a"}) {
+			minutes[r] = math.Round(m.PodTime.Minutes())
+		}
+		return minutes
+	}
+	down := errors.New("down")
+	before := refresh(nil, nil, false)
+	for range 3 {
+		if after := refresh(down, down, true); after != before {
+			t.Error("a failed refresh changed the statistics")
+		}
+	}
+	// What came before the error of one resource is not used; the other is.
+	after := refresh(down, nil, false)
+	if got, want := podTimes(after), [load.ResourceCount]float64{5, 10}; got != want {
+		t.Errorf("observed for %v minutes, want %v", got, want)
+	}
+	if got := podTimes(refresh(nil, nil, false)); got != [load.ResourceCount]float64{10, 15} {
+		t.Errorf("observed for %v minutes, want 10 and 15", got)
+	}
+	logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+	for line, want := range map[string]int{"The usage of pods cannot be read": 1, "The usage of pods can be read again": 1} {
+		if got := strings.Count(logged, line); got != want {
+			t.Errorf("%q is logged %d times, want %d:\n%s", line, got, want, logged)
+		}
+	}
+}
+
+func TestWorkloads_PodsOfAnotherCluster(t *testing.T) {
+	src := &fakePods{}
+	c := newPodCluster(t, src, "")
+	c.add(t, ownedPod("shop", "DaemonSet", "a", "aaaaa"))
+	src.cpu(map[string]float64{"elsewhere/a-aaaaa": 100})
+	err := c.Refresh(klog.NewContext(t.Context(), logr.Discard()))
+	if err == nil || !strings.Contains(err.Error(), "none of 1 values is of a pod of this cluster, one is of elsewhere/a-aaaaa") {
+		t.Errorf("got error %v, want one that names a pod", err)
+	}
+	// Where there are none, none can be measured.
+	c.end(t, ownedPod("shop", "DaemonSet", "a", "aaaaa"))
+	c.refresh(t)
+}
+
+func TestWorkloads_ClockWentBack(t *testing.T) {
+	src := &fakeHistory{history: func(source.Period) ([]source.WorkloadUsage, error) { return nil, nil }}
+	c := newPodCluster(t, src, "")
+	c.add(t, startedAt(ownedPod("shop", "DaemonSet", "a", "aaaaa"), start.Add(-10*day)))
+	src.cpu(map[string]float64{"shop/a-aaaaa": 100})
+	c.refresh(t)
+	c.clock.SetTime(start.Add(-5 * day))
+	c.refresh(t)
+	wantMoments(t, "a", c.cpuOf("shop", "a"), learned.Moments{PodTime: window, Mean: 100})
+	if got := len(src.asked); got != 8 {
+		t.Errorf("the history was asked for %d times, want for four periods before and four after", got)
+	}
+}
+
+func TestWorkloads_History(t *testing.T) {
+	src := &fakeHistory{}
+	c := newPodCluster(t, src, "")
+	c.add(t, ownedPod("shop", "ReplicaSet", "web-6d5f8c7b9d", "aaaaa"))
+	src.cpu(map[string]float64{"shop/web-6d5f8c7b9d-aaaaa": 100})
+	// Two pods of 200 in all periods, and one workload that is gone.
+	src.history = func(p source.Period) (usages []source.WorkloadUsage, err error) {
+		return []source.WorkloadUsage{
+			{Namespace: "shop", Workload: "web", Resource: load.CPU, Pods: 2, Sum: 400, SumSquares: 80000},
+			{Namespace: "shop", Workload: "nightly", Resource: load.CPU, Pods: .5, Sum: 500, SumSquares: 500000},
+		}, nil
+	}
+	c.refresh(t)
+	now := start.Add(workloadInterval)
+	var periods []source.Period
+	for i := range 4 {
+		periods = append(periods, source.Period{End: now.Add(-window - time.Duration(i)*6*time.Hour), Length: 6 * time.Hour})
+	}
+	if diff := cmp.Diff(periods, src.asked); diff != "" {
+		t.Errorf("periods (-want +got):\n%s", diff)
+	}
+	// Each period has the weight of its middle: 5 minutes and 3, 9, 15 and 21 hours ago.
+	weight := 0.0
+	for i := range 4 {
+		age := window + 3*time.Hour + time.Duration(i)*6*time.Hour
+		weight += math.Exp(-float64(age) / float64(day))
+	}
+	past := weight * 2 * 6 * 60 // pod minutes
+	wantMoments(t, "web", c.cpuOf("shop", "web"), learned.Moments{
+		PodTime: time.Duration((past + 5) * float64(time.Minute)), Mean: (200*past + 100*5) / (past + 5),
+		Variance: 100 * 100 * past * 5 / (past + 5) / (past + 5),
+	})
+	wantMoments(t, "nightly", c.cpuOf("shop", "nightly"), learned.Moments{
+		PodTime: time.Duration(past / 4 * float64(time.Minute)), Mean: 1000,
+	})
+	// It is read once.
+	c.refresh(t)
+	if len(src.asked) != 4 {
+		t.Errorf("asked for %d periods, want 4", len(src.asked))
+	}
+}
+
+func TestWorkloads_HistoryByLabel(t *testing.T) {
+	src := &fakeHistory{}
+	c := newPodCluster(t, src, "app")
+	web, mixed1, mixed2 := ownedPod("shop", "DaemonSet", "web", "aaaaa"), ownedPod("shop", "DaemonSet", "mixed", "aaaaa"), ownedPod("shop", "DaemonSet", "mixed", "bbbbb")
+	web.Labels["app"], mixed1.Labels["app"], mixed2.Labels["app"] = "frontend", "one", "two"
+	c.add(t, web, mixed1, mixed2)
+	src.history = func(source.Period) (usages []source.WorkloadUsage, err error) {
+		for _, w := range []string{"shop/web", "shop/mixed", "shop/gone", "mallory/web"} {
+			namespace, name, _ := strings.Cut(w, "/")
+			usages = append(usages, source.WorkloadUsage{Namespace: namespace, Workload: name, Resource: load.CPU, Pods: 1, Sum: 100, SumSquares: 10000})
+		}
+		return usages, nil
+	}
+	c.refresh(t)
+	for w, want := range map[string]bool{"shop/frontend": true, "shop/web": false, "shop/mixed": true, "shop/gone": true, "mallory/web": true, "mallory/frontend": false} {
+		namespace, name, _ := strings.Cut(w, "/")
+		if got := c.cpuOf(namespace, name).PodTime > 0; got != want {
+			t.Errorf("%s is known: %v, want %v", w, got, want)
+		}
+	}
+}
+
+func TestWorkloads_HistoryFails(t *testing.T) {
+	src := &fakeHistory{}
+	c := newPodCluster(t, src, "")
+	fails := 2
+	src.history = func(p source.Period) ([]source.WorkloadUsage, error) {
+		usages := []source.WorkloadUsage{{Namespace: "shop", Workload: "web", Resource: load.CPU, Pods: 1, Sum: 100, SumSquares: 10000}}
+		if len(src.asked) > 1 && fails > 0 {
+			fails--
+			return usages, errors.New("query processing would load too many samples")
+		}
+		return usages, nil
+	}
+	podHours := func() float64 { return c.cpuOf("shop", "web").PodTime.Hours() }
+	c.refresh(t)
+	if got := podHours(); got > 6 || got < 5 {
+		t.Errorf("one period makes %.1f pod hours, want what 6 count after 3 hours", got)
+	}
+	c.refresh(t)
+	c.refresh(t)
+	if got := podHours(); got < 14 || len(src.asked) != 6 {
+		t.Errorf("four periods make %.1f pod hours in %d attempts, want more than 14 in 6", got, len(src.asked))
+	}
+
+	// What always fails is left out in the end.
+	src.asked, fails = nil, math.MaxInt
+	c.started, c.attempts = false, 0
+	for range 10 {
+		c.refresh(t)
+	}
+	if len(src.asked) != 4 {
+		t.Errorf("asked %d times, want once for the first period and three times for the second", len(src.asked))
+	}
+}
+
+func TestPeriods(t *testing.T) {
+	for _, tc := range []struct {
+		history, length time.Duration
+		count           int
+	}{
+		{10 * time.Minute, 10 * time.Minute, 1},
+		{6 * time.Hour, 6 * time.Hour, 1},
+		{7 * time.Hour, 3*time.Hour + 30*time.Minute, 2},
+		{day, 6 * time.Hour, 4},
+		{30 * day, 180 * time.Hour, 4},
+	} {
+		got := periods(start, tc.history)
+		if len(got) != tc.count || got[0] != (source.Period{End: start, Length: tc.length}) {
+			t.Errorf("%v is read as %d periods, first %v, want %d of %v", tc.history, len(got), got[0], tc.count, tc.length)
+		}
+	}
+}
+
+func TestWorkloads_RunEndsWithTheContext(t *testing.T) {
+	src := &fakePods{}
+	c := newPodCluster(t, src, "")
+	_, ctx := ktesting.NewTestContext(t)
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() { defer close(done); c.Run(ctx) }()
+	for range 3 {
+		waitForTimer(t, c.clock)
+		c.clock.Step(workloadInterval + workloadInterval/10)
+	}
+	waitForTimer(t, c.clock)
+	cancel()
+	<-done
+	if !src.closed || len(src.pods) != 4 {
+		t.Errorf("closed: %v after %d refreshes, want 4", src.closed, len(src.pods))
+	}
+}
+
+func TestWorkloads_Metrics(t *testing.T) {
+	src := &fakePods{}
+	c := newPodCluster(t, src, "")
+	c.Metrics.registerWorkloads(c.WorkloadWatcher)
+	for i := range 3 {
+		pod := ownedPod("shop", "DaemonSet", fmt.Sprint("a", i), "aaaaa")
+		c.add(t, pod)
+		src.usages = append(src.usages, source.PodUsage{Namespace: "shop", Pod: pod.Name, Usage: 1})
+	}
+	c.refresh(t)
+	c.clock.Step(time.Minute)
+	const want = `
+# HELP plimsoll_workload_statistics_age_seconds [ALPHA] Age of the newest observation in the statistics of workloads.
+# TYPE plimsoll_workload_statistics_age_seconds gauge
+plimsoll_workload_statistics_age_seconds{source="fake"} 60
+# HELP plimsoll_workloads [ALPHA] Workloads of which statistics are known.
+# TYPE plimsoll_workloads gauge
+plimsoll_workloads{source="fake"} 3
+`
+	if err := testutil.GatherAndCompare(c.registry, strings.NewReader(want), "plimsoll_workloads", "plimsoll_workload_statistics_age_seconds"); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,280 @@
+package prometheus
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
+)
+
+func newTestPodSource(t *testing.T, url string) *PodSource {
+	t.Helper()
+	s, err := NewPodSource(Config{Address: url, Config: httpclient.Config{BearerToken: "hunter2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// podElement is a series of a pod.
+func podElement(namespace, pod, value string) element {
+	return element{fmt.Sprintf(`"namespace":%q,"pod":%q`, namespace, pod), value}
+}
+
+func fetchPods(t *testing.T, s *PodSource) (usages []source.PodUsage, failed [load.ResourceCount]error) {
+	t.Helper()
+	failed = s.FetchPods(t.Context(), 2, func(u *source.PodUsage) { usages = append(usages, *u) })
+	return usages, failed
+}
+
+func TestFetchPods(t *testing.T) {
+	srv := newServer(t,
+		rule{"(container_cpu_usage_seconds_total{namespace!=\"\",pod!=\"\",container=\"\",image=\"\"}))", vector(element{"", "2"})},
+		rule{"rate(container_cpu", vector(podElement("shop", "web-1", "0.25"), podElement("shop", "web-2", "NaN"))},
+		rule{"avg_over_time(container_memory", vector(podElement("shop", "web-1", "1048576"))},
+	)
+	s := newTestPodSource(t, srv.URL)
+	usages, failed := fetchPods(t, s)
+	if failed != [load.ResourceCount]error{} {
+		t.Fatal(failed)
+	}
+	want := []source.PodUsage{
+		{Namespace: "shop", Pod: "web-1", Resource: load.CPU, Usage: 250, Window: 5 * time.Minute},
+		{Namespace: "shop", Pod: "web-2", Resource: load.CPU, Usage: math.NaN(), Window: 5 * time.Minute},
+		{Namespace: "shop", Pod: "web-1", Resource: load.Memory, Usage: 1 << 20},
+	}
+	if diff := cmp.Diff(want, usages, equateValues()); diff != "" {
+		t.Errorf("usages (-want +got):\n%s", diff)
+	}
+	// What was found is not looked for again, until it is gone.
+	srv.setRules(srv.rules...)
+	fetchPods(t, s)
+	if asked := srv.asked(); len(asked) != 2 {
+		t.Errorf("asked %q, want the two queries alone", asked)
+	}
+	srv.setRules()
+	fetchPods(t, s)
+	_, failed = fetchPods(t, s)
+	wantError(t, failed[load.CPU], "no series hold the usage of pods", srv.URL, "check that it scrapes")
+}
+
+// TestFetchPods_FewSeriesDecideNothing has few series of the families that come first: somebody's pods expose them.
+func TestFetchPods_FewSeriesDecideNothing(t *testing.T) {
+	for _, tc := range []struct{ kubelet, cAdvisor, containers, want string }{
+		{"100", "100", "100", "pod_cpu_usage_seconds_total"},
+		{"50", "100", "100", "pod_cpu_usage_seconds_total"},
+		{"49", "100", "100", `container="",image=""`},
+		{"49", "49", "100", `container!=""`},
+		{"0", "0", "1", `container!=""`},
+	} {
+		srv := newServer(t,
+			rule{`(pod_cpu_usage_seconds_total{namespace!="",pod!=""}))`, vector(element{"", tc.kubelet})},
+			rule{`pod!="",container="",image=""}))`, vector(element{"", tc.cAdvisor})},
+			rule{`pod!="",container!="",container!="POD"}))`, vector(element{"", tc.containers})},
+		)
+		fetchPods(t, newTestPodSource(t, srv.URL))
+		asked := srv.asked()
+		if got := asked[len(asked)-2]; !strings.Contains(got, "rate(") || !strings.Contains(got, tc.want) {
+			t.Errorf("of %s, %s and %s pods %s is read, want %s", tc.kubelet, tc.cAdvisor, tc.containers, got, tc.want)
+		}
+	}
+}
+
+// TestFetchPods_LooksForMoreNowAndThen has the kubelets' own series appear once others are read.
+func TestFetchPods_LooksForMoreNowAndThen(t *testing.T) {
+	values := vector(podElement("shop", "web-1", "0.25"))
+	cAdvisor := []rule{{`pod!="",container="",image=""}))`, vector(element{"", "2"})}, {"rate(", values}, {"avg_over_time(", values}}
+	srv := newServer(t, cAdvisor...)
+	s := newTestPodSource(t, srv.URL)
+	fetchPods(t, s)
+	srv.setRules(append([]rule{{`(pod_cpu_usage_seconds_total{namespace!="",pod!=""}))`, vector(element{"", "2"})}}, cAdvisor...)...)
+	for range 11 {
+		fetchPods(t, s)
+	}
+	if asked := srv.asked(); len(asked) != 22 || !strings.Contains(asked[21], "container_memory") {
+		t.Errorf("asked %q, want two queries for each of eleven fetches", asked)
+	}
+	fetchPods(t, s)
+	if asked := srv.asked(); !strings.Contains(asked[len(asked)-1], "pod_memory_working_set_bytes") {
+		t.Errorf("the twelfth fetch asked %q, want the kubelets' series", asked[22:])
+	}
+}
+
+// TestFetchHistory_FewOwnersDecideNothing has owners of few of a hundred pods.
+func TestFetchHistory_FewOwnersDecideNothing(t *testing.T) {
+	for owners, want := range map[string]bool{"49": false, "50": true} {
+		srv := newServer(t,
+			rule{"count(count by (namespace, pod) (kube_pod_owner", vector(element{"", owners})},
+			rule{"count(", vector(element{"", "100"})},
+		)
+		if _, err := fetchHistory(t, newTestPodSource(t, srv.URL), sixHours); err != nil {
+			t.Fatal(err)
+		}
+		asked := srv.asked()
+		if got := strings.Contains(asked[len(asked)-1], "kube_pod_owner"); got != want {
+			t.Errorf("with the owners of %s of 100 pods they are read: %v, want %v", owners, got, want)
+		}
+	}
+}
+
+func TestFetchPods_OneResourceFails(t *testing.T) {
+	srv := newServer(t,
+		rule{"count(", vector(element{"", "2"})},
+		rule{"rate(", vector(podElement("shop", "web-1", "0.25"))},
+		rule{"avg_over_time(", status(http.StatusServiceUnavailable, `{"status":"error","errorType":"timeout","error":"query timed out"}`)},
+	)
+	usages, failed := fetchPods(t, newTestPodSource(t, srv.URL))
+	if failed[load.CPU] != nil || len(usages) != 1 {
+		t.Errorf("got %v and %v, want the cpu", usages, failed[load.CPU])
+	}
+	wantError(t, failed[load.Memory], "query timed out")
+}
+
+func TestFetchPods_HostileServer(t *testing.T) {
+	for name, tt := range hostileResponses(t) {
+		t.Run(name, func(t *testing.T) {
+			srv := newServer(t, rule{"count(", vector(element{"", "2"})}, rule{"", tt.respond})
+			_, failed := fetchPods(t, newTestPodSource(t, srv.URL))
+			for _, err := range failed {
+				wantError(t, err, strings.Replace(tt.want, "200 nodes", "2 pods", 1))
+				if len(err.Error()) > 1536 {
+					t.Errorf("the error has %d bytes: %s", len(err.Error()), err)
+				}
+			}
+		})
+	}
+}
+
+func TestFetchPods_ErrorsHideToken(t *testing.T) {
+	srv := newServer(t, rule{"", status(http.StatusBadGateway, "no backend for Bearer hunter2")})
+	_, failed := fetchPods(t, newTestPodSource(t, srv.URL))
+	wantError(t, failed[load.CPU], "502")
+	if strings.Contains(failed[load.CPU].Error(), "hunter2") {
+		t.Errorf("the token is in %q", failed[load.CPU])
+	}
+}
+
+func workloadElement(namespace, workload, value string) element {
+	return element{fmt.Sprintf(`"namespace":%q,"workload":%q`, namespace, workload), value}
+}
+
+func fetchHistory(t *testing.T, s *PodSource, p source.Period) ([]source.WorkloadUsage, error) {
+	t.Helper()
+	var usages []source.WorkloadUsage
+	err := s.FetchHistory(t.Context(), p, 1000, func(u *source.WorkloadUsage) { usages = append(usages, *u) })
+	return usages, err
+}
+
+// sixHours is looked at twelve times.
+var sixHours = source.Period{End: time.Unix(1700000000, 0), Length: 6 * time.Hour}
+
+func TestFetchHistory(t *testing.T) {
+	srv := newServer(t,
+		rule{"(namespace, pod) (pod_cpu_usage_seconds_total{namespace!=\"\",pod!=\"\"}))", vector(element{"", "2"})},
+		// Two pods at each look, of one and of three cores; and workloads that one of the queries leaves out.
+		rule{") ^ 0)[6h:30m]", vector(workloadElement("shop", "web", "24"), workloadElement("shop", "counted", "12"), element{`"namespace":"shop"`, "12"})},
+		rule{") ^ 2)[6h:30m]", vector(workloadElement("shop", "web", "120"), workloadElement("shop", "squared", "12"), element{`"namespace":"shop"`, "12"})},
+		rule{"pod_cpu_usage_seconds_total", vector(workloadElement("shop", "web", "48"), workloadElement("shop", "counted", "12"), element{`"namespace":"shop"`, "12"})},
+	)
+	usages, err := fetchHistory(t, newTestPodSource(t, srv.URL), sixHours)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []source.WorkloadUsage{{Namespace: "shop", Workload: "web", Resource: load.CPU, Pods: 2, Sum: 4000, SumSquares: 10e6}}
+	if diff := cmp.Diff(want, usages, equateValues()); diff != "" {
+		t.Errorf("usages (-want +got):\n%s", diff)
+	}
+	for i, r := range srv.requests {
+		if promql := r.FormValue("query"); strings.HasPrefix(promql, "topk(1000, ") && r.FormValue("time") != "1700000000" {
+			t.Errorf("request %d asks for %s at %q", i, promql, r.FormValue("time"))
+		}
+	}
+}
+
+func TestFetchHistory_PrefersRecordingRules(t *testing.T) {
+	srv := newServer(t,
+		rule{"(namespace, pod) (pod_cpu_usage_seconds_total{namespace!=\"\",pod!=\"\"}))", vector(element{"", "2"})},
+		rule{"plimsoll:workload_memory_usage_bytes:count", vector(workloadElement("shop", "web", "72"))},
+		rule{"plimsoll:workload_memory_usage_bytes:sum_of_squares", vector(workloadElement("shop", "web", "18"))},
+		rule{"plimsoll:workload_memory_usage_bytes:sum", vector(workloadElement("shop", "web", "36"))},
+	)
+	usages, err := fetchHistory(t, newTestPodSource(t, srv.URL), sixHours)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Six hours have 72 records.
+	want := []source.WorkloadUsage{{Namespace: "shop", Workload: "web", Resource: load.Memory, Pods: 1, Sum: .5, SumSquares: .25}}
+	if diff := cmp.Diff(want, usages, equateValues()); diff != "" {
+		t.Errorf("usages (-want +got):\n%s", diff)
+	}
+	for _, promql := range srv.asked() {
+		if strings.Contains(promql, "memory_working_set") {
+			t.Errorf("asked for %s in spite of the rule", promql)
+		}
+	}
+}
+
+func TestFetchHistory_Refused(t *testing.T) {
+	srv := newServer(t, rule{"count(", vector(element{"", "2"})}, rule{"plimsoll:", vector()},
+		rule{"", status(http.StatusUnprocessableEntity, `{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory"}`)})
+	_, err := fetchHistory(t, newTestPodSource(t, srv.URL), sixHours)
+	wantError(t, err, "history of cpu", "too many samples")
+}
+
+func TestPodQueries_Parse(t *testing.T) {
+	parse := func(promql string) {
+		t.Helper()
+		if _, err := parser.ParseExpr(promql); err != nil {
+			t.Errorf("%s: %v", promql, err)
+		}
+		// A query in a URL works with proxies that let nothing else pass.
+		if len(promql) > longestGet/2 {
+			t.Errorf("%d bytes: %s", len(promql), promql)
+		}
+	}
+	parse(podCount(podOwners))
+	for _, q := range podFamilies() {
+		parse(podCount(q.selector(load.CPU)))
+		for r := range load.ResourceCount {
+			parse(q.usage(r))
+			for i := range sumCount {
+				for _, period := range []time.Duration{10 * time.Minute, 6 * time.Hour, 7*time.Hour + 11*time.Second, 180 * time.Hour} {
+					for _, owners := range []bool{false, true} {
+						parse(q.rawHistory(r, i, period, owners))
+					}
+					parse(recordedHistory(r, i, period))
+				}
+			}
+		}
+	}
+	for _, rule := range RecordingRules() {
+		parse(rule.Expr)
+	}
+}
+
+func TestStepOf(t *testing.T) {
+	for period, want := range map[time.Duration]time.Duration{
+		10 * time.Minute: 5 * time.Minute, // a look covers as much
+		6 * time.Hour:    30 * time.Minute,
+		7 * time.Hour:    35 * time.Minute,
+		180 * time.Hour:  15 * time.Hour,
+	} {
+		if got := stepOf(period); got != want {
+			t.Errorf("a period of %v is looked at every %v, want %v", period, got, want)
+		}
+	}
+}

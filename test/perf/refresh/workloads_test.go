@@ -1,0 +1,152 @@
+package refresh
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
+)
+
+// servePods is the environment variable that makes the test binary a server of the usage of so many pods.
+const servePods = "PLIMSOLL_PERF_SERVE_PODS"
+
+// podsPerWorkload makes 20,000 workloads of 150,000 pods.
+const podsPerWorkload = 7.5
+
+// podName returns the Deployment, the ReplicaSet and the name of the pod with the given number.
+func podName(i int) (workload, replicaSet, pod string) {
+	workload = fmt.Sprintf("workload-%05d", int(float64(i)/podsPerWorkload))
+	replicaSet = workload + "-6d5f8c7b9d"
+	return workload, replicaSet, fmt.Sprintf("%s-%05d", replicaSet, i%100000)
+}
+
+func podNamespace(i int) string { return fmt.Sprintf("team-%03d", i/600) }
+
+// podServer answers like a Prometheus with the usage of pods. The responses are prepared and packed.
+type podServer struct{ count, pods, workloads []byte }
+
+func newPodServer(pods int) *podServer {
+	random := rand.New(rand.NewPCG(1, 2))
+	perPod, perWorkload := make([]string, pods), make([]string, int(float64(pods)/podsPerWorkload))
+	for i := range perPod {
+		_, _, name := podName(i)
+		perPod[i] = fmt.Sprintf(`{"metric":{"namespace":%q,"pod":%q},"value":[1700000000.123,"%v"]}`, podNamespace(i), name, random.Float64())
+	}
+	for i := range perWorkload {
+		perWorkload[i] = fmt.Sprintf(`{"metric":{"namespace":%q,"workload":"workload-%05d"},"value":[1700000000.123,"%v"]}`,
+			podNamespace(int(float64(i)*podsPerWorkload)), i, random.Float64())
+	}
+	return &podServer{
+		count: packedVector([]string{`{"metric":{},"value":[1700000000.123,"1"]}`}), pods: packedVector(perPod), workloads: packedVector(perWorkload),
+	}
+}
+
+func packedVector(elements []string) []byte {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[%s]}}`, strings.Join(elements, ","))
+	_ = w.Close()
+	return b.Bytes()
+}
+
+// ServeHTTP implements http.Handler.
+func (s *podServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Encoding", "gzip")
+	response := s.pods
+	switch query := r.FormValue("query"); {
+	case strings.HasPrefix(query, "count("):
+		response = s.count
+	case strings.HasPrefix(query, "topk("):
+		response = s.workloads
+	}
+	_, _ = w.Write(response) // a client that goes away is not the server's concern
+}
+
+// newPods returns the nodes and pods as the informers hold them.
+func newPods(b *testing.B, count int) (nodes, pods cache.Indexer) {
+	b.Helper()
+	nodes = newNodes(b, count/30).indexer
+	names := nodes.ListKeys()
+	pods = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	started := metav1.NewTime(time.Now().Add(-time.Hour))
+	for i := range count {
+		_, replicaSet, name := podName(i)
+		pod := st.MakePod().Namespace(podNamespace(i)).Name(name).Node(names[i%len(names)]).Label("pod-template-hash", "6d5f8c7b9d").
+			Req(map[corev1.ResourceName]string{corev1.ResourceCPU: "500m", corev1.ResourceMemory: "1Gi"}).Phase(corev1.PodRunning).Obj()
+		controller := true
+		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: replicaSet, Controller: &controller}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started}}}}
+		if err := pods.Add(pod); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return nodes, pods
+}
+
+// BenchmarkWorkloads is one refresh of the statistics of workloads, or the first one, which reads the history of a day too. It
+// reports the processor time of this process. What is allocated bounds what a refresh holds.
+func BenchmarkWorkloads(b *testing.B) {
+	for _, first := range []bool{false, true} {
+		for _, count := range []int{15000, 150000} {
+			b.Run(fmt.Sprintf("first=%v/pods=%d", first, count), func(b *testing.B) { benchmarkWorkloads(b, first, count) })
+		}
+	}
+}
+
+func benchmarkWorkloads(b *testing.B, first bool, count int) {
+	nodes, pods := newPods(b, count)
+	src, err := prometheus.NewPodSource(prometheus.Config{Address: startServer(b, servePods, count), Config: httpclient.Config{}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx := klog.NewContext(b.Context(), logr.Discard())
+	newWatcher := func() *refresh.WorkloadWatcher {
+		return refresh.NewWorkloadWatcher(refresh.WorkloadConfig{
+			Source: src, Label: src.Name(), Pods: corelisters.NewPodLister(pods), Nodes: corelisters.NewNodeLister(nodes),
+			HasSynced: func() bool { return true }, History: 24 * time.Hour,
+			Clock: clock.RealClock{}, Metrics: refresh.NewMetrics(metrics.NewKubeRegistry()),
+		})
+	}
+	refreshOnce := func(w *refresh.WorkloadWatcher) {
+		if err := w.Refresh(ctx); err != nil {
+			b.Fatal(err)
+		}
+		if got, want := w.Publisher().Latest().Len(), int(float64(count)/podsPerWorkload); got != want {
+			b.Fatalf("%d workloads, want %d", got, want)
+		}
+	}
+	watcher := newWatcher()
+	refreshOnce(watcher)
+	used := processorTime(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if first {
+			watcher = newWatcher()
+		}
+		refreshOnce(watcher)
+	}
+	used = processorTime(b) - used
+	b.ReportMetric(used.Seconds()/float64(b.N), "cpu-s/op")
+	runtime.KeepAlive(watcher)
+	runtime.KeepAlive(nodes)
+	runtime.KeepAlive(pods)
+}

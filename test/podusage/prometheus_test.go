@@ -1,0 +1,154 @@
+// Package podusage tests how the usage of pods is read from a real Prometheus, which is given a past.
+package podusage
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
+)
+
+// scrapeInterval is the time between two samples.
+const scrapeInterval = 30 * time.Second
+
+var bin string
+
+// TestMain builds the programs that are missing.
+func TestMain(m *testing.M) {
+	builder, err := build.New(context.Background(), os.Stderr)
+	if err == nil {
+		bin = builder.BinDir()
+		err = builder.Build(context.Background(), build.Prometheus(), build.Promtool())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// series is a counter that grows by rate a second, or a gauge of a value, from begin until end.
+type series struct {
+	name       string
+	rate       float64
+	value      float64
+	begin, end time.Time
+}
+
+// samples writes the series as OpenMetrics, one sample each scrapeInterval.
+func (s *series) samples(w *bufio.Writer) {
+	for at := s.begin.Truncate(scrapeInterval); !at.After(s.end); at = at.Add(scrapeInterval) {
+		if at.Before(s.begin) {
+			continue
+		}
+		value := s.value + s.rate*at.Sub(s.begin).Seconds()
+		_, _ = w.WriteString(s.name)
+		_ = w.WriteByte(' ')
+		_, _ = w.WriteString(strconv.FormatFloat(value, 'f', -1, 64))
+		_ = w.WriteByte(' ')
+		_, _ = w.WriteString(strconv.FormatInt(at.Unix(), 10))
+		_ = w.WriteByte('\n')
+	}
+}
+
+// startPrometheus starts a Prometheus that has the series, and returns its URL and process. It ends with the test.
+func startPrometheus(t testing.TB, all []series) (url string, process *os.Process) {
+	t.Helper()
+	dir := t.TempDir()
+	writeBlocks(t, dir, all)
+	port, err := cluster.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := "127.0.0.1:" + strconv.Itoa(port)
+	if err := os.WriteFile(filepath.Join(dir, "prometheus.yaml"), []byte("global: {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(bin, "prometheus"), "--config.file=prometheus.yaml", "--storage.tsdb.path=data",
+		"--web.listen-address="+address, "--log.level=error")
+	cmd.Dir, cmd.Stderr = dir, os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("Prometheus: %v", err)
+		}
+	})
+	url = "http://" + address
+	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		resp, err := http.Get(url + "/-/ready")
+		if err == nil {
+			err = resp.Body.Close()
+			if resp.StatusCode == http.StatusOK && err == nil {
+				return url, cmd.Process
+			}
+			err = errors.New(resp.Status)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("Prometheus does not start: %v", err)
+		}
+	}
+}
+
+func writeBlocks(t testing.TB, dir string, all []series) {
+	t.Helper()
+	text := filepath.Join(dir, "samples.txt")
+	file, err := os.Create(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := bufio.NewWriter(file)
+	for i := range all {
+		all[i].samples(w)
+	}
+	_, err = w.WriteString("# EOF\n")
+	if err := errors.Join(err, w.Flush(), file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(bin, "promtool"), "tsdb", "create-blocks-from", "openmetrics", "--max-block-duration=48h", "--quiet", text, filepath.Join(dir, "data"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("promtool: %v\n%s", err, out)
+	}
+	if err := os.Remove(text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newSource(t testing.TB, url string) *prometheus.PodSource {
+	t.Helper()
+	s, err := prometheus.NewPodSource(prometheus.Config{Address: url, Config: httpclient.Config{Timeout: time.Minute}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// name returns a metric with labels, given as keys and values in turn.
+func name(metric string, labels ...string) string {
+	pairs := make([]string, 0, len(labels)/2)
+	for i := 0; i < len(labels); i += 2 {
+		pairs = append(pairs, fmt.Sprintf("%s=%q", labels[i], labels[i+1]))
+	}
+	return metric + "{" + strings.Join(pairs, ",") + "}"
+}
