@@ -14,16 +14,16 @@ LDFLAGS := -s -w -X main.version=$(VERSION) \
 PROGRAMS := ./cmd/...
 BIN := bin/
 
-unit := ./apis/... ./cmd/... ./pkg/... ./test/cluster/... ./test/manifests/... ./test/playground/...
+unit := ./apis/... ./cmd/... ./pkg/... ./test/cluster/... ./test/manifests/... ./test/playground/... ./test/podusage/...
 
 .DEFAULT_GOAL := help
-.PHONY: help build test fuzz verify lint generate image manifests playground bench bench-quick clean
+.PHONY: help build test fuzz verify lint generate image manifests playground bench bench-quick quality clean
 
 help: ## show this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # The same source, Go and VERSION make the same programs in any folder, with git or without; VERSION names the commit.
-build: ## build bin/kube-scheduler and bin/load-watcher
+build: ## build bin/kube-scheduler, bin/load-watcher and bin/kubectl-plimsoll
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(BIN) $(PROGRAMS)
 
 image: export VERSION := $(VERSION)
@@ -45,6 +45,11 @@ bench: ## run all benchmarks, whole scheduling cycles included, and show targets
 
 bench-quick: ## like bench with less of everything, in at most five minutes
 	@hack/bench.sh quick
+
+quality: ## compare the plugins with the stock scheduler and with one that knows the future, on three days of pods (TRACES=folder of real traces)
+	go build -o bin/kubectl-plimsoll ./cmd/kubectl-plimsoll
+	bin/kubectl-plimsoll replay --config pkg/replay/testdata/known.yaml $(if $(TRACES),--traces "$(TRACES)",--seeds 3)
+	go test -tags quality -count 1 -run RanksPolicies ./pkg/replay
 
 lint: ## run the linters
 	cd hack/tools/golangci-lint && go build -o ../../../bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint

@@ -21,6 +21,8 @@ if [[ ${1:-} == --stream ]]; then
 	fi
 	say "half an hour of simulated time at 5,000 nodes: nothing may be left behind, and memory per node is bounded"
 	go test -json -count=1 ./test/soak/... ./test/perf/memory || status=$?
+	say "replay: policies rank on generated traces as on real ones"
+	go test -json -count=1 -tags quality -run RanksPolicies ./pkg/replay || status=$?
 	say "end to end: the built binary on etcd, kube-apiserver, KWOK and Prometheus"
 	go test -json -count=1 -timeout 45m ./test/e2e/... || status=$?
 	say "the image, from the built programs"
@@ -29,6 +31,7 @@ if [[ ${1:-} == --stream ]]; then
 	(cd test/perf/report && go test -json -race ./...) || status=$?
 	go test -json -count=1 -bench '^BenchmarkScheduling$/^profile=all$/^nodes=20$' -benchtime=1x ./test/perf/scheduling || status=$?
 	go test -count=1 -bench '^BenchmarkRefresh$/^profile=all$/^nodes=500$' -benchtime=1x ./test/perf/refresh || status=$?
+	go test -count=1 -bench '^BenchmarkWorkloads$/^first=true$/^pods=15000$' -benchtime=1x ./test/perf/refresh || status=$?
 	exit "$status"
 fi
 

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay"
+)
+
+// execute runs the command with the arguments, and returns what it writes.
+func execute(ctx context.Context, args ...string) (stdout string, err error) {
+	var out bytes.Buffer
+	command := newCommand()
+	command.SetArgs(args)
+	command.SetOut(&out)
+	command.SetErr(&out)
+	err = command.ExecuteContext(ctx)
+	return out.String(), err
+}
+
+const profiles = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: packing
+  plugins:
+    score:
+      enabled: [{name: TargetLoadPacking, weight: 5}]
+`
+
+func write(t *testing.T, name, content string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// twoPods is an hour of one node, which is hot for the second half of it.
+const twoPods = `{"format":"plimsoll.replay/v1","name":"two pods","start":"2026-01-01T00:00:00Z","lengthSeconds":3600,"countedSeconds":3600}
+{"node":{"name":"a","capacity":{"cpuMillis":1000,"memoryBytes":1e9}}}
+{"workload":{"namespace":"n","name":"w","requests":{"cpuMillis":100}}}
+{"pod":{"workload":0,"arrivalSeconds":0,"lifetimeSeconds":7200,"cpuMillis":[500]}}
+{"pod":{"workload":0,"arrivalSeconds":1770,"lifetimeSeconds":7200,"cpuMillis":[400]}}
+`
+
+func TestReplay_Table(t *testing.T) {
+	load, page := write(t, "pods.jsonl", twoPods), filepath.Join(t.TempDir(), "report.html")
+	out, err := execute(t.Context(), "replay", "--load", load, "--config", write(t, "config.yaml", profiles), "--html", page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(out, "two pods: 1 node, 1 core, 2 pods, figures of 1 hour\n") {
+		t.Errorf("the table begins with %q", strings.SplitN(out, "\n", 2)[0])
+	}
+	for _, name := range []string{"stock", "clairvoyant", "packing"} {
+		// The second pod is bound at 29:45 and runs from 30:00 on.
+		row := ""
+		for line := range strings.Lines(out) {
+			if strings.HasPrefix(line, name) {
+				row = strings.Join(strings.Fields(line), " ")
+			}
+		}
+		if want := name + " 30 0 0.0 90 % 0.0 1.0 0 1.00 1.00"; row != want {
+			t.Errorf("row %q, want %q", row, want)
+		}
+	}
+	for _, column := range []string{"UNSERVED", "P99", "DEVIATION", "NODES", "PENDING"} {
+		if !strings.Contains(out, "\n"+column+": ") {
+			t.Errorf("%s is not explained", column)
+		}
+	}
+	if !strings.Contains(out, "of 1 day;") {
+		t.Errorf("output %q does not say that it is of 1 day", out)
+	}
+	if content, err := os.ReadFile(page); err != nil || !bytes.Contains(content, []byte("<html")) {
+		t.Errorf("--html wrote %.60q, error %v", content, err)
+	}
+}
+
+func TestReplay_JSON(t *testing.T) {
+	out, err := execute(t.Context(), "replay", "--load", write(t, "pods.jsonl", twoPods), "-o", "json", "--policies", "random")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reports []replay.Report
+	if err := json.Unmarshal([]byte(out), &reports); err != nil {
+		t.Fatal(err)
+	}
+	if len(reports) != 1 || reports[0].Policies[0].Name != replay.Random || reports[0].Policies[0].Runs[0].HotMinutes != 30 {
+		t.Errorf("%+v; want a report with 30 hot minutes of %s", reports, replay.Random)
+	}
+}
+
+func TestReplay_SavesWhatItLoads(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pods.jsonl.gz")
+	if _, err := execute(t.Context(), "replay", "--nodes", "2", "--save", file, "--hash-names"); err != nil {
+		t.Fatal(err)
+	}
+	in, err := replay.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(in.Nodes) != 2 || len(in.Pods) < 100 || !strings.HasPrefix(in.Nodes[0].Name, "node-") || in.Nodes[0].Name == "node-0" {
+		t.Errorf("%d nodes, the first is %q, and %d pods; want two of hashed names, and a day of pods", len(in.Nodes), in.Nodes[0].Name, len(in.Pods))
+	}
+}
+
+func TestReplay_Interrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	out, err := execute(ctx, "replay", "--load", write(t, "pods.jsonl", twoPods))
+	if !errors.Is(err, errInterrupted) || exitCode(err) != 1 || !strings.Contains(out, "stock") {
+		t.Errorf("error %v and output %q; want the table, and an error that says that it is not complete", err, out)
+	}
+}
+
+func TestReplay_NameIsSafeForATerminal(t *testing.T) {
+	load := write(t, "pods.jsonl", strings.Replace(twoPods, "two pods", `\u001b[2Jtwo`, 1))
+	out, err := execute(t.Context(), "replay", "--load", load, "--policies", "random")
+	if err != nil || strings.Contains(out, "\x1b") || !strings.Contains(out, "[2Jtwo: 1 node,") {
+		t.Errorf("error %v and output %q; want the name without control characters", err, out)
+	}
+}
+
+func TestReplay_UsageErrors(t *testing.T) {
+	config := write(t, "config.yaml", profiles)
+	invalid := write(t, "invalid.yaml", profiles+"  pluginConfig: [{name: TargetLoadPacking, args: {targetUtilization: 400}}]\n")
+	for _, tc := range []struct {
+		name string
+		args []string
+		want []string
+	}{
+		{"an argument", []string{"x"}, []string{"x"}},
+		{"an unknown flag", []string{"--polices", "x"}, []string{"--polices"}},
+		{"an unknown policy", []string{"--policies", "best"}, []string{"--policies", `"best"`, "clairvoyant"}},
+		{"an unknown scenario", []string{"--scenario", "noon"}, []string{"--scenario", `"noon"`, "base"}},
+		{"an unknown output", []string{"-o", "xml"}, []string{"--output", `"xml"`, "json"}},
+		{"no seed", []string{"--seeds", "0"}, []string{"--seeds", "0", "from 1"}},
+		{"no node", []string{"--nodes", "0"}, []string{"--nodes", "0", "from 1"}},
+		{"a page of all scenarios", []string{"--html", "x", "--scenario", "all"}, []string{"--html", "--scenario"}},
+		{"a file and traces", []string{"--load", "x", "--traces", "y"}, []string{"--load", "--traces"}},
+		{"hashes of nothing", []string{"--hash-names"}, []string{"--hash-names", "--save"}},
+		{"several days to save", []string{"--seeds", "2", "--nodes", "1", "--save", "x"}, []string{"--save", "one day"}},
+		{"no such configuration", []string{"--config", "/nowhere"}, []string{"--config", "/nowhere"}},
+		{"an invalid configuration", []string{"--config", invalid}, []string{"--config", "invalid.yaml", "targetUtilization", "400"}},
+		{"the same profile twice", []string{"--config", config, "--config", config}, []string{`"packing"`, "schedulerName"}},
+		{"no such traces", []string{"--traces", t.TempDir()}, []string{"--traces", "*.csv"}},
+		{"a history and a file", []string{"--prometheus", "http://x", "--load", "y"}, []string{"--prometheus", "--load"}},
+		{"a token for no Prometheus", []string{"--prometheus-token-file", "/nope"}, []string{"--prometheus-token-file", "--prometheus is not given"}},
+		{"a time for no Prometheus", []string{"--since", "24h"}, []string{"--since", "--prometheus is not given"}},
+		{"a file and seeds", []string{"--load", "x", "--seeds", "7"}, []string{"--load", "--seeds"}},
+		{"a file and a scenario", []string{"--load", "x", "--scenario", "bogus"}, []string{"--load", "--scenario"}},
+		{"a file and nodes", []string{"--load", "x", "--nodes", "3"}, []string{"--load", "--nodes"}},
+		{"a history and seeds", []string{"--prometheus", "http://x", "--seeds", "7"}, []string{"--prometheus", "--seeds"}},
+		{"a page beside a saved file", []string{"--save", "x", "--html", "y"}, []string{"--save", "--html"}},
+		{"profiles beside a saved file", []string{"--save", "x", "--config", config}, []string{"--save", "--config"}},
+		{"an empty name of a file", []string{"--load", ""}, []string{"--load", "empty"}},
+		{"a short history", []string{"--prometheus", "http://x", "--since", "30m"}, []string{"--since: 30m", "from 1h"}},
+		{"an address without scheme", []string{"--prometheus", "localhost:9090"}, []string{"--prometheus", "http://"}},
+		{"no policy", []string{"--policies", ""}, []string{"--policies", "--config"}},
+		{"a page in no folder", []string{"--html", "/nowhere/x.html"}, []string{"--html", "/nowhere/x.html"}},
+		{"a file in no folder", []string{"--save", "/nowhere/x"}, []string{"--save", "/nowhere/x"}},
+		{"no such file", []string{"--load", "/nowhere"}, []string{"--load", "/nowhere"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := execute(t.Context(), append([]string{"replay"}, tc.args...)...)
+			if err == nil || exitCode(err) != 2 {
+				t.Fatalf("error %v with exit code %d, want 2", err, exitCode(err))
+			}
+			for _, part := range tc.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("error %q does not say %q", err, part)
+				}
+			}
+		})
+	}
+}

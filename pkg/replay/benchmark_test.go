@@ -1,0 +1,53 @@
+package replay
+
+import (
+	"testing"
+	"time"
+)
+
+// BenchmarkReplay is a day of 100 nodes. Decisions by CPU second are those of the whole replay: usage, figures and statistics
+// included.
+func BenchmarkReplay(b *testing.B) {
+	in := generate(b, Scenarios()[0], 100, 1)
+	for _, name := range BuiltinPolicies() {
+		b.Run("policy="+name, func(b *testing.B) { benchmark(b, in, policy(b, name)) })
+	}
+	known, err := ReadPolicies(b.Context(), "testdata/known.yaml")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, p := range known {
+		b.Run("policy="+p.Name, func(b *testing.B) { benchmark(b, in, p) })
+	}
+}
+
+// BenchmarkLarge is the first three minutes of 5,000 nodes, which fill up: some 4,000 pods. Decisions become slower as nodes fill,
+// for PodTopologySpread looks at all pods of all nodes.
+func BenchmarkLarge(b *testing.B) {
+	in := generate(b, Scenarios()[0], 5000, 1)
+	in.Length, in.Counted = 3*time.Minute, 3*time.Minute
+	for _, name := range []string{Stock, Clairvoyant} {
+		b.Run("policy="+name, func(b *testing.B) { benchmark(b, in, policy(b, name)) })
+	}
+	known, err := ReadPolicies(b.Context(), "testdata/known.yaml")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, p := range known {
+		b.Run("policy="+p.Name, func(b *testing.B) { benchmark(b, in, p) })
+	}
+}
+
+func benchmark(b *testing.B, in *Input, p Policy) {
+	b.ReportAllocs()
+	decisions := 0
+	used := processorTime(b)
+	for b.Loop() {
+		r, err := run(b.Context(), in, p, func(float64) {})
+		if err != nil {
+			b.Fatal(err)
+		}
+		decisions += r.Decisions
+	}
+	b.ReportMetric(float64(decisions)/(processorTime(b)-used).Seconds(), "decisions/cpu-s")
+}

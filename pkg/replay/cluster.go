@@ -1,0 +1,118 @@
+package replay
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+)
+
+// maxPodsPerNode is the kubelet's default.
+const maxPodsPerNode = 110
+
+func listOf(a podusage.Amounts) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	if a[load.CPU] > 0 {
+		list[corev1.ResourceCPU] = *resource.NewMilliQuantity(int64(a[load.CPU]), resource.DecimalSI)
+	}
+	if a[load.Memory] > 0 {
+		list[corev1.ResourceMemory] = *resource.NewQuantity(int64(a[load.Memory]), resource.BinarySI)
+	}
+	return list
+}
+
+func nodeObject(n *Node) *corev1.Node {
+	list := listOf(n.Capacity)
+	list[corev1.ResourcePods] = *resource.NewQuantity(maxPodsPerNode, resource.DecimalSI)
+	labels := map[string]string{corev1.LabelHostname: n.Name}
+	if n.Zone != "" {
+		labels[corev1.LabelTopologyZone] = n.Zone
+	}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: types.UID(n.Name), Labels: labels},
+		Status: corev1.NodeStatus{
+			Capacity: list, Allocatable: list,
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
+	}
+}
+
+// podTemplate is what the pods of a workload share.
+type podTemplate struct {
+	meta       metav1.ObjectMeta
+	spec       corev1.PodSpec
+	replicaSet *appsv1.ReplicaSet
+}
+
+// newPodTemplate returns the template of the workload with the given index, a Deployment, for pods that the named profile decides.
+func newPodTemplate(w *Workload, index int, schedulerName string) podTemplate {
+	hash := strconv.FormatInt(int64(index)+1<<20, 36)
+	labels := map[string]string{"app": w.Name, appsv1.DefaultDeploymentUniqueLabelKey: hash}
+	replicaSet := &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name + "-" + hash, UID: types.UID("replicaset-" + strconv.Itoa(index))},
+		Spec:       appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}},
+	}
+	return podTemplate{
+		meta: metav1.ObjectMeta{
+			Namespace: w.Namespace, Labels: labels,
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "apps/v1", Kind: "ReplicaSet", Name: replicaSet.Name, UID: replicaSet.UID, Controller: ptr.To(true),
+			}},
+		},
+		spec: corev1.PodSpec{
+			SchedulerName: schedulerName,
+			Containers: []corev1.Container{{
+				Name: "main", Image: w.Image,
+				Resources: corev1.ResourceRequirements{Requests: listOf(w.Requests), Limits: listOf(w.Limits)},
+			}},
+		},
+		replicaSet: replicaSet,
+	}
+}
+
+// workload returns the name under which statistics of the pods are kept, by the label if it is not empty.
+func (t *podTemplate) workload(label string) (learned.Workload, bool) {
+	return learned.WorkloadOf(&corev1.Pod{ObjectMeta: t.meta}, label)
+}
+
+// pod returns the pod with the given index, not bound yet.
+func (t *podTemplate) pod(index int, created time.Time) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: t.meta, Spec: t.spec}
+	pod.Name = fmt.Sprintf("%s-%d", t.replicaSet.Name, index)
+	pod.UID = types.UID("pod-" + strconv.Itoa(index))
+	pod.CreationTimestamp = metav1.Time{Time: created}
+	return pod
+}
+
+// bound returns the pod as it is on a node before its container runs.
+func bound(pod *corev1.Pod, node string, at time.Time) *corev1.Pod {
+	onNode := *pod
+	onNode.Spec.NodeName = node
+	onNode.Status = corev1.PodStatus{
+		Phase:      corev1.PodPending,
+		Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: at}}},
+	}
+	return &onNode
+}
+
+// running returns the bound pod as it is once its container runs.
+func running(pod *corev1.Pod, at time.Time) *corev1.Pod {
+	started := *pod
+	now := metav1.Time{Time: at}
+	started.Status.Phase = corev1.PodRunning
+	started.Status.StartTime = &now
+	started.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: pod.Spec.Containers[0].Name, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
+	}}
+	return &started
+}

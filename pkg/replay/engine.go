@@ -1,0 +1,294 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+)
+
+const (
+	// decideAfter is the time from a measurement to the decisions that are made by it.
+	decideAfter = 15 * time.Second
+	// maxAttempts bounds how often a pod is tried in one tick, where a PostFilter plugin asks for another attempt at once.
+	maxAttempts = 3
+)
+
+// engine replays an Input by one policy.
+//
+// Time goes in ticks. At the beginning of a tick containers start and pods end, and load is measured, of the ticks before; 15 s
+// later pods that have arrived are decided. A pod's container starts at the beginning of the tick that follows its binding.
+type engine struct {
+	*Input
+	policy    Policy
+	clock     *clocktesting.FakeClock
+	scheduler *sim.Scheduler
+	provider  *loadProvider
+	measured  *measured
+	noise     noise
+	templates []podTemplate
+	figures   *figures
+	future    *future
+
+	nodes []nodeState
+	// nodeOf is the index of a node by name.
+	nodeOf map[string]int
+	pods   []podState
+	// waiting are the pods to decide, in the order of their arrival; starting are those bound since the last tick.
+	waiting, starting []int
+	// ends are the pods that end at a tick.
+	ends map[int][]int
+	// arrived is the number of pods that have arrived.
+	arrived      int
+	observations observations
+	// observed says of which workloads a pod has been observed.
+	observed []bool
+}
+
+// nodeState is a node and what runs on it.
+type nodeState struct {
+	capacity podusage.Amounts
+	// running are the pods whose containers run, in the order of their start; placed is the number of pods, those not started
+	// included.
+	running []int
+	placed  int
+}
+
+// podState is what is known of a pod once it has arrived.
+type podState struct {
+	object *corev1.Pod
+	demand demand
+	node   int
+	// start and end are the ticks at which the container starts and ends.
+	start, end int
+	// known says that a pod of the same workload had been observed when this was placed.
+	known bool
+	// usage is the CPU usage in milliCPU during the present tick; sum that since the last observation, and ticks the number of
+	// ticks that sum is of.
+	usage float32
+	sum   float64
+	ticks int
+}
+
+// run replays the input by the policy.
+func run(ctx context.Context, in *Input, policy Policy, progress func(done float64)) (Run, error) {
+	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.Discard()))
+	defer cancel() // ends the goroutines of plugins
+	e, err := newEngine(ctx, in, policy)
+	if err != nil {
+		return Run{}, fmt.Errorf("policy %s: %w", policy.Name, err)
+	}
+	n := ticks(in.Length)
+	for tick := range n {
+		if err := ctx.Err(); err != nil {
+			return Run{}, err
+		}
+		if err := e.tick(ctx, tick); err != nil {
+			return Run{}, fmt.Errorf("policy %s, %s after the beginning: %w", policy.Name, time.Duration(tick)*Tick, err)
+		}
+		progress(float64(tick+1) / float64(n))
+	}
+	return e.figures.run(e), nil
+}
+
+func newEngine(ctx context.Context, in *Input, policy Policy) (*engine, error) {
+	e := &engine{
+		Input: in, policy: policy, clock: clocktesting.NewFakeClock(in.Start), measured: newMeasured(in), noise: newNoise(),
+		figures: newFigures(in), nodeOf: map[string]int{}, pods: make([]podState, len(in.Pods)), ends: map[int][]int{},
+		observations: observations{byWorkload: make([]observation, len(in.Workloads))}, observed: make([]bool, len(in.Workloads)),
+	}
+	var objects []runtime.Object
+	for i := range in.Nodes {
+		n := &in.Nodes[i]
+		e.nodes = append(e.nodes, nodeState{capacity: n.Capacity})
+		e.nodeOf[n.Name] = i
+		objects = append(objects, nodeObject(n))
+	}
+	for i := range in.Workloads {
+		t := newPodTemplate(&in.Workloads[i], i, policy.schedulerName())
+		e.templates = append(e.templates, t)
+		objects = append(objects, t.replicaSet)
+	}
+	registry := metrics.NewKubeRegistry()
+	e.provider = newLoadProvider(e.measured, e.clock, registry)
+	factories := plugins.NewRegistry(e.provider, e.clock, registry.MustRegister)
+	if err := factories.Merge(e.ownPlugins()); err != nil {
+		return nil, err
+	}
+	var err error
+	e.scheduler, err = sim.New(ctx, sim.Options{
+		Configuration: policy.configuration, Plugins: factories, Objects: objects, Clock: e.clock,
+		Rand: rand.New(rand.NewPCG(in.Seed, 2)),
+	})
+	return e, err
+}
+
+// ownPlugins are the factories of the plugins that only a replay has.
+func (e *engine) ownPlugins() frameworkruntime.Registry {
+	return frameworkruntime.Registry{randomName: newRandom, clairvoyantName: e.newClairvoyant}
+}
+
+// tick replays one tick.
+func (e *engine) tick(ctx context.Context, tick int) error {
+	now := e.Start.Add(time.Duration(tick) * Tick)
+	e.clock.SetTime(now)
+	if err := e.end(tick); err != nil {
+		return err
+	}
+	if err := e.startContainers(tick, now); err != nil {
+		return err
+	}
+	if tick > 0 {
+		if err := e.provider.refresh(ctx); err != nil {
+			return err
+		}
+	}
+	if time.Duration(tick)*Tick%statisticsInterval == 0 {
+		e.observe()
+	}
+	e.clock.SetTime(now.Add(decideAfter))
+	if err := e.decide(ctx, tick); err != nil {
+		return err
+	}
+	e.use(tick)
+	return nil
+}
+
+// end removes the pods that end.
+func (e *engine) end(tick int) error {
+	for _, i := range e.ends[tick] {
+		p := &e.pods[i]
+		e.flush(i)
+		n := &e.nodes[p.node]
+		n.placed--
+		n.running = slices.DeleteFunc(n.running, func(other int) bool { return other == i })
+		if err := e.scheduler.Remove(p.object); err != nil {
+			return err
+		}
+		p.object = nil
+	}
+	delete(e.ends, tick)
+	return nil
+}
+
+// startContainers starts the containers of the pods that were bound in the tick before.
+func (e *engine) startContainers(tick int, now time.Time) error {
+	for _, i := range e.starting {
+		p := &e.pods[i]
+		p.object = running(p.object, now)
+		if err := e.scheduler.Update(p.object); err != nil {
+			return err
+		}
+		p.demand = e.demandOf(&e.Pods[i], e.noise)
+		e.nodes[p.node].running = append(e.nodes[p.node].running, i)
+	}
+	e.starting = e.starting[:0]
+	return nil
+}
+
+// decide decides the pods that have arrived, and those that still wait.
+func (e *engine) decide(ctx context.Context, tick int) error {
+	moment := time.Duration(tick)*Tick + decideAfter
+	for ; e.arrived < len(e.Pods) && e.Pods[e.arrived].Arrival <= moment; e.arrived++ {
+		p := &e.Pods[e.arrived]
+		e.pods[e.arrived].object = e.templates[p.Workload].pod(e.arrived, e.Start.Add(p.Arrival))
+		e.waiting = append(e.waiting, e.arrived)
+	}
+	still := e.waiting[:0]
+	for _, i := range e.waiting {
+		placed, err := e.place(ctx, i, tick)
+		if err != nil {
+			return err
+		}
+		if !placed {
+			still = append(still, i)
+		}
+	}
+	e.waiting = still
+	e.figures.waiting(len(still))
+	return nil
+}
+
+// place decides one pod.
+func (e *engine) place(ctx context.Context, i, tick int) (placed bool, err error) {
+	p := &e.pods[i]
+	for range maxAttempts {
+		began := time.Now()
+		d, err := e.scheduler.Decide(ctx, p.object)
+		if err != nil {
+			return false, err
+		}
+		if d.Node != "" {
+			if err := e.scheduler.Assume(ctx, d); err != nil {
+				return false, err
+			}
+		}
+		e.figures.decision(time.Since(began))
+		if d.Node != "" {
+			return true, e.bind(i, tick, d.Node)
+		}
+		if d.PostFilter == nil || !d.PostFilter.Status.IsSuccess() {
+			return false, nil
+		}
+	}
+	return false, nil
+}
+
+// bind binds the pod to the node.
+func (e *engine) bind(i, tick int, node string) error {
+	p := &e.pods[i]
+	p.object = bound(p.object, node, e.clock.Now())
+	if err := e.scheduler.Add(p.object); err != nil {
+		return err
+	}
+	p.node = e.nodeOf[node]
+	p.start = tick + 1
+	p.end = p.start + max(ticks(e.Pods[i].Lifetime), 1)
+	p.known = e.observed[e.Pods[i].Workload]
+	e.nodes[p.node].placed++
+	e.starting = append(e.starting, i)
+	e.ends[p.end] = append(e.ends[p.end], i)
+	if e.future != nil {
+		e.future.add(i)
+	}
+	return nil
+}
+
+// use lets the pods use what they use during the tick.
+func (e *engine) use(tick int) {
+	counted := time.Duration(tick)*Tick >= e.Length-e.Counted
+	for i := range e.nodes {
+		n := &e.nodes[i]
+		cpu, memory := 0.0, 0.0
+		for _, j := range n.running {
+			p := &e.pods[j]
+			p.usage = p.demand.at(tick)
+			p.sum += float64(p.usage)
+			p.ticks++
+			cpu += float64(p.usage)
+			memory += e.Pods[j].MemoryBytes
+		}
+		e.measured.add(i, podusage.Amounts{load.CPU: cpu / n.capacity[load.CPU], load.Memory: memory / n.capacity[load.Memory]})
+		if counted {
+			e.figures.node(e, i, tick, cpu)
+		}
+	}
+	e.measured.next()
+	if counted {
+		e.figures.tick(tick)
+	}
+}

@@ -1,0 +1,182 @@
+package replay
+
+import (
+	"math"
+	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+)
+
+const (
+	// HotAbove and SevereAbove are the utilizations above which a node is hot and severely hot, as fractions of CPU capacity.
+	HotAbove    = 0.80
+	SevereAbove = 0.95
+
+	// bins is the number of bins of the histogram of utilizations, of a thousandth each; the last holds all above.
+	bins = 4000
+	// chartStep is the time between two columns of charts.
+	chartStep = 5 * time.Minute
+)
+
+// figures adds up what a Run reports, tick by tick.
+type figures struct {
+	Run
+	charts *Charts
+	// counted and nodes are the numbers of ticks and of node-ticks that were counted.
+	counted, nodes int
+	histogram      [bins + 1]int
+	// hotTicks and severeTicks are numbers of node-ticks; unserved is in milliCPU·ticks.
+	hotTicks, severeTicks int
+	unserved              float64
+	// sum and squares are over the nodes of the present tick; deviation the sum of the deviations over ticks.
+	sum, squares float64
+	deviation    float64
+	inUse        int
+	// column sums, by node, the utilization over the ticks of the present column of the charts, hot the number of its hot nodes.
+	column      []float64
+	columnTicks int
+	hot         int
+	// usageByAge sums usage on hot nodes, largestShare, largestUnknown and largestSilent over hot node-ticks.
+	usageByAge                                  []float64
+	largestShare, largestUnknown, largestSilent float64
+	waitingTicks                                int
+}
+
+func newFigures(in *Input) *figures {
+	f := &figures{usageByAge: make([]float64, len(AgeBounds())+1), column: make([]float64, len(in.Nodes))}
+	f.Name, f.Seed = in.Name, in.Seed
+	f.charts = &Charts{Step: chartStep, Start: in.Length - in.Counted, Utilization: make([][]byte, len(in.Nodes)), Distribution: make([]float64, 101)}
+	for i := range in.Nodes {
+		f.charts.NodeNames = append(f.charts.NodeNames, in.Nodes[i].Name)
+	}
+	return f
+}
+
+// decision counts a decision that took so long.
+func (f *figures) decision(took time.Duration) {
+	f.Decisions++
+	f.DecisionSeconds += took.Seconds()
+}
+
+// waiting counts the pods that wait until the next tick.
+func (f *figures) waiting(pods int) { f.waitingTicks += pods }
+
+// node counts a node's CPU demand during the tick, in milliCPU.
+func (f *figures) node(e *engine, i, tick int, cpu float64) {
+	n := &e.nodes[i]
+	capacity := n.capacity[load.CPU]
+	u := cpu / capacity
+	f.nodes++
+	f.histogram[min(int(u*1000), bins)]++
+	f.charts.Distribution[min(int(u*100), len(f.charts.Distribution)-1)]++
+	f.sum += u
+	f.squares += u * u
+	f.column[i] += u
+	if n.placed > 0 {
+		f.inUse++
+	}
+	f.unserved += max(cpu-capacity, 0)
+	if u > SevereAbove {
+		f.severeTicks++
+	}
+	if u > HotAbove {
+		f.hotTicks++
+		f.hot++
+		f.hotNode(e, n, tick, cpu)
+	}
+}
+
+// hotNode counts where the usage of a hot node comes from.
+func (f *figures) hotNode(e *engine, n *nodeState, tick int, cpu float64) {
+	largest := n.running[0]
+	for _, j := range n.running {
+		p := &e.pods[j]
+		if p.usage > e.pods[largest].usage {
+			largest = j
+		}
+		age, bucket := time.Duration(tick-p.start)*Tick, 0
+		for _, bound := range AgeBounds() {
+			if age < bound {
+				break
+			}
+			bucket++
+		}
+		f.usageByAge[bucket] += float64(p.usage)
+	}
+	f.largestShare += float64(e.pods[largest].usage) / cpu
+	if !e.pods[largest].known {
+		f.largestUnknown++
+	}
+	if e.Workloads[e.Pods[largest].Workload].Requests[load.CPU] == 0 {
+		f.largestSilent++
+	}
+}
+
+// tick ends the tick.
+func (f *figures) tick(tick int) {
+	n := float64(len(f.column))
+	m := f.sum / n
+	f.deviation += math.Sqrt(max(f.squares/n-m*m, 0))
+	f.sum, f.squares = 0, 0
+	f.counted++
+	f.columnTicks++
+	if (time.Duration(tick+1)*Tick)%chartStep == 0 {
+		f.endColumn()
+	}
+}
+
+func (f *figures) endColumn() {
+	if f.columnTicks == 0 {
+		return
+	}
+	f.charts.HotNodes = append(f.charts.HotNodes, float64(f.hot)/float64(f.columnTicks))
+	for i, sum := range f.column {
+		percent := min(math.Round(100*sum/float64(f.columnTicks)), math.MaxUint8)
+		f.charts.Utilization[i] = append(f.charts.Utilization[i], byte(percent))
+		f.column[i] = 0
+	}
+	f.hot, f.columnTicks = 0, 0
+}
+
+// run returns the figures at the end of the replay.
+func (f *figures) run(e *engine) Run {
+	f.endColumn()
+	f.HotMinutes = float64(f.hotTicks) * Tick.Minutes()
+	f.SevereMinutes = float64(f.severeTicks) * Tick.Minutes()
+	f.UnservedCoreHours = f.unserved / 1000 * Tick.Hours()
+	f.P99Utilization = f.percentile(0.99)
+	f.Pending = len(e.waiting)
+	f.PendingMinutes = float64(f.waitingTicks) * Tick.Minutes()
+	if f.counted > 0 {
+		f.Deviation = f.deviation / float64(f.counted)
+		f.NodesInUse = float64(f.inUse) / float64(f.counted)
+		for i := range f.charts.Distribution {
+			f.charts.Distribution[i] /= float64(f.nodes)
+		}
+	}
+	if f.hotTicks > 0 {
+		all := 0.0
+		for _, usage := range f.usageByAge {
+			all += usage
+		}
+		for i := range f.usageByAge {
+			f.usageByAge[i] /= all
+		}
+		hot := float64(f.hotTicks)
+		f.largestShare, f.largestUnknown, f.largestSilent = f.largestShare/hot, f.largestUnknown/hot, f.largestSilent/hot
+	}
+	f.Hot = HotBy{UsageByAge: f.usageByAge, LargestPodShare: f.largestShare, LargestUnknown: f.largestUnknown, LargestSilent: f.largestSilent}
+	f.Charts = f.charts
+	return f.Run
+}
+
+// percentile returns the utilization that the given share of node-ticks does not exceed, to a thousandth.
+func (f *figures) percentile(share float64) float64 {
+	rank, seen := int(math.Ceil(share*float64(f.nodes))), 0
+	for bin, n := range f.histogram {
+		if seen += n; seen >= rank && n > 0 {
+			return float64(bin+1) / 1000
+		}
+	}
+	return 0
+}

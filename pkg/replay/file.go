@@ -1,0 +1,299 @@
+package replay
+
+import (
+	"bufio"
+	"cmp"
+	"compress/gzip"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+)
+
+// fileFormat is the format of a file's first line.
+const fileFormat = "plimsoll.replay/v1"
+
+// Bounds of what is read of a file.
+const (
+	maxLineBytes = 1 << 20
+	maxFileNodes = 20_000
+	maxFilePods  = 2_000_000
+	maxLength    = 7 * day
+	// Nanoseconds since 1970 overflow in 2262.
+	minYear, maxYear = 1970, 2200
+)
+
+// A file is JSON Lines, gzipped if its name ends in .gz: a header, then nodes and workloads, then pods in the order of their
+// arrival. Times are in seconds from the start, CPU in milliCPU, memory in bytes. What is not requested or limited is left out or
+// 0.
+type (
+	fileHeader struct {
+		Format string `json:"format"`
+		Name   string `json:"name"`
+		// Seed is that of what policies choose at random.
+		Seed uint64 `json:"seed,omitempty"`
+		// Start is the moment at which the pods begin to arrive.
+		Start time.Time `json:"start"`
+		// LengthSeconds is how long it lasts; CountedSeconds is the span at its end that figures are of.
+		LengthSeconds  float64 `json:"lengthSeconds"`
+		CountedSeconds float64 `json:"countedSeconds"`
+	}
+	fileAmounts struct {
+		CPUMillis   float64 `json:"cpuMillis,omitempty"`
+		MemoryBytes float64 `json:"memoryBytes,omitempty"`
+	}
+	fileNode struct {
+		Name     string      `json:"name"`
+		Zone     string      `json:"zone,omitempty"`
+		Capacity fileAmounts `json:"capacity"`
+	}
+	fileWorkload struct {
+		Namespace string      `json:"namespace"`
+		Name      string      `json:"name"`
+		Image     string      `json:"image,omitempty"`
+		Requests  fileAmounts `json:"requests,omitzero"`
+		Limits    fileAmounts `json:"limits,omitzero"`
+	}
+	filePod struct {
+		// Workload is the number of the workload, counted from 0.
+		Workload        int     `json:"workload"`
+		ArrivalSeconds  float64 `json:"arrivalSeconds"`
+		LifetimeSeconds float64 `json:"lifetimeSeconds"`
+		MemoryBytes     float64 `json:"memoryBytes,omitempty"`
+		// CPUMillis is the usage in each five minutes since the start, from the one in which the pod arrives. The last value holds
+		// from there on.
+		CPUMillis []float64 `json:"cpuMillis"`
+		// Noise is Pod.Noise; left out of a pod without.
+		Noise *int `json:"noise,omitempty"`
+	}
+	// fileLine is a line after the header: one of its fields.
+	fileLine struct {
+		Node     *fileNode     `json:"node,omitempty"`
+		Workload *fileWorkload `json:"workload,omitempty"`
+		Pod      *filePod      `json:"pod,omitempty"`
+	}
+)
+
+func (a fileAmounts) amounts() podusage.Amounts {
+	return podusage.Amounts{load.CPU: a.CPUMillis, load.Memory: a.MemoryBytes}
+}
+
+func fileAmountsOf(a podusage.Amounts) fileAmounts { return fileAmounts{a[load.CPU], a[load.Memory]} }
+
+func (a fileAmounts) valid() bool {
+	const most = 1 << 60
+	return a.CPUMillis >= 0 && a.CPUMillis <= most && a.MemoryBytes >= 0 && a.MemoryBytes <= most
+}
+
+// Save writes the input to a file.
+func Save(file string, in *Input) (err error) {
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if !strings.HasSuffix(file, ".gz") {
+		return save(f, in)
+	}
+	compressed := gzip.NewWriter(f)
+	return errors.Join(save(compressed, in), compressed.Close())
+}
+
+func save(w io.Writer, in *Input) error {
+	out := bufio.NewWriter(w)
+	lines := json.NewEncoder(out)
+	err := lines.Encode(fileHeader{fileFormat, in.Name, in.Seed, in.Start, in.Length.Seconds(), in.Counted.Seconds()})
+	for i := range in.Nodes {
+		n := &in.Nodes[i]
+		err = errors.Join(err, lines.Encode(fileLine{Node: &fileNode{n.Name, n.Zone, fileAmountsOf(n.Capacity)}}))
+	}
+	for i := range in.Workloads {
+		w := &in.Workloads[i]
+		err = errors.Join(err, lines.Encode(fileLine{Workload: &fileWorkload{
+			w.Namespace, w.Name, w.Image, fileAmountsOf(w.Requests), fileAmountsOf(w.Limits),
+		}}))
+	}
+	for i := range in.Pods {
+		if err != nil {
+			break
+		}
+		p := &in.Pods[i]
+		line := filePod{Workload: p.Workload, ArrivalSeconds: p.Arrival.Seconds(), LifetimeSeconds: p.Lifetime.Seconds(), MemoryBytes: p.MemoryBytes}
+		if p.Noise >= 0 {
+			line.Noise = &p.Noise
+		}
+		first := int(p.Arrival / TraceStep)
+		last := max(int(min(p.Arrival+p.Lifetime+Tick, in.Length)/TraceStep), first)
+		for sample := first; sample <= last; sample++ {
+			// to a hundredth of a milliCPU
+			line.CPUMillis = append(line.CPUMillis, math.Round(float64(p.value(sample)*p.CPUMillis)*100)/100)
+		}
+		err = lines.Encode(fileLine{Pod: &line})
+	}
+	return errors.Join(err, out.Flush())
+}
+
+// Load reads what Save wrote.
+func Load(file string) (*Input, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it is only read
+	var content io.Reader = f
+	if strings.HasSuffix(file, ".gz") {
+		if content, err = gzip.NewReader(f); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	in, err := parseInput(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return in, nil
+}
+
+func parseInput(content io.Reader) (*Input, error) {
+	lines := bufio.NewScanner(content)
+	lines.Buffer(nil, maxLineBytes)
+	if !lines.Scan() {
+		return nil, cmp.Or(lines.Err(), errors.New("it is empty"))
+	}
+	var header fileHeader
+	if err := json.Unmarshal(lines.Bytes(), &header); err != nil || header.Format != fileFormat {
+		return nil, fmt.Errorf(`line 1: want a header with "format": %q`, fileFormat)
+	}
+	in := &Input{Name: source.Excerpt(header.Name), Seed: header.Seed, Start: header.Start, Length: seconds(header.LengthSeconds), Counted: seconds(header.CountedSeconds)}
+	if in.Length < Tick || in.Length > maxLength || in.Counted < Tick || in.Counted > in.Length {
+		return nil, fmt.Errorf("line 1: lengthSeconds is %v and countedSeconds %v; want from %v to %v, and countedSeconds at most lengthSeconds",
+			header.LengthSeconds, header.CountedSeconds, Tick.Seconds(), maxLength.Seconds())
+	}
+	switch year := in.Start.UTC().Year(); {
+	case in.Start.IsZero():
+		return nil, errors.New("line 1: start: required, such as \"2026-01-01T00:00:00Z\"")
+	case year < minYear || year > maxYear:
+		return nil, fmt.Errorf("line 1: start: %s; want a year from %d to %d", in.Start.Format(time.RFC3339), minYear, maxYear)
+	}
+	for n := 2; lines.Scan(); n++ {
+		var line fileLine
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		if err := in.add(&line); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	if len(in.Nodes) == 0 {
+		return nil, errors.New("it has no node")
+	}
+	slices.SortStableFunc(in.Pods, func(a, b Pod) int { return cmp.Compare(a.Arrival, b.Arrival) })
+	return in, nil
+}
+
+func seconds(s float64) time.Duration {
+	return time.Duration(math.Round(min(max(s, -1), 1e9) * float64(time.Second)))
+}
+
+// add adds what a line of a file says.
+func (in *Input) add(line *fileLine) error {
+	switch {
+	case line.Node != nil:
+		n := line.Node
+		if n.Name == "" || !n.Capacity.valid() || n.Capacity.CPUMillis == 0 || n.Capacity.MemoryBytes == 0 {
+			return fmt.Errorf("node %q: want a name, and a capacity of cpuMillis and memoryBytes above 0", n.Name)
+		}
+		if slices.ContainsFunc(in.Nodes, func(other Node) bool { return other.Name == n.Name }) {
+			return fmt.Errorf("node %q: there is one of this name", n.Name)
+		}
+		if len(in.Nodes) == maxFileNodes {
+			return fmt.Errorf("there are more than %d nodes", maxFileNodes)
+		}
+		in.Nodes = append(in.Nodes, Node{n.Name, n.Zone, n.Capacity.amounts()})
+	case line.Workload != nil:
+		w := line.Workload
+		if w.Namespace == "" || w.Name == "" || !w.Requests.valid() || !w.Limits.valid() {
+			return fmt.Errorf("workload %q: want namespace and name, and requests and limits of at least 0", w.Namespace+"/"+w.Name)
+		}
+		if len(in.Workloads) == maxFilePods {
+			return fmt.Errorf("there are more than %d workloads", maxFilePods)
+		}
+		in.Workloads = append(in.Workloads, Workload{w.Namespace, w.Name, w.Image, w.Requests.amounts(), w.Limits.amounts()})
+	case line.Pod != nil:
+		return in.addPod(line.Pod)
+	default:
+		return errors.New("want one of node, workload and pod")
+	}
+	return nil
+}
+
+func (in *Input) addPod(p *filePod) error {
+	switch {
+	case p.Workload < 0 || p.Workload >= len(in.Workloads):
+		return fmt.Errorf("pod: workload is %d; %d workloads are above it", p.Workload, len(in.Workloads))
+	case !(p.ArrivalSeconds >= 0 && p.ArrivalSeconds < in.Length.Seconds()):
+		return fmt.Errorf("pod: arrivalSeconds is %v; want from 0 to below lengthSeconds", p.ArrivalSeconds)
+	case !(p.LifetimeSeconds > 0 && p.LifetimeSeconds < 1e9) || !(p.MemoryBytes >= 0):
+		return errors.New("pod: want lifetimeSeconds above 0 and memoryBytes of at least 0")
+	case len(p.CPUMillis) == 0:
+		return errors.New("pod: cpuMillis is empty; want a value for each five minutes")
+	case p.Noise != nil && (*p.Noise < 0 || *p.Noise >= 1<<noiseBits):
+		return fmt.Errorf("pod: noise is %d; want from 0 to %d, or none", *p.Noise, 1<<noiseBits-1)
+	case len(in.Pods) == maxFilePods:
+		return fmt.Errorf("there are more than %d pods", maxFilePods)
+	}
+	trace := make([]float32, len(p.CPUMillis))
+	for i, v := range p.CPUMillis {
+		if !(v >= 0 && v < 1e9) {
+			return fmt.Errorf("pod: cpuMillis holds %v; want from 0 to 1e9", v)
+		}
+		trace[i] = float32(v)
+	}
+	arrival, noise := seconds(p.ArrivalSeconds), -1
+	if p.Noise != nil {
+		noise = *p.Noise
+	}
+	in.Pods = append(in.Pods, Pod{
+		Workload: p.Workload, Arrival: arrival, Lifetime: seconds(p.LifetimeSeconds), MemoryBytes: p.MemoryBytes,
+		Trace: trace, TraceFrom: int(arrival / TraceStep), CPUMillis: 1, Noise: noise,
+	})
+	return nil
+}
+
+// HashNames replaces the names of nodes, namespaces, workloads and images by hashes with a key that nobody knows. What has the same
+// name has the same hash.
+func (in *Input) HashNames() {
+	key := make([]byte, sha256.Size)
+	_, _ = rand.Read(key) // it never fails
+	hash := func(kind, name string) string {
+		if name == "" {
+			return ""
+		}
+		h := hmac.New(sha256.New, key)
+		h.Write([]byte(kind + "\x00" + name))
+		return kind + "-" + hex.EncodeToString(h.Sum(nil)[:8])
+	}
+	in.Name = "hashed"
+	for i := range in.Nodes {
+		in.Nodes[i].Name, in.Nodes[i].Zone = hash("node", in.Nodes[i].Name), hash("zone", in.Nodes[i].Zone)
+	}
+	for i := range in.Workloads {
+		w := &in.Workloads[i]
+		w.Namespace, w.Name, w.Image = hash("namespace", w.Namespace), hash("workload", w.Name), hash("image", w.Image)
+	}
+}

@@ -1,0 +1,385 @@
+// Package history reads from Prometheus what the pods of a cluster did, as a replay's input: nodes and pods, with their requests,
+// owners and usage, from the series of kube-state-metrics and of cAdvisor.
+package history
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
+)
+
+// Config says where the history is read, and how much.
+type Config struct {
+	// Address is the server's http(s) URL.
+	Address string
+	HTTP    httpclient.Config
+	// End is the moment at which the history ends, and Since how long before it begins, in [MinSince, MaxSince].
+	End   time.Time
+	Since time.Duration
+}
+
+// Bounds of Config.Since.
+const (
+	MinSince = time.Hour
+	MaxSince = 7 * 24 * time.Hour
+)
+
+// History is what was read.
+type History struct {
+	Input *replay.Input
+	// Missing says what was not found, or left out, a sentence each.
+	Missing []string
+}
+
+// chunk is the span that one query of usage covers.
+const chunk = time.Hour
+
+// The queries. Each yields one series per node or per pod, however many targets expose it: two jobs may scrape the same, and a new
+// instance of kube-state-metrics begins new series while the old ones are still within the hour. Containers are told apart by id,
+// so that the usage of one that restarts is complete. A pod has a limit if each of its containers has one.
+const (
+	capacityQuery = `max by (node, resource) (last_over_time(kube_node_status_capacity{resource=~"cpu|memory"}[1h]))`
+	zoneQuery     = `last_over_time(kube_node_labels{label_topology_kubernetes_io_zone!=""}[1h])`
+	ownerQuery    = `last_over_time(kube_pod_owner{owner_is_controller="true"}[1h])`
+	createdQuery  = `last_over_time(kube_pod_created[1h])`
+	requestQuery  = `sum by (namespace, pod, resource) (max by (namespace, pod, container, resource) (last_over_time(kube_pod_container_resource_requests{resource=~"cpu|memory"}[1h])))`
+	limits        = `max by (namespace, pod, container, resource) (last_over_time(kube_pod_container_resource_limits{resource=~"cpu|memory"}[1h]))`
+	containers    = `max by (namespace, pod, container) (last_over_time(kube_pod_container_info[1h]))`
+	limitQuery    = `sum by (namespace, pod, resource) (` + limits + `) and count by (namespace, pod, resource) (` + limits + `) >= on (namespace, pod) group_left () count by (namespace, pod) (` + containers + `)`
+	cpuQuery      = `sum by (namespace, pod) (max by (namespace, pod, container, id) (rate(container_cpu_usage_seconds_total{container!="", container!="POD"}[5m])))`
+	memoryQuery   = `sum by (namespace, pod) (max by (namespace, pod, container) (container_memory_working_set_bytes{container!="", container!="POD"}))`
+)
+
+// pod is what was read of a pod.
+type pod struct {
+	namespace, name      string
+	ownerKind, ownerName string
+	// created are times since the beginning of the history; negative for a pod that is older. There are several where pods of the
+	// same name followed each other, as those of a StatefulSet do.
+	created          []time.Duration
+	requests, limits podusage.Amounts
+	// usage is in milliCPU, by step from first on; NaN where it is unknown.
+	first int
+	usage []float32
+	// memory is the sum of samples of the memory in bytes.
+	memory        float64
+	memorySamples int
+}
+
+type reader struct {
+	client *client
+	start  time.Time
+	length time.Duration
+	nodes  map[string]*replay.Node
+	pods   map[[2]string]*pod
+	// read counts the series by query.
+	read map[string]int
+}
+
+// Read reads the history. It fails if nodes or the usage of pods cannot be read; what else is missing is named.
+func Read(ctx context.Context, c Config) (*History, error) {
+	if c.Since < MinSince || c.Since > MaxSince {
+		return nil, fmt.Errorf("since: %v; want from %v to %v", c.Since, MinSince, MaxSince)
+	}
+	client, err := newClient(c.Address, c.HTTP)
+	if err != nil {
+		return nil, err
+	}
+	defer client.http.CloseIdleConnections()
+	length := c.Since.Truncate(replay.TraceStep)
+	r := &reader{
+		client: client, length: length, start: c.End.Truncate(time.Second).Add(-length),
+		nodes: map[string]*replay.Node{}, pods: map[[2]string]*pod{}, read: map[string]int{},
+	}
+	if err := r.readAll(ctx); err != nil {
+		return nil, err
+	}
+	return r.history()
+}
+
+func (r *reader) readAll(ctx context.Context) error {
+	for from := time.Duration(0); from < r.length; from += chunk {
+		to := min(from+chunk, r.length)
+		for _, q := range []struct {
+			query string
+			store func(labels map[string]string, at time.Duration, value float64)
+		}{
+			{capacityQuery, r.storeCapacity},
+			{zoneQuery, r.storeZone},
+			{ownerQuery, func(l map[string]string, _ time.Duration, _ float64) {
+				if p := r.pod(l); p != nil {
+					p.ownerKind, p.ownerName = l["owner_kind"], l["owner_name"]
+				}
+			}},
+			{createdQuery, func(l map[string]string, _ time.Duration, value float64) {
+				created := time.Duration((value - float64(r.start.Unix())) * float64(time.Second))
+				if p := r.pod(l); p != nil && !slices.Contains(p.created, created) {
+					p.created = append(p.created, created)
+				}
+			}},
+			{requestQuery, func(l map[string]string, _ time.Duration, value float64) {
+				if p := r.pod(l); p != nil {
+					set(&p.requests, l["resource"], value)
+				}
+			}},
+			{limitQuery, func(l map[string]string, _ time.Duration, value float64) {
+				if p := r.pod(l); p != nil {
+					set(&p.limits, l["resource"], value)
+				}
+			}},
+			{cpuQuery, r.storeCPU},
+			{memoryQuery, func(l map[string]string, _ time.Duration, value float64) {
+				if p := r.pod(l); p != nil {
+					p.memory += value
+					p.memorySamples++
+				}
+			}},
+		} {
+			first := r.start.Add(to) // the state at the end of the chunk
+			if q.query == cpuQuery || q.query == memoryQuery {
+				first = r.start.Add(from + replay.TraceStep) // a sample is of the step before it
+			}
+			series, err := r.client.queryRange(ctx, q.query, first, r.start.Add(to), func(labels map[string]string, at time.Time, value float64) {
+				if value >= 0 {
+					q.store(labels, at.Sub(r.start), value)
+				}
+			})
+			if err != nil {
+				return err
+			}
+			r.read[q.query] += series
+		}
+	}
+	return nil
+}
+
+// set sets the amount of a resource that is stated in cores or bytes.
+func set(amounts *podusage.Amounts, resource string, value float64) {
+	switch resource {
+	case "cpu":
+		amounts[load.CPU] = 1000 * value
+	case "memory":
+		amounts[load.Memory] = value
+	}
+}
+
+func (r *reader) storeCapacity(labels map[string]string, _ time.Duration, value float64) {
+	if labels["node"] == "" {
+		return
+	}
+	set(&r.node(labels["node"]).Capacity, labels["resource"], value)
+}
+
+func (r *reader) storeZone(labels map[string]string, _ time.Duration, _ float64) {
+	if n, ok := r.nodes[labels["node"]]; ok {
+		n.Zone = labels["label_topology_kubernetes_io_zone"]
+	}
+}
+
+func (r *reader) node(name string) *replay.Node {
+	n, ok := r.nodes[name]
+	if !ok {
+		n = &replay.Node{Name: name}
+		r.nodes[name] = n
+	}
+	return n
+}
+
+// pod returns the pod that the labels name, or nil.
+func (r *reader) pod(labels map[string]string) *pod {
+	key := [2]string{labels["namespace"], labels["pod"]}
+	if key[0] == "" || key[1] == "" {
+		return nil
+	}
+	p, ok := r.pods[key]
+	if !ok {
+		p = &pod{namespace: key[0], name: key[1]}
+		r.pods[key] = p
+	}
+	return p
+}
+
+func (r *reader) storeCPU(labels map[string]string, at time.Duration, cores float64) {
+	p := r.pod(labels)
+	step := int(at/replay.TraceStep) - 1
+	if p == nil || step < 0 {
+		return
+	}
+	if len(p.usage) == 0 {
+		p.first = step
+	}
+	for p.first+len(p.usage) < step { // a gap in the series
+		p.usage = append(p.usage, float32(math.NaN()))
+	}
+	p.usage = append(p.usage, float32(1000*cores))
+}
+
+// history returns what was read.
+func (r *reader) history() (*History, error) {
+	in := &replay.Input{
+		Name: fmt.Sprintf("cluster, %v until %s", r.length, r.start.Add(r.length).UTC().Format(time.DateTime)), Start: r.start,
+		Length: r.length, Counted: r.length - r.length/8, // the rest fills the cluster
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.nodes)) {
+		if n := r.nodes[name]; n.Capacity[load.CPU] > 0 && n.Capacity[load.Memory] > 0 {
+			in.Nodes = append(in.Nodes, *n)
+		}
+	}
+	if len(in.Nodes) == 0 {
+		return nil, errors.New("no node was found: kube_node_status_capacity of kube-state-metrics is missing")
+	}
+	if r.read[cpuQuery] == 0 {
+		return nil, errors.New("no usage was found: container_cpu_usage_seconds_total of cAdvisor is missing, or has no labels namespace, pod and container")
+	}
+	bound, idle := r.addPods(in)
+	return &History{Input: in, Missing: r.missing(bound, idle)}, nil
+}
+
+// addPods adds the pods whose usage is known, and returns the numbers of those that were left out: because they are bound to nodes,
+// and because they were created during the history and have no usage.
+func (r *reader) addPods(in *replay.Input) (bound, idle int) {
+	workloads := map[replay.Workload]int{}
+	for _, key := range slices.SortedFunc(maps.Keys(r.pods), func(a, b [2]string) int {
+		return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1]))
+	}) {
+		p := r.pods[key]
+		slices.Sort(p.created)
+		n, ofNode := len(p.created), p.ownerKind == "DaemonSet" || p.ownerKind == "Node"
+		switch {
+		case len(p.usage) > 0 && ofNode:
+			bound++
+			continue
+		case len(p.usage) == 0:
+			if !ofNode && n > 0 && p.created[n-1] >= 0 {
+				idle++
+			}
+			continue
+		}
+		w := replay.Workload{Namespace: p.namespace, Name: p.workload(), Requests: p.requests, Limits: p.limits}
+		index, ok := workloads[w]
+		if !ok {
+			index = len(in.Workloads)
+			workloads[w] = index
+			in.Workloads = append(in.Workloads, w)
+		}
+		for _, one := range p.split() {
+			in.Pods = append(in.Pods, r.input(one, index))
+		}
+	}
+	slices.SortStableFunc(in.Pods, func(a, b replay.Pod) int { return cmp.Compare(a.Arrival, b.Arrival) })
+	return bound, idle
+}
+
+// workload is the name of the pod's workload, as plugins know it: of its controlling owner, or its own.
+func (p *pod) workload() string {
+	controller := true
+	object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace}}
+	if p.ownerName != "" {
+		object.OwnerReferences = []metav1.OwnerReference{{Kind: p.ownerKind, Name: p.ownerName, Controller: &controller}}
+	}
+	if w, ok := learned.OwnerOf(object); ok {
+		return w.Name
+	}
+	return p.name
+}
+
+// split returns the pods that had the name one after the other, each with its usage. Steps without usage at the ends are cut off;
+// those between are filled with the value before.
+func (p *pod) split() []*pod {
+	var pods []*pod
+	unknown := func(v float32) bool { return math.IsNaN(float64(v)) }
+	add := func(from, to int) {
+		for from < to && unknown(p.usage[from]) {
+			from++
+		}
+		for from < to && unknown(p.usage[to-1]) {
+			to--
+		}
+		if from == to {
+			return
+		}
+		one := *p
+		one.first, one.usage = p.first+from, p.usage[from:to]
+		for i, v := range one.usage {
+			if unknown(v) {
+				one.usage[i] = one.usage[i-1]
+			}
+		}
+		pods = append(pods, &one)
+	}
+	from := 0
+	for _, created := range p.created {
+		if step := int(created/replay.TraceStep) - p.first; step > from && step < len(p.usage) {
+			add(from, step)
+			from = step
+		}
+	}
+	add(from, len(p.usage))
+	return pods
+}
+
+// input returns the pod as a replay takes it. It arrives when it was created; if it waited for longer than a step, when its usage
+// appeared, for a replay has to carry what the cluster carried. The end of a pod is known to five minutes.
+func (r *reader) input(p *pod, workload int) replay.Pod {
+	from := time.Duration(p.first) * replay.TraceStep
+	arrival := from
+	for _, created := range p.created {
+		if created >= from-replay.TraceStep && created < from+replay.TraceStep {
+			arrival = max(created, 0)
+		}
+	}
+	if ran := from + replay.TraceStep - arrival; ran < replay.TraceStep { // the value is a mean over the whole step
+		p.usage[0] *= float32(replay.TraceStep) / float32(max(ran, replay.Tick))
+	}
+	end := time.Duration(p.first+len(p.usage)) * replay.TraceStep
+	if end >= r.length {
+		end = 2 * r.length // it still runs
+	}
+	pod := replay.Pod{
+		Workload: workload, Arrival: arrival, Lifetime: max(end-arrival, replay.Tick),
+		Trace: p.usage, TraceFrom: p.first, CPUMillis: 1, Noise: -1,
+	}
+	if p.memorySamples > 0 {
+		pod.MemoryBytes = p.memory / float64(p.memorySamples)
+	}
+	return pod
+}
+
+// missing says what was not found.
+func (r *reader) missing(bound, idle int) []string {
+	var missing []string
+	for _, m := range []struct{ query, text string }{
+		{zoneQuery, "kube_node_labels of kube-state-metrics with the label topology.kubernetes.io/zone: nodes are replayed without zones"},
+		{ownerQuery, "kube_pod_owner of kube-state-metrics: each pod is taken for a workload of its own"},
+		{createdQuery, "kube_pod_created of kube-state-metrics: pods arrive when their usage appears"},
+		{requestQuery, "kube_pod_container_resource_requests of kube-state-metrics: pods are taken to request nothing"},
+		{limitQuery, "kube_pod_container_resource_limits or kube_pod_container_info of kube-state-metrics: pods are taken to have no limit"},
+		{memoryQuery, "container_memory_working_set_bytes of cAdvisor: pods are taken to use no memory"},
+	} {
+		if r.read[m.query] == 0 {
+			missing = append(missing, m.text)
+		}
+	}
+	missing = append(missing, "taints of nodes, and when nodes came and went: each node that was seen is room for all pods, all of the time")
+	if bound > 0 {
+		missing = append(missing, fmt.Sprintf("%d pods of DaemonSets and static pods, which the scheduler does not choose nodes for, are left out with their usage", bound))
+	}
+	if idle > 0 {
+		missing = append(missing, fmt.Sprintf("%d pods without usage, for they ran for less than two scrapes or not at all, are left out", idle))
+	}
+	return missing
+}

@@ -1,0 +1,235 @@
+package history
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
+)
+
+// end is the end of the history, and start its beginning, two hours before.
+var (
+	end   = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	start = end.Add(-2 * time.Hour)
+)
+
+// constant is a series with the same value from one moment to another, counted from start.
+type constant struct {
+	labels   map[string]string
+	from, to time.Duration
+	value    float64
+}
+
+func always(value float64, labels ...string) constant {
+	c := constant{labels: map[string]string{}, to: 2 * time.Hour, value: value}
+	for i := 0; i < len(labels); i += 2 {
+		c.labels[labels[i]] = labels[i+1]
+	}
+	return c
+}
+
+func (c constant) during(from, to time.Duration) constant {
+	c.from, c.to = from, to
+	return c
+}
+
+// serve returns the address of a server that answers range queries with the series, by query.
+func serve(t *testing.T, series map[string][]constant) string {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seconds := func(name string) time.Duration {
+			unix, err := strconv.ParseInt(r.FormValue(name), 10, 64)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			return time.Unix(unix, 0).Sub(start)
+		}
+		if r.URL.Path != "/prefix/api/v1/query_range" || r.FormValue("step") != "300" {
+			t.Errorf("query %s", r.URL)
+		}
+		result := []any{}
+		for _, s := range series[r.FormValue("query")] {
+			var values []any
+			for at := seconds("start"); at <= seconds("end"); at += 5 * time.Minute {
+				if at >= s.from && at <= s.to {
+					values = append(values, []any{start.Add(at).Unix(), fmt.Sprint(s.value)})
+				}
+			}
+			if len(values) > 0 {
+				result = append(result, map[string]any{"metric": s.labels, "values": values})
+			}
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"status": "success", "data": map[string]any{"resultType": "matrix", "result": result}})
+	}))
+	t.Cleanup(server.Close)
+	return server.URL + "/prefix"
+}
+
+func read(t *testing.T, series map[string][]constant) (*History, error) {
+	return Read(t.Context(), Config{Address: serve(t, series), End: end, Since: 2 * time.Hour, HTTP: httpclient.Config{Timeout: time.Minute}})
+}
+
+func TestPod_WorkloadIsNamedAsPluginsNameIt(t *testing.T) {
+	for _, tc := range []struct{ kind, owner, want string }{
+		{"ReplicaSet", "web-6d5f8c7b9d", "web"},
+		{"ReplicaSet", "my-app", "my-app"},
+		{"Job", "backup-29012345", "backup"},
+		{"Job", "migrate-1", "migrate-1"},
+		{"StatefulSet", "db", "db"},
+		{"", "", "p"},
+	} {
+		p := &pod{namespace: "n", name: "p", ownerKind: tc.kind, ownerName: tc.owner}
+		if got := p.workload(); got != tc.want {
+			t.Errorf("a pod of %s %q has the workload %q, want %q", tc.kind, tc.owner, got, tc.want)
+		}
+	}
+}
+
+// cluster is a node with a pod that ran before, one that came and went, and one of a DaemonSet.
+func cluster() map[string][]constant {
+	hour := time.Hour
+	return map[string][]constant{
+		capacityQuery: {always(4, "node", "a", "resource", "cpu"), always(8e9, "node", "a", "resource", "memory")},
+		zoneQuery:     {always(1, "node", "a", "label_topology_kubernetes_io_zone", "z")},
+		ownerQuery: {
+			always(1, "namespace", "n", "pod", "old", "owner_kind", "StatefulSet", "owner_name", "db"),
+			always(1, "namespace", "n", "pod", "short", "owner_kind", "ReplicaSet", "owner_name", "web-6d5f8c7b9d"),
+			always(1, "namespace", "n", "pod", "agent", "owner_kind", "DaemonSet", "owner_name", "agent"),
+		},
+		createdQuery: {
+			always(float64(start.Unix()-1000), "namespace", "n", "pod", "old"),
+			always(float64(start.Add(30*time.Minute+100*time.Second).Unix()), "namespace", "n", "pod", "short"),
+		},
+		requestQuery: {
+			always(0.5, "namespace", "n", "pod", "short", "resource", "cpu"), always(1e9, "namespace", "n", "pod", "short", "resource", "memory"),
+		},
+		limitQuery: {always(2, "namespace", "n", "pod", "short", "resource", "cpu")},
+		cpuQuery: {
+			always(0.25, "namespace", "n", "pod", "old"),
+			always(1.5, "namespace", "n", "pod", "short").during(35*time.Minute, hour),
+			always(0.1, "namespace", "n", "pod", "agent"),
+		},
+		memoryQuery: {always(5e8, "namespace", "n", "pod", "old")},
+	}
+}
+
+func TestRead(t *testing.T) {
+	h, err := read(t, cluster())
+	if err != nil {
+		t.Fatal(err)
+	}
+	repeated := func(n int, v float32) []float32 {
+		values := make([]float32, n)
+		for i := range values {
+			values[i] = v
+		}
+		return values
+	}
+	want := &replay.Input{
+		Name: "cluster, 2h0m0s until 2026-01-02 12:00:00", Start: start, Length: 2 * time.Hour, Counted: 105 * time.Minute,
+		Nodes: []replay.Node{{Name: "a", Zone: "z", Capacity: podusage.Amounts{load.CPU: 4000, load.Memory: 8e9}}},
+		Workloads: []replay.Workload{
+			{Namespace: "n", Name: "db"},
+			{Namespace: "n", Name: "web", Requests: podusage.Amounts{load.CPU: 500, load.Memory: 1e9}, Limits: podusage.Amounts{load.CPU: 2000}},
+		},
+		Pods: []replay.Pod{
+			{Workload: 0, Lifetime: 4 * time.Hour, Trace: repeated(24, 250), CPUMillis: 1, Noise: -1, MemoryBytes: 5e8},
+			// It was created at 31:40. Its usage is that of the steps that end from 35 minutes to an hour; of the first it ran 200 s.
+			{
+				Workload: 1, Arrival: 31*time.Minute + 40*time.Second, Lifetime: 28*time.Minute + 20*time.Second,
+				Trace: append([]float32{1500 * 300 / 200}, repeated(5, 1500)...), TraceFrom: 6, CPUMillis: 1, Noise: -1,
+			},
+		},
+	}
+	if diff := cmp.Diff(want, h.Input, cmpopts.EquateApproxTime(0)); diff != "" {
+		t.Errorf("input (-want +got):\n%s", diff)
+	}
+	if len(h.Missing) != 2 || !strings.Contains(h.Missing[0], "taints") || !strings.Contains(h.Missing[1], "1 pods of DaemonSets") {
+		t.Errorf("missing %q, want taints and the pod of a DaemonSet", h.Missing)
+	}
+}
+
+func TestRead_NamesWhatIsMissing(t *testing.T) {
+	for query, want := range map[string]string{
+		zoneQuery: "kube_node_labels", ownerQuery: "kube_pod_owner", createdQuery: "kube_pod_created",
+		requestQuery: "kube_pod_container_resource_requests", limitQuery: "kube_pod_container_resource_limits",
+		memoryQuery: "container_memory_working_set_bytes",
+	} {
+		series := cluster()
+		delete(series, query)
+		h, err := read(t, series)
+		if err != nil || len(h.Input.Pods) < 2 || !strings.Contains(strings.Join(h.Missing, "\n"), want) {
+			t.Errorf("without %s: error %v and missing %q, want a history that names it", want, err, h.Missing)
+		}
+	}
+	for query, want := range map[string]string{capacityQuery: "kube_node_status_capacity", cpuQuery: "container_cpu_usage_seconds_total"} {
+		series := cluster()
+		delete(series, query)
+		if _, err := read(t, series); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("without %s: error %v, want one that names it", want, err)
+		}
+	}
+}
+
+func TestRead_Fails(t *testing.T) {
+	for _, tc := range []struct{ name, body, want string }{
+		{"no JSON", "<html>", "invalid"},
+		{"an error", `{"status":"error","error":"x"}`, "error"},
+		{"a value that is none", `{"status":"success","data":{"result":[{"metric":{"node":"a"},"values":[[1,"x"]]}]}}`, "sample"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(tc.body)) }))
+			defer server.Close()
+			_, err := Read(t.Context(), Config{Address: server.URL, End: end, Since: time.Hour, HTTP: httpclient.Config{Timeout: time.Minute}})
+			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), server.URL) {
+				t.Errorf("error %v, want one that says %q and the URL", err, tc.want)
+			}
+		})
+	}
+	for _, c := range []Config{{Address: "x", Since: time.Hour}, {Address: "http://x", Since: time.Minute}} {
+		if _, err := Read(t.Context(), c); err == nil {
+			t.Errorf("%+v: no error", c)
+		}
+	}
+}
+
+func TestQueriesParse(t *testing.T) {
+	for _, q := range []string{capacityQuery, zoneQuery, ownerQuery, createdQuery, requestQuery, limitQuery, cpuQuery, memoryQuery} {
+		if _, err := parser.ParseExpr(q); err != nil {
+			t.Errorf("%s: %v", q, err)
+		}
+	}
+}
+
+// A restarted kube-state-metrics has a new instance, and its old series last for an hour; a kubelet may be scraped by two jobs.
+func TestQueries_CountASeriesOfTwoTargetsOnce(t *testing.T) {
+	for _, q := range []string{capacityQuery, requestQuery, limitQuery, cpuQuery, memoryQuery} {
+		expression, err := parser.ParseExpr(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parser.Inspect(expression, func(node parser.Node, _ []parser.Node) error {
+			sum, ok := node.(*parser.AggregateExpr)
+			if !ok || sum.Op == parser.MAX {
+				return nil
+			}
+			if of, ok := sum.Expr.(*parser.AggregateExpr); !ok || of.Op != parser.MAX || slices.Contains(of.Grouping, "instance") || slices.Contains(of.Grouping, "job") {
+				t.Errorf("%s: want a maximum over targets in %s", q, sum)
+			}
+			return nil
+		})
+	}
+}

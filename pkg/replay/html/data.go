@@ -1,0 +1,151 @@
+package html
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay"
+)
+
+const (
+	// heatBudget bounds the bytes of all heat maps. Base64 makes 4 MB of them, which leaves room for all else below 5 MB.
+	heatBudget = 3_000_000
+	// numColors is the number of colors in page.css for policies without a color of their own. Beyond it, lines are dashed.
+	numColors = 6
+)
+
+// data is what the page's script draws.
+type data struct {
+	// HotAbove and SevereAbove are in percent of capacity.
+	HotAbove    float64      `json:"hotAbove"`
+	SevereAbove float64      `json:"severeAbove"`
+	Runs        []string     `json:"runs"`
+	NodeNames   [][]string   `json:"nodeNames"`
+	Policies    []policyData `json:"policies"`
+
+	heatNote string
+}
+
+type policyData struct {
+	Name  string `json:"name"`
+	Color string `json:"color"`
+	Best  bool   `json:"best"`
+	// Charts are by run; nil where the report has none.
+	Charts []*chart `json:"charts"`
+}
+
+// chart is what is drawn of one run. Times are in seconds.
+type chart struct {
+	HotMinutes float64   `json:"hotMinutes"`
+	Start      float64   `json:"start"`
+	Step       float64   `json:"step"`
+	HotNodes   []float64 `json:"hotNodes"`
+	// Heat is the utilization in percent, one row of HeatColumns bytes per node. Names is the index of their NodeNames.
+	Heat         []byte    `json:"heat"`
+	HeatStep     float64   `json:"heatStep"`
+	HeatColumns  int       `json:"heatColumns"`
+	Names        int       `json:"names"`
+	Distribution []float64 `json:"distribution"`
+}
+
+func newData(r *replay.Report, rows []row) data {
+	d := data{
+		HotAbove: 100 * r.HotAbove, SevereAbove: 100 * r.SevereAbove,
+		// Empty rather than null, which the script would have to tell apart.
+		Runs: []string{}, NodeNames: [][]string{}, Policies: []policyData{},
+	}
+	merge := mergedSteps(r)
+	for i := range r.Policies {
+		p := policyData{Name: rows[i].Name, Color: rows[i].Color, Best: rows[i].Best, Charts: []*chart{}}
+		for j := range r.Policies[i].Runs {
+			run := &r.Policies[i].Runs[j]
+			if j == len(d.Runs) {
+				d.Runs = append(d.Runs, run.Name)
+			}
+			p.Charts = append(p.Charts, d.newChart(run, merge))
+		}
+		d.Policies = append(d.Policies, p)
+	}
+	return d
+}
+
+// newChart returns nil if the run has no charts.
+func (d *data) newChart(run *replay.Run, merge int) *chart {
+	from := run.Charts
+	if from == nil {
+		return nil
+	}
+	names := slices.IndexFunc(d.NodeNames, func(names []string) bool { return slices.Equal(names, from.NodeNames) })
+	if names < 0 {
+		names = len(d.NodeNames)
+		d.NodeNames = append(d.NodeNames, from.NodeNames)
+	}
+	step := from.Step * time.Duration(merge)
+	if merge > 1 {
+		d.heatNote = fmt.Sprintf("So that this page stays small, each column is the mean of %s instead of %s.", span(step), span(from.Step))
+	}
+	columns := mergedColumns(from, merge)
+	c := &chart{
+		HotMinutes: round(run.HotMinutes, 1),
+		Start:      from.Start.Seconds(),
+		Step:       from.Step.Seconds(),
+		HeatStep:   step.Seconds(), HeatColumns: columns,
+		Names: names,
+	}
+	for _, v := range from.HotNodes {
+		c.HotNodes = append(c.HotNodes, round(v, 3))
+	}
+	for _, v := range from.Distribution {
+		c.Distribution = append(c.Distribution, round(v, 8))
+	}
+	for _, utilization := range from.Utilization {
+		row := make([]byte, columns)
+		for k := range row {
+			part := utilization[min(k*merge, len(utilization)):min((k+1)*merge, len(utilization))]
+			row[k] = meanOf(part)
+		}
+		c.Heat = append(c.Heat, row...)
+	}
+	return c
+}
+
+// mergedSteps is the smallest number of steps to merge into one column for which all heat maps are within heatBudget.
+func mergedSteps(r *replay.Report) int {
+	for merge := 1; ; merge++ {
+		bytes, columns := 0, 0
+		for _, p := range r.Policies {
+			for i := range p.Runs {
+				if c := p.Runs[i].Charts; c != nil {
+					n := mergedColumns(c, merge)
+					bytes += n * len(c.Utilization)
+					columns = max(columns, n)
+				}
+			}
+		}
+		if bytes <= heatBudget || columns <= 1 {
+			return merge
+		}
+	}
+}
+
+// mergedColumns is the number of columns of c's heat map if so many steps are merged into one.
+func mergedColumns(c *replay.Charts, merge int) int {
+	steps := 0
+	for _, row := range c.Utilization {
+		steps = max(steps, len(row))
+	}
+	return (steps + merge - 1) / merge
+}
+
+// meanOf rounds to the nearest integer.
+func meanOf(values []byte) byte {
+	if len(values) == 0 {
+		return 0
+	}
+	sum := len(values) / 2
+	for _, v := range values {
+		sum += int(v)
+	}
+	return byte(sum / len(values))
+}

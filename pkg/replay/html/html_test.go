@@ -1,0 +1,284 @@
+package html
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	xhtml "golang.org/x/net/html"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay"
+)
+
+var policyNames = []string{stock, "TargetLoadPacking", "LoadVariationRiskBalancing", "PredictedPeak", clairvoyant}
+
+// spread is how much the utilization of a policy's nodes varies in synthetic reports.
+var spread = map[string]float64{
+	stock: 0.165, "TargetLoadPacking": 0.145, "LoadVariationRiskBalancing": 0.15, "PredictedPeak": 0.13, clairvoyant: 0.105,
+}
+
+// synthetic is a report of a day in steps of five minutes. The utilization of each node wanders about a mean that follows the time
+// of day; figures are counted from it.
+func synthetic(nodes, runs int, policies ...string) *replay.Report {
+	const steps = 288
+	r := &replay.Report{
+		Title: "base, three days", Nodes: nodes, Pods: 138 * nodes, CPUCores: 10.4 * float64(nodes), Counted: 21 * time.Hour,
+		HotAbove: 0.8, SevereAbove: 0.95,
+	}
+	for p, name := range policies {
+		policy := replay.PolicyReport{Name: name}
+		for i := range runs {
+			random := rand.New(rand.NewPCG(uint64(i), uint64(p)))
+			sd, ok := spread[name]
+			if !ok {
+				sd = 0.14
+			}
+			sd *= 1 + 0.12*float64(i-1)
+			run := replay.Run{
+				Name: fmt.Sprintf("2011-03-%02d, seed %d", 3*(i+1), i+1), Seed: uint64(i + 1), Deviation: sd, NodesInUse: float64(nodes) - 0.4,
+				Decisions: 138 * nodes, DecisionSeconds: 0.04 * float64(nodes), P99Utilization: 0.43 + 2.6*sd,
+				Hot: replay.HotBy{
+					UsageByAge: []float64{0.03, 0.21, 0.36, 0.29, 0.11}, LargestPodShare: 0.53,
+					LargestUnknown: 0.58 - 0.03*float64(p), LargestSilent: 0.27,
+				},
+				Charts: &replay.Charts{
+					Step: 5 * time.Minute, Start: 3 * time.Hour,
+					HotNodes: make([]float64, steps), Distribution: make([]float64, 101),
+				},
+			}
+			for n := range nodes {
+				row := make([]byte, steps)
+				x := random.NormFloat64()
+				for s := range steps {
+					x = 0.97*x + math.Sqrt(1-0.97*0.97)*random.NormFloat64()
+					u := max(0, 0.43+0.06*math.Sin(2*math.Pi*float64(s)/steps-1)+sd*x)
+					row[s] = byte(100 * u)
+					if u > r.HotAbove {
+						run.HotMinutes += 5
+						run.Charts.HotNodes[s]++
+					}
+					if u > r.SevereAbove {
+						run.SevereMinutes += 5
+						run.UnservedCoreHours += 0.05
+					}
+					run.Charts.Distribution[min(100, int(100*u))] += 1 / float64(nodes*steps)
+				}
+				run.Charts.Utilization = append(run.Charts.Utilization, row)
+				run.Charts.NodeNames = append(run.Charts.NodeNames, fmt.Sprintf("node-%04d", n))
+			}
+			policy.Runs = append(policy.Runs, run)
+		}
+		r.Policies = append(r.Policies, policy)
+	}
+	return r
+}
+
+// hotReport has policies with these hot node-minutes, run by run.
+func hotReport(policies ...replay.PolicyReport) *replay.Report {
+	return &replay.Report{HotAbove: 0.8, SevereAbove: 0.95, Policies: policies}
+}
+
+func hot(name string, minutes ...float64) replay.PolicyReport {
+	p := replay.PolicyReport{Name: name}
+	for i, m := range minutes {
+		p.Runs = append(p.Runs, replay.Run{Name: fmt.Sprint("run ", i+1), HotMinutes: m})
+	}
+	return p
+}
+
+func render(t *testing.T, r *replay.Report) string {
+	t.Helper()
+	var page bytes.Buffer
+	if err := Write(&page, r); err != nil {
+		t.Fatal(err)
+	}
+	return page.String()
+}
+
+func TestVerdict(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		report *replay.Report
+		want   []string
+	}{
+		{"the best policy is compared with stock, the next best and clairvoyant",
+			// 450/1000 = 0.45, 900/450 = 2, 450/225 = 2; the second run has more than stock's.
+			hotReport(hot(stock, 900, 100), hot("B", 800, 100), hot("A", 300, 150), hot(clairvoyant, 150, 75)),
+			[]string{
+				"A has 0.45 × the hot node-minutes of stock; fewer in 1 of 2 runs.",
+				"The next best, B, has 2.00 × as many as A.",
+				"A has 2.00 × as many as clairvoyant, which knows the future.",
+			}},
+		{"a difference to stock of 10 % is noise",
+			hotReport(hot(stock, 1000), hot("A", 900)),
+			[]string{"No policy has fewer hot node-minutes than stock beyond noise. The fewest has A: 0.90 × those of stock."}},
+		{"a difference to stock of 11 % on one day is not",
+			hotReport(hot(stock, 1000), hot("A", 890)),
+			[]string{"A has 0.89 × the hot node-minutes of stock."}},
+		{"a difference to the next best below 10 % is noise",
+			hotReport(hot(stock, 1000), hot("B", 520), hot("A", 500)),
+			[]string{
+				"A has 0.50 × the hot node-minutes of stock.",
+				"B is even with A: their difference is within noise.",
+			}},
+		{"stock may be the best",
+			hotReport(hot(stock, 500), hot("A", 1000)),
+			[]string{"No policy has fewer hot node-minutes than stock.", "The next best, A, has 2.00 × as many as stock."}},
+		{"without stock, policies are compared with each other",
+			hotReport(hot("A", 500), hot("B", 1000)),
+			[]string{"A has the fewest hot node-minutes.", "The next best, B, has 2.00 × as many as A."}},
+		{"one policy is compared with nothing", hotReport(hot("A", 500, 600)), []string{"A has 1,100 hot node-minutes in 2 runs."}},
+		{"of an interrupted replay, common runs are compared",
+			hotReport(hot(stock, 1000, 3000), hot("A", 500)),
+			[]string{"A has 0.50 × the hot node-minutes of stock."}},
+		{"few hot node-minutes say nothing", hotReport(hot(stock, 60, 39), hot("A", 10, 20)),
+			[]string{"There are fewer than 100 hot node-minutes: too few to compare policies by."}},
+		{"clairvoyant without hot node-minutes has no ratio",
+			hotReport(hot(stock, 1000), hot("A", 500), hot(clairvoyant, 0)),
+			[]string{"A has 0.50 × the hot node-minutes of stock.", "Clairvoyant, which knows the future, has none."}},
+		{"a report may be empty", hotReport(), []string{"No policy has a finished run."}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, verdict(tc.report)); diff != "" {
+				t.Error(diff)
+			}
+			render(t, tc.report)
+		})
+	}
+}
+
+func TestTable(t *testing.T) {
+	r := hotReport(hot(stock, 2000, 4000), hot("A", 1000, 1400))
+	p := newPage(r)
+	// The mean is 2400/2 = 1200, the ratio 2400/6000 = 0.4; bars are relative to the largest run, 4000.
+	got := p.Rows[1]
+	want := cell{Key: "hot", Mean: "1,200", Range: "1,000 – 1,400", Ratio: "0.40", Values: "run 1: 1,000\nrun 2: 1,400"}
+	if diff := cmp.Diff(want, got.Cells[0]); diff != "" {
+		t.Error(diff)
+	}
+	if got.Bar != 30 || got.RangeFrom != 25 || got.RangeSize != 10 {
+		t.Errorf("bar of %v %%, range from %v %% and %v %% long, want 30, 25 and 10", got.Bar, got.RangeFrom, got.RangeSize)
+	}
+	if !got.Best || p.Rows[0].Best {
+		t.Error("A is to be marked as the best policy")
+	}
+}
+
+func TestHotBy(t *testing.T) {
+	// Runs weigh by hot node-minutes: (300 · 0.5 + 100 · 0.1) / 400 = 0.4.
+	r := hotReport(hot("A", 300, 100))
+	r.Policies[0].Runs[0].Hot = replay.HotBy{UsageByAge: []float64{0.5, 0.5, 0, 0, 0}, LargestUnknown: 0.5}
+	r.Policies[0].Runs[1].Hot = replay.HotBy{UsageByAge: []float64{0.1, 0.9, 0, 0, 0}, LargestUnknown: 0.1}
+	row := newPage(r).Rows[0]
+	if got := row.ByAge[0].Percent; math.Abs(got-40) > 1e-9 {
+		t.Errorf("usage below 5 min is %v %%, want 40", got)
+	}
+	if got := row.Largest[1].Percent; math.Abs(got-40) > 1e-9 {
+		t.Errorf("largest pod unknown in %v %%, want 40", got)
+	}
+}
+
+func TestTermsDefined(t *testing.T) {
+	page := render(t, synthetic(10, 2, policyNames...))
+	for _, m := range regexp.MustCompile(`data-term="(\w+)"`).FindAllStringSubmatch(page, -1) {
+		if !strings.Contains(page, `id="term-`+m[1]+`"`) {
+			t.Errorf("the page shows %q without a definition", m[1])
+		}
+	}
+}
+
+func TestSize(t *testing.T) {
+	const limit = 5_000_000
+	t.Run("1,000 nodes, 288 steps and 6 policies keep their steps", func(t *testing.T) {
+		page := render(t, synthetic(1000, 1, append(policyNames, "another")...))
+		if len(page) > limit {
+			t.Errorf("the page has %d bytes, want at most %d", len(page), limit)
+		}
+		if strings.Contains(page, "stays small") {
+			t.Error("steps were merged")
+		}
+	})
+	t.Run("5,000 nodes in three runs get wider columns, and the page says so", func(t *testing.T) {
+		page := render(t, synthetic(5000, 3, policyNames...))
+		if len(page) > limit {
+			t.Errorf("the page has %d bytes, want at most %d", len(page), limit)
+		}
+		// 5000 nodes · 15 charts · 40 columns = 3,000,000 bytes: 288 steps in 40 columns are 7.2, so 8 a column.
+		if want := "each column is the mean of 40 min instead of 5 min"; !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	})
+}
+
+func TestMergedSteps(t *testing.T) {
+	run := replay.Run{Charts: &replay.Charts{
+		Step: 5 * time.Minute, NodeNames: []string{"a", "b"}, Utilization: [][]byte{{10, 21, 30, 40, 255}, {0, 1}},
+	}}
+	// Two by two: (10 + 21)/2 = 15.5 rounds up, (30 + 40)/2 = 35, 255 is alone; (0 + 1)/2 = 0.5 rounds up, missing steps are 0.
+	got := new(data).newChart(&run, 2)
+	if diff := cmp.Diff([]byte{16, 35, 255, 1, 0, 0}, got.Heat); diff != "" {
+		t.Error(diff)
+	}
+	if got.HeatStep != 600 || got.HeatColumns != 3 {
+		t.Errorf("%d columns of %v s, want 3 of 600", got.HeatColumns, got.HeatStep)
+	}
+}
+
+func TestForeignText(t *testing.T) {
+	const hostile = `</script><script>document.title="taken"</script><!--<script>"'&` + "\u2028"
+	r := synthetic(2, 1, stock, hostile)
+	r.Title = hostile
+	r.Policies[1].Runs[0].Charts.NodeNames[0] = hostile
+	r.Policies[1].Runs[0].Name = hostile
+	page := render(t, r)
+
+	root, err := xhtml.Parse(strings.NewReader(page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var scripts []string
+	for n := range root.Descendants() {
+		if n.Type == xhtml.ElementNode && n.Data == "script" {
+			scripts = append(scripts, n.FirstChild.Data)
+		}
+	}
+	if len(scripts) != 2 {
+		t.Fatalf("the page has %d scripts, want the data and the page's own", len(scripts))
+	}
+	var got data
+	if err := json.Unmarshal([]byte(scripts[0]), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Policies[1].Name != hostile || got.NodeNames[1][0] != hostile {
+		t.Errorf("names changed: %q, %q", got.Policies[1].Name, got.NodeNames[1][0])
+	}
+}
+
+func TestSelfContained(t *testing.T) {
+	page := render(t, synthetic(2, 1, policyNames...))
+	for _, m := range regexp.MustCompile(`(?i)(?:src|href)\s*=\s*"?([^"\s>]+)|url\(([^)]+)\)|@import`).FindAllStringSubmatch(page, -1) {
+		if m[1] != "data:," {
+			t.Errorf("the page refers to something outside: %s", m[0])
+		}
+	}
+}
+
+func TestWriteError(t *testing.T) {
+	if err := Write(failingWriter{}, synthetic(1, 1, stock)); !errors.Is(err, errFull) {
+		t.Errorf("got %v, want the writer's error", err)
+	}
+}
+
+var errFull = errors.New("disk full")
+
+type failingWriter struct{}
+
+func (failingWriter) Write([]byte) (int, error) { return 0, errFull }

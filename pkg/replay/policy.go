@@ -1,0 +1,115 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+
+	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // decodes the plugins' arguments
+	"github.com/plimsoll-scheduler/plimsoll/pkg/boundedfile"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+)
+
+// Policy decides where pods run.
+type Policy struct {
+	Name string
+	// configuration holds the profile that decides.
+	configuration *schedulerconfig.KubeSchedulerConfiguration
+}
+
+// schedulerName is the name of the policy's profile.
+func (p *Policy) schedulerName() string { return p.configuration.Profiles[0].SchedulerName }
+
+// builtinProfile is the part of the stock scheduler that can tell the replayed pods and nodes apart, with further plugins, without
+// some scores, and with arguments.
+const builtinProfile = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+percentageOfNodesToScore: %d
+profiles:
+- schedulerName: %s
+  plugins:
+    multiPoint:
+      disabled: [{name: "*"}]
+      enabled:
+      - {name: PrioritySort}
+      - {name: DefaultBinder}
+      - {name: NodeResourcesFit, weight: 1}
+      - {name: PodTopologySpread, weight: 2}
+      - {name: %s}
+    score:
+      disabled: [%s]
+  pluginConfig: [%s]
+`
+
+// Names of the policies that need no configuration.
+const (
+	Stock         = "stock"
+	MostAllocated = "most-allocated"
+	Random        = "random"
+	Clairvoyant   = "clairvoyant"
+)
+
+// BuiltinPolicies returns the names of the policies that need no configuration.
+func BuiltinPolicies() []string { return []string{Stock, MostAllocated, Random, Clairvoyant} }
+
+// BuiltinPolicy returns one of the BuiltinPolicies.
+func BuiltinPolicy(name string) (Policy, error) {
+	const requestScores = "{name: NodeResourcesFit}, {name: PodTopologySpread}"
+	switch name {
+	case Stock:
+		return builtin(name, 0, "NodeResourcesBalancedAllocation", "", "")
+	case MostAllocated:
+		return builtin(name, 0, "NodeResourcesBalancedAllocation", "",
+			"{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}, {name: memory, weight: 1}]}}}")
+	case Random:
+		return builtin(name, 100, randomName, requestScores, "")
+	case Clairvoyant:
+		return builtin(name, 100, clairvoyantName, requestScores, "")
+	}
+	return Policy{}, fmt.Errorf("%q is no policy; the policies without a configuration are %v", name, BuiltinPolicies())
+}
+
+func builtin(name string, percentage int, plugin, disabledScores, args string) (Policy, error) {
+	configuration, err := decode(fmt.Appendf(nil, builtinProfile, percentage, name, plugin, disabledScores, args))
+	return Policy{name, configuration}, err
+}
+
+func decode(content []byte) (*schedulerconfig.KubeSchedulerConfiguration, error) {
+	object, _, err := scheme.Codecs.UniversalDecoder().Decode(content, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	configuration, ok := object.(*schedulerconfig.KubeSchedulerConfiguration)
+	if !ok {
+		return nil, fmt.Errorf("kind: %T is not a configuration: write KubeSchedulerConfiguration", object)
+	}
+	return configuration, nil
+}
+
+// maxConfigurationBytes bounds what is read of a configuration.
+const maxConfigurationBytes = 1 << 20
+
+// ReadPolicies returns a policy for each profile of a KubeSchedulerConfiguration, by its schedulerName.
+func ReadPolicies(ctx context.Context, file string) ([]Policy, error) {
+	content, err := boundedfile.New(file, maxConfigurationBytes).Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := configlint.Check(content, configlint.Options{}); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	configuration, err := decode(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	var policies []Policy
+	for i := range configuration.Profiles {
+		one := configuration.DeepCopy()
+		one.Profiles = one.Profiles[i : i+1]
+		policies = append(policies, Policy{one.Profiles[0].SchedulerName, one})
+	}
+	return policies, nil
+}

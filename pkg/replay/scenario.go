@@ -1,0 +1,275 @@
+package replay
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+)
+
+// Scenario says how many pods come, and which.
+type Scenario struct {
+	Name string
+	// Demand is the mean CPU demand over the counted hours, as a fraction of the cluster's capacity.
+	Demand float64
+	// Recurring is the share of bursts whose workload comes from a catalogue, and so comes again.
+	Recurring float64
+}
+
+// Scenarios returns the scenarios, base first.
+func Scenarios() []Scenario {
+	return []Scenario{
+		{Name: "base", Demand: baseDemand, Recurring: 0.65},
+		{Name: "high", Demand: 0.54, Recurring: 0.65},
+		{Name: "low", Demand: 0.24, Recurring: 0.65},
+		{Name: "new", Demand: baseDemand, Recurring: 0},
+	}
+}
+
+const (
+	baseDemand = 0.44
+	// baseNodes is the size of the cluster that the numbers of pods and workloads are stated for. They grow with the nodes.
+	baseNodes = 100
+	// burstsPerDay is the number of bursts of a day in the base scenario, without those that fill the cluster at first.
+	burstsPerDay = 3120
+	catalogue    = 400
+	namespaces   = 40
+	maxReplicas  = 50
+
+	medianLifetime = 100 * time.Minute
+	lifetimeSigma  = 1.1
+	replicaSigma   = 0.15
+	// fillTime is the time in which the pods arrive that run at the beginning of the day.
+	fillTime = time.Hour
+	warmUp   = 3 * time.Hour
+
+	// siblings is the share of new workloads that run the image of a catalogue's workload, and use like it.
+	siblings = 0.25
+	// similar is how far apart the traces of similar mean are in the order of all means, as a share of all.
+	similar = 0.02
+
+	// maxOverask bounds the request of a workload that asks for more than twice its mean, maxRequest that of any, in milliCPU.
+	maxOverask = 750
+	maxRequest = 4000
+)
+
+// coresOfPod are the cores of the machine that a pod's trace is scaled to, and the share of workloads.
+var coresOfPod = []struct {
+	cores float64
+	share float64
+}{{1, 0.50}, {2, 0.30}, {4, 0.20}}
+
+// Cluster returns nodes of which 70 % have 8 cores and 32 GiB and 30 % have 16 cores and 64 GiB, in three zones.
+func Cluster(nodes int) []Node {
+	all := make([]Node, nodes)
+	for i := range all {
+		size := 1.0
+		if i%10 >= 7 {
+			size = 2
+		}
+		all[i] = Node{
+			Name:     fmt.Sprintf("node-%0*d", len(strconv.Itoa(nodes-1)), i),
+			Zone:     "zone-" + string(rune('a'+i%3)),
+			Capacity: podusage.Amounts{load.CPU: 8000 * size, load.Memory: size * (32 << 30)},
+		}
+	}
+	return all
+}
+
+// Generate returns a day of pods that use what the traces say. Equal arguments yield equal pods.
+func Generate(t *Traces, s Scenario, nodes int, seed uint64) (*Input, error) {
+	machines := t.sorted()
+	if len(machines) == 0 {
+		return nil, fmt.Errorf("traces %s: all values are zero", t.Name)
+	}
+	in := &Input{
+		Name: fmt.Sprintf("%s, seed %d", t.Name, seed), Seed: seed,
+		Start:  time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		Length: day, Counted: day - warmUp,
+		Nodes: Cluster(nodes),
+	}
+	ofDay := fnv.New64a()
+	_, _ = ofDay.Write([]byte(t.Name)) // it never fails
+	g := &generator{Input: in, machines: machines, scenario: s, rand: rand.New(rand.NewPCG(seed, ofDay.Sum64())), size: float64(nodes) / baseNodes}
+	g.generate()
+	return in, nil
+}
+
+// generator makes the workloads and pods of an Input.
+type generator struct {
+	*Input
+	scenario Scenario
+	rand     *rand.Rand
+	// machines are the traces in the order of their means.
+	machines [][]float32
+	// size is the number of nodes over baseNodes.
+	size float64
+	// kinds are what workloads use, by index.
+	kinds []kind
+	// catalogue is the number of workloads that come again, which are the first.
+	catalogue int
+}
+
+// kind is what the pods of a workload use.
+type kind struct {
+	// machine is the index of the trace.
+	machine int
+	// alike says that all replicas follow the trace; otherwise each follows one of similar mean.
+	alike bool
+	// cores is what the trace is scaled to.
+	cores       float64
+	memoryBytes float64
+	image       string
+	namespace   string
+}
+
+func (g *generator) generate() {
+	if g.scenario.Recurring > 0 {
+		g.catalogue = int(math.Round(catalogue * g.size))
+		for range g.catalogue {
+			g.addWorkload()
+		}
+	}
+	bursts := burstsPerDay * g.size * g.scenario.Demand / baseDemand
+	// The pods that run at the beginning: as many as in a steady state, of residual lifetimes.
+	meanLifetime := time.Duration(float64(medianLifetime) * math.Exp(lifetimeSigma*lifetimeSigma/2))
+	g.arrivals(bursts*meanLifetime.Hours()/24, fillTime, g.residualLifetime)
+	g.arrivals(bursts, day, g.lifetime)
+	slices.SortStableFunc(g.Pods, func(a, b Pod) int { return int(a.Arrival - b.Arrival) })
+	g.scale()
+	for i := range g.Workloads {
+		g.request(i)
+	}
+}
+
+// arrivals adds Poisson bursts of the given expected number, over the time from the beginning.
+func (g *generator) arrivals(bursts float64, over time.Duration, lifetime func() time.Duration) {
+	for at := 0.0; ; {
+		at += g.rand.ExpFloat64() / bursts
+		if at >= 1 {
+			return
+		}
+		g.burst(time.Duration(at*float64(over)), lifetime)
+	}
+}
+
+// burst adds the replicas of one workload, all at once.
+func (g *generator) burst(arrival time.Duration, lifetime func() time.Duration) {
+	w := 0
+	if g.rand.Float64() < g.scenario.Recurring {
+		w = g.rand.IntN(g.catalogue)
+	} else {
+		w = g.addWorkload()
+	}
+	replicas := min(max(int(math.Exp(0.9+1.05*g.rand.NormFloat64())), 1), maxReplicas)
+	k := &g.kinds[w]
+	for range replicas {
+		machine := k.machine
+		if !k.alike {
+			machine = g.similar(machine)
+		}
+		scale := math.Exp(replicaSigma * g.rand.NormFloat64())
+		g.Pods = append(g.Pods, Pod{
+			Workload: w, Arrival: arrival, Lifetime: lifetime(),
+			Trace: g.machines[machine], CPUMillis: float32(1000 * k.cores * scale),
+			Noise: g.rand.IntN(1 << noiseBits), MemoryBytes: k.memoryBytes * scale,
+		})
+	}
+}
+
+// addWorkload adds a workload, and returns its index.
+func (g *generator) addWorkload() int {
+	w := len(g.kinds)
+	k := kind{
+		machine:     g.rand.IntN(len(g.machines)),
+		alike:       g.rand.Float64() < 0.5,
+		memoryBytes: math.Exp(0.8*g.rand.NormFloat64()) * (256 << 20),
+		namespace:   fmt.Sprintf("team-%02d", g.rand.IntN(namespaces)),
+		image:       fmt.Sprintf("registry.example/app-%d:1", w),
+	}
+	share := g.rand.Float64()
+	for _, c := range coresOfPod {
+		if k.cores = c.cores; share < c.share {
+			break
+		}
+		share -= c.share
+	}
+	if w >= g.catalogue && w > 0 && g.rand.Float64() < siblings {
+		like := g.kinds[g.rand.IntN(w)]
+		like.machine = g.similar(like.machine)
+		k = like
+	}
+	g.kinds = append(g.kinds, k)
+	g.Workloads = append(g.Workloads, Workload{Namespace: k.namespace, Name: fmt.Sprintf("app-%d", w), Image: k.image})
+	return w
+}
+
+// similar returns the index of a machine whose mean is similar to that of the given one.
+func (g *generator) similar(machine int) int {
+	reach := int(similar * float64(len(g.machines)))
+	return min(max(machine+g.rand.IntN(2*reach+1)-reach, 0), len(g.machines)-1)
+}
+
+func (g *generator) lifetime() time.Duration {
+	lifetime := float64(medianLifetime) * math.Exp(lifetimeSigma*g.rand.NormFloat64())
+	return max(time.Duration(min(lifetime, float64(day))), Tick)
+}
+
+// residualLifetime is what is left at a random moment of a pod that runs: long lifetimes are met in proportion to their length.
+func (g *generator) residualLifetime() time.Duration {
+	whole := float64(medianLifetime) * math.Exp(lifetimeSigma*lifetimeSigma+lifetimeSigma*g.rand.NormFloat64())
+	return max(time.Duration(min(whole, float64(day))*g.rand.Float64()), Tick)
+}
+
+// scale scales the usages so that their mean over the counted hours is the demand of the scenario.
+func (g *generator) scale() {
+	capacity, sum := 0.0, 0.0
+	for i := range g.Nodes {
+		capacity += g.Nodes[i].Capacity[load.CPU]
+	}
+	counted := g.Length - g.Counted
+	for i := range g.Pods {
+		p := &g.Pods[i]
+		from, to := max(p.Arrival, counted), min(p.Arrival+p.Lifetime, g.Length)
+		for at := from; at < to; at += TraceStep {
+			sum += float64(p.Trace[at/TraceStep]*p.CPUMillis) * min(to-at, TraceStep).Hours()
+		}
+	}
+	if sum == 0 {
+		return
+	}
+	factor := g.scenario.Demand * capacity * g.Counted.Hours() / sum
+	for i := range g.Pods {
+		g.Pods[i].CPUMillis *= float32(factor)
+	}
+	for i := range g.kinds {
+		g.kinds[i].cores *= factor
+	}
+}
+
+// request sets what the workload's pods request, and their limits.
+func (g *generator) request(w int) {
+	k, workload := &g.kinds[w], &g.Workloads[w]
+	usage := 1000 * k.cores * mean(g.machines[k.machine])
+	workload.Requests[load.Memory] = math.Ceil(k.memoryBytes*1.3/(1<<20)) * (1 << 20)
+	request := 0.0
+	switch share := g.rand.Float64(); {
+	case share < 0.63:
+		request = max(2*usage, min(usage*2*math.Pow(5, g.rand.Float64()), maxOverask))
+	case share < 0.85:
+		request = usage * (0.3 + 0.6*g.rand.Float64())
+	default:
+		return
+	}
+	request = math.Ceil(min(max(request, 10), maxRequest))
+	workload.Requests[load.CPU] = request
+	if g.rand.Float64() < 0.30/0.85 {
+		workload.Limits[load.CPU] = math.Ceil(max(request*(1.5+2.5*g.rand.Float64()), 2*usage))
+	}
+}

@@ -1,0 +1,50 @@
+package replay
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+)
+
+func TestStatistics(t *testing.T) {
+	ctx := klog.NewContext(t.Context(), logr.Discard())
+	in := tiny([]Workload{{Namespace: "n", Name: "w", Requests: podusage.Amounts{load.CPU: 500}}},
+		steady(0, 0, time.Hour, 200), steady(0, 0, 2*time.Minute, 400))
+	e, err := newEngine(ctx, in, policy(t, Stock))
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := config.StatisticsSpec{History: metav1.Duration{Duration: 24 * time.Hour}}
+	publisher, err := e.provider.Statistics(ctx, nil, config.LoadSpec{}, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := e.provider.Statistics(ctx, nil, config.LoadSpec{RefreshInterval: metav1.Duration{Duration: 1}}, spec); again != publisher {
+		t.Errorf("the same statistics have two publishers, error %v", err)
+	}
+	for tick := range ticksPerStatistics + 1 {
+		if err := e.tick(ctx, tick); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// One pod ran from 0:30 to 5:00 at 200m, the other to 2:30 at 400m: nine ticks and four.
+	got := publisher.Latest().Lookup(learned.Workload{Namespace: "n", Name: "w"})[load.CPU]
+	mean := (9*200.0 + 4*400) / 13
+	want := learned.Moments{PodTime: 13 * Tick, Mean: mean, Variance: (9*200.0*200+4*400*400)/13 - mean*mean}
+	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(1e-4, 0), cmp.Comparer(func(a, b time.Duration) bool { return (a - b).Abs() < time.Millisecond })); diff != "" {
+		t.Errorf("statistics (-want +got):\n%s", diff)
+	}
+	if ratio := publisher.Latest().Cluster().UsagePerRequest[load.CPU]; ratio < mean/500-1e-6 || ratio > mean/500+1e-6 {
+		t.Errorf("usage per request %v, want %v", ratio, mean/500)
+	}
+}

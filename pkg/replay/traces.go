@@ -1,0 +1,137 @@
+package replay
+
+import (
+	"bufio"
+	"cmp"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Traces are the CPU utilizations of a number of machines over a day.
+type Traces struct {
+	// Name is that of the day.
+	Name string
+	// Machines holds a row for each machine, of utilizations as fractions of its CPU, one each TraceStep.
+	Machines [][]float32
+}
+
+const (
+	// TraceStep is the time between two values of a trace.
+	TraceStep = 5 * time.Minute
+	// samplesPerDay is the number of values that a row must have.
+	samplesPerDay = int(day / TraceStep)
+	// maxTraceBytes bounds what is read of one file.
+	maxTraceBytes = 64 << 20
+
+	day = 24 * time.Hour
+)
+
+// ReadTraces reads the files *.csv and *.csv.gz of a folder, in the order of their names: a file is a day, a row a machine, with
+// one CPU utilization in percent for each five minutes.
+func ReadTraces(folder string) ([]*Traces, error) {
+	var files []string
+	for _, pattern := range []string{"*.csv", "*.csv.gz"} {
+		found, err := filepath.Glob(filepath.Join(folder, pattern))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, found...)
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%s: there is no file *.csv or *.csv.gz: want one file a day, with a row of %d CPU utilizations in percent for each machine",
+			folder, samplesPerDay)
+	}
+	slices.Sort(files)
+	var days []*Traces
+	for _, file := range files {
+		t, err := readTraceFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		days = append(days, t)
+	}
+	return days, nil
+}
+
+func readTraceFile(file string) (*Traces, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it is only read
+	var content io.Reader = f
+	if strings.HasSuffix(file, ".gz") {
+		if content, err = gzip.NewReader(f); err != nil {
+			return nil, err
+		}
+	}
+	name, _, _ := strings.Cut(filepath.Base(file), ".")
+	return parseTraces(name, content)
+}
+
+func parseTraces(name string, content io.Reader) (*Traces, error) {
+	t := &Traces{Name: name}
+	limited := &io.LimitedReader{R: content, N: maxTraceBytes}
+	lines := bufio.NewScanner(limited)
+	for n := 1; lines.Scan(); n++ {
+		fields := strings.Split(strings.TrimSpace(lines.Text()), ",")
+		if len(fields) != samplesPerDay {
+			return nil, fmt.Errorf("line %d: it has %d values; write %d, one for each five minutes of a day", n, len(fields), samplesPerDay)
+		}
+		row := make([]float32, len(fields))
+		for i, field := range fields {
+			percent, err := strconv.ParseFloat(strings.TrimSpace(field), 32)
+			if err != nil || !(percent >= 0 && percent <= 100) {
+				return nil, fmt.Errorf("line %d: value %d is %q; write a CPU utilization in percent, from 0 to 100", n, i+1, field)
+			}
+			row[i] = float32(percent / 100)
+		}
+		t.Machines = append(t.Machines, row)
+	}
+	switch err := lines.Err(); {
+	case err != nil:
+		return nil, err
+	case limited.N <= 0:
+		return nil, fmt.Errorf("it has more than %d MiB", maxTraceBytes>>20)
+	case len(t.Machines) == 0:
+		return nil, errors.New("it has no row")
+	}
+	return t, nil
+}
+
+// mean is the mean of the values.
+func mean(values []float32) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += float64(v)
+	}
+	return sum / float64(len(values))
+}
+
+// sorted returns the machines in the order of their means, those that were never used left out.
+func (t *Traces) sorted() [][]float32 {
+	type machine struct {
+		row  []float32
+		mean float64
+	}
+	machines := make([]machine, 0, len(t.Machines))
+	for _, row := range t.Machines {
+		if m := mean(row); m > 0 {
+			machines = append(machines, machine{row, m})
+		}
+	}
+	slices.SortStableFunc(machines, func(a, b machine) int { return cmp.Compare(a.mean, b.mean) })
+	rows := make([][]float32, len(machines))
+	for i := range machines {
+		rows[i] = machines[i].row
+	}
+	return rows
+}
