@@ -58,7 +58,7 @@ func (n burstNode) background() cluster.Load {
 }
 
 // in returns the node's name in the pool of a profile.
-func (n burstNode) in(profile string) string { return profile + "-" + n.name }
+func (n burstNode) in(profile string) string { return inPoolOf(profile, n.name) }
 
 // burst is the result of the scenario. It names nodes without their pool.
 type burst struct {
@@ -97,20 +97,18 @@ func runBurst(ctx context.Context, p *playground) (result, error) {
 	p.progress.say("measuring the nodes until %.0f s after each burst", burstEnd.Seconds())
 	var placements [2]placement
 	for i, profile := range []string{burstProfile, stockProfile} {
-		var nodes []string
+		var names, nodes []string
 		for _, n := range burstNodes() {
-			nodes = append(nodes, n.in(profile))
+			names, nodes = append(names, n.name), append(nodes, n.in(profile))
 		}
 		measured, err := p.WaitCPUUtilizationAt(ctx, bound[i].Add(burstEnd), burstMeasured, nodes...)
 		if err != nil {
 			return nil, err
 		}
-		placements[i] = inPool(profile, pods[i], measured)
+		placements[i] = inPool(profile, names, pods[i], measured)
 	}
 	return burst{plimsoll: placements[0], stock: placements[1]}, nil
 }
-
-func pool(profile string) map[string]string { return map[string]string{"pool": profile} }
 
 // startBurst creates all pods of a profile at once and waits until they are bound. It returns the number of pods on each node and
 // the time at which all were bound.
@@ -140,18 +138,6 @@ func (p *playground) startBurst(ctx context.Context, profile string) (map[string
 	return pods, end, nil
 }
 
-// inPool returns the placement of a profile in its own pool.
-func inPool(profile string, pods map[string]int, measured map[string]float64) placement {
-	pl := placement{profile: profile, pods: map[string]int{}, measured: map[string]float64{}}
-	for _, n := range burstNodes() {
-		pl.pods[n.name] = pods[n.in(profile)]
-		if utilization, ok := measured[n.in(profile)]; ok {
-			pl.measured[n.name] = utilization
-		}
-	}
-	return pl
-}
-
 func (r burst) write(page page) {
 	page.line("%d pods at once for each profile; each requests and uses %s of 8 cores. One node is idle, nine", burstPods, burstCPU)
 	page.line("request 2 cores and use 1.63 to 2.83. A bar is a node's CPU, measured from %.0f to %.0f s after all pods",
@@ -162,7 +148,7 @@ func (r burst) write(page page) {
 	for _, n := range burstNodes() {
 		names = append(names, n.name)
 	}
-	page.sideBySide(names, r.plimsoll, r.stock,
+	page.sideBySide(names, target, r.plimsoll, r.stock,
 		fact{"hottest", placement.hottestNode},
 		fact{"> " + percent(burstLimit), func(pl placement) string { return count(len(pl.above(burstLimit)), "node") }},
 		fact{"with room", func(pl placement) string { return count(len(pl.withRoom(burstShare, target)), "node") }},

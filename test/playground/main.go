@@ -31,6 +31,8 @@ const (
 	stockProfile    = "default-scheduler"
 	burstProfile    = "plimsoll-1m"
 	latencyProfile  = "latency"
+	meanProfile     = "by-mean"
+	peakProfile     = "by-peak"
 	relaxProfile    = "relax"
 	rejectProfile   = "reject"
 	target          = 0.40
@@ -91,6 +93,8 @@ func untilInterrupted() (context.Context, func()) {
 type playground struct {
 	*cluster.Cluster
 	progress progress
+	// prepared is when all scenarios were prepared.
+	prepared time.Time
 }
 
 func run(ctx context.Context, out *os.File, keep bool) (err error) {

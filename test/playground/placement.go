@@ -18,6 +18,24 @@ type placement struct {
 	measured map[string]float64
 }
 
+// pool returns the labels of the nodes of a profile that has nodes of its own.
+func pool(profile string) map[string]string { return map[string]string{"pool": profile} }
+
+// inPoolOf returns a node's name in the pool of a profile.
+func inPoolOf(profile, node string) string { return profile + "-" + node }
+
+// inPool returns the placement of a profile on the named nodes of its own pool. It names them without the pool, as nodes does.
+func inPool(profile string, nodes []string, pods map[string]int, measured map[string]float64) placement {
+	pl := placement{profile: profile, pods: map[string]int{}, measured: map[string]float64{}}
+	for _, node := range nodes {
+		pl.pods[node] = pods[inPoolOf(profile, node)]
+		if utilization, ok := measured[inPoolOf(profile, node)]; ok {
+			pl.measured[node] = utilization
+		}
+	}
+	return pl
+}
+
 // hottest returns the node with the highest utilization.
 func (pl placement) hottest() string {
 	hottest := ""
@@ -62,8 +80,8 @@ type fact struct {
 	value func(placement) string
 }
 
-// sideBySide writes the named nodes under two placements, and facts about both.
-func (p page) sideBySide(nodes []string, left, right placement, facts ...fact) {
+// sideBySide writes the named nodes under two placements with a line in the bars, and facts about both.
+func (p page) sideBySide(nodes []string, line float64, left, right placement, facts ...fact) {
 	const (
 		row     = "%-9s %s %5.1f %% %3s   %s %5.1f %% %3s"
 		heading = "%-9s %-*s   %-*s"
@@ -73,8 +91,8 @@ func (p page) sideBySide(nodes []string, left, right placement, facts ...fact) {
 	for _, n := range nodes {
 		a, b := left.measured[n], right.measured[n]
 		p.line(row, n,
-			p.paint.bar(a, target), 100*a, plus(left.pods[n]),
-			p.paint.bar(b, target), 100*b, plus(right.pods[n]))
+			p.paint.bar(a, line), 100*a, plus(left.pods[n]),
+			p.paint.bar(b, line), 100*b, plus(right.pods[n]))
 	}
 	for _, f := range facts {
 		p.line(heading, f.name, side, f.value(left), side, f.value(right))

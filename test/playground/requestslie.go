@@ -85,7 +85,7 @@ func runRequestsLie(ctx context.Context, p *playground) (result, error) {
 		return nil, err
 	}
 	// The second profile starts from the same load.
-	if err := p.DeletePods(ctx, metav1.NamespaceDefault, metav1.ListOptions{}); err != nil {
+	if err := p.DeletePods(ctx, metav1.NamespaceDefault, metav1.ListOptions{LabelSelector: "profile"}); err != nil {
 		return nil, err
 	}
 	if _, err := p.waitLoad(ctx, before, lieShare); err != nil {
@@ -142,7 +142,7 @@ func (r requestsLie) write(page page) {
 	for _, n := range lieNodes() {
 		names = append(names, n.name)
 	}
-	page.sideBySide(names, r.plimsoll, r.stock,
+	page.sideBySide(names, target, r.plimsoll, r.stock,
 		fact{"hottest", placement.hottestNode},
 		fact{fmt.Sprintf("> %.0f %%", 100*hot), func(pl placement) string { return count(len(pl.above(hot)), "node") }},
 		fact{"on busy", func(pl placement) string { return fmt.Sprintf("%d of %d pods", pl.onBusy(), liePods) }},

@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 )
 
 // scenario is one demonstration of the playground. It starts on a cluster without nodes and pods, and may leave some.
 type scenario struct {
 	name string
-	run  func(ctx context.Context, p *playground) (result, error)
+	// prepare, if it is not nil, is called before the first scenario runs. What it creates must have the label cluster.Kept.
+	prepare func(ctx context.Context, p *playground) error
+	run     func(ctx context.Context, p *playground) (result, error)
 }
 
 // result is the outcome of a scenario.
@@ -35,6 +38,7 @@ func scenarios() []scenario {
 		{name: "burst", run: runBurst},
 		{name: "outage", run: runOutage},
 		{name: "latency", run: runLatency},
+		{name: "peaks", prepare: preparePeaks, run: runPeaks},
 		{name: "overload", run: runOverload},
 	}
 }
@@ -46,6 +50,15 @@ type finding struct {
 }
 
 func runScenarios(ctx context.Context, p *playground, scenarios []scenario) ([]finding, error) {
+	for _, s := range scenarios {
+		if s.prepare == nil {
+			continue
+		}
+		if err := s.prepare(ctx, p); err != nil {
+			return nil, fmt.Errorf("preparing %s: %w", s.name, err)
+		}
+	}
+	p.prepared = time.Now()
 	var findings []finding
 	for i, s := range scenarios {
 		if i > 0 {

@@ -342,6 +342,86 @@ web-3      0.40 s               0.40 s
 	})
 }
 
+// peaksResult is a correct result of the peaks.
+func peaksResult() peaks {
+	r := peaks{
+		byMean: placement{profile: "by-mean", pods: map[string]int{"node-1": 2, "node-2": 2}, measured: map[string]float64{}},
+		byPeak: placement{profile: "by-peak", pods: map[string]int{"node-1": 1, "node-2": 1, "node-3": 1, "node-4": 1}, measured: map[string]float64{}},
+	}
+	for _, pl := range []placement{r.byMean, r.byPeak} {
+		for _, n := range peakNodes() {
+			volatile := float64(pl.pods[n.name])
+			pl.measured[n.name] = n.load + peakHighShare*volatile + peakMeanShare*(2-volatile)
+		}
+	}
+	return r
+}
+
+func TestPeaks(t *testing.T) {
+	want := `Eight workloads, whose pods request 800m and use that on average. Four are steady; the pods of the
+other four are volatile: they use 2 cores a quarter of the time, else 400m. by-mean scores by
+TargetLoadPacking, by-peak by PredictedPeak, which knows this from pods that ran before. Each places
+one pod of every workload on four nodes of 8 cores. Then the volatile pods grow to 2 cores: a bar is
+a node's CPU after that, | the 80 % above which it is hot, +n its volatile pods.
+          by-mean                                      by-peak
+node-1    ████████████████████████|█····  85.0 %  +2   █████████████████████···|·····  70.0 %  +1
+node-2    ████████████████████████|█····  85.0 %  +2   █████████████████████···|·····  70.0 %  +1
+node-3    ██████████████████······|·····  59.0 %       ██████████████████████··|·····  74.0 %  +1
+node-4    ██████████████████······|·····  59.0 %       ██████████████████████··|·····  74.0 %  +1
+hottest   node-1 at 85.0 %                             node-3 at 74.0 %
+> 80 %    2 nodes                                      0 nodes
+together  volatile pods on 2 nodes                     volatile pods on 0 nodes
+`
+	if diff := cmp.Diff(want, written(peaksResult())); diff != "" {
+		t.Errorf("written (-want +got):\n%s", diff)
+	}
+	if err := peaksResult().check(); err != nil {
+		t.Errorf("check() = %v", err)
+	}
+}
+
+func TestPeaks_Check(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*peaks)
+		want   string
+	}{
+		{"a load that is off by the measuring error is allowed", func(r *peaks) { r.byPeak.measured["node-3"] += measuringError }, "<nil>"},
+		{
+			"volatile pods together are wrong where peaks are known",
+			func(r *peaks) { r.byPeak.pods = map[string]int{"node-1": 2, "node-2": 1, "node-3": 1} },
+			"by-peak put volatile pods together on node-1, must keep them apart",
+		},
+		{
+			"a pod that is missing is wrong",
+			func(r *peaks) { delete(r.byPeak.pods, "node-4") },
+			"by-peak placed 3 of 4 volatile pods on its nodes",
+		},
+		{
+			"volatile pods apart are wrong where means alone are known",
+			func(r *peaks) { r.byMean.pods = r.byPeak.pods },
+			"by-mean kept the volatile pods apart, must put some together because it sees means alone",
+		},
+		{
+			"a hot node is wrong where peaks are known",
+			func(r *peaks) { r.byPeak.measured["node-2"] = 0.83 },
+			"by-peak made node-2 hot, must be none",
+		},
+		{
+			"a hottest node that is no cooler is wrong",
+			func(r *peaks) { r.byMean.measured = r.byPeak.measured },
+			"the hottest node is at 74.0 % under by-peak, must be below the 74.0 % under by-mean",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := peaksResult()
+			tt.change(&r)
+			wantError(t, r.check(), tt.want)
+		})
+	}
+}
+
 // overloadResult is a correct result of the overload.
 func overloadResult() overload {
 	return overload{
@@ -420,7 +500,7 @@ func TestShow_FitsOnScreen(t *testing.T) {
 	var all []finding
 	for _, f := range []finding{
 		{"the worked example", exampleResult()}, {"requests lie", requestsLieResult()}, {"burst", burstResult()}, {"outage", outageResult()},
-		{"latency", latencyResult()}, {"overload", overloadResult()},
+		{"latency", latencyResult()}, {"peaks", peaksResult()}, {"overload", overloadResult()},
 	} {
 		all = append(all, f)
 		lines := strings.Split(strings.TrimRight(written(f.result), "\n"), "\n")
@@ -437,7 +517,7 @@ func TestShow_FitsOnScreen(t *testing.T) {
 	if err := show(page{out: &b}, all); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasSuffix(b.String(), "\nAll 6 scenarios ended as they must.\n") {
+	if !strings.HasSuffix(b.String(), "\nAll 7 scenarios ended as they must.\n") {
 		t.Errorf("the summary does not end with the verdict:\n%s", b.String())
 	}
 }
