@@ -213,7 +213,7 @@ func (c *tableCache) predict(n *nodeEstimate, node fwk.NodeInfo, moment int64, p
 	return p
 }
 
-// everMeasured tells which resources were ever measured of the node.
+// everMeasured reports which resources were ever measured of the node.
 func everMeasured(n *nodeEstimate) [load.ResourceCount]bool {
 	return [load.ResourceCount]bool{load.CPU: n.freshUntil[load.CPU] != 0, load.Memory: n.freshUntil[load.Memory] != 0}
 }

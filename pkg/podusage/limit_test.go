@@ -22,6 +22,46 @@ func amountsList(cpu, memory string) corev1.ResourceList {
 	return list
 }
 
+func TestRequest(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	requesting := func(cpu, memory string) corev1.Container {
+		return corev1.Container{Resources: corev1.ResourceRequirements{Requests: amountsList(cpu, memory)}}
+	}
+	sidecar := requesting("500m", "1Mi")
+	sidecar.RestartPolicy = &always
+	for _, tc := range []struct {
+		name        string
+		spec        corev1.PodSpec
+		cpu, memory float64
+	}{
+		{"the sum of two containers", corev1.PodSpec{Containers: []corev1.Container{requesting("1", "1Mi"), requesting("250m", "")}}, 1250, 1 << 20},
+		{"native sidecars count", corev1.PodSpec{Containers: []corev1.Container{requesting("1", "1Mi")}, InitContainers: []corev1.Container{sidecar}}, 1500, 2 << 20},
+		{"a larger init container, beside the sidecars before it", corev1.PodSpec{
+			Containers:     []corev1.Container{requesting("1", "1Mi")},
+			InitContainers: []corev1.Container{sidecar, requesting("3", "")},
+		}, 3500, 2 << 20},
+		{"the request for the pod as a whole replaces the sum", corev1.PodSpec{
+			Containers: []corev1.Container{requesting("1", "1Mi")},
+			Resources:  &corev1.ResourceRequirements{Requests: amountsList("2", "")},
+		}, 2000, 1 << 20},
+		{"overhead is added", corev1.PodSpec{Containers: []corev1.Container{requesting("1", "1Mi")}, Overhead: amountsList("100m", "1Mi")}, 1100, 2 << 20},
+		{"nothing", corev1.PodSpec{Containers: []corev1.Container{requesting("", "")}}, 0, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			pod := &corev1.Pod{Spec: tc.spec}
+			if cpu, memory := Request(pod, load.CPU), Request(pod, load.Memory); cpu != tc.cpu || memory != tc.memory {
+				t.Errorf("requests %v and %v, want %v and %v", cpu, memory, tc.cpu, tc.memory)
+			}
+			if got, want := (Amounts{Request(pod, load.CPU), Request(pod, load.Memory)}), (ByRequests{}).Estimate(pod); got != want {
+				t.Errorf("%v, but ByRequests estimates %v", got, want)
+			}
+			if allocs := testing.AllocsPerRun(10, func() { Request(pod, load.Memory) }); allocs != 0 {
+				t.Errorf("%v allocations, want 0", allocs)
+			}
+		})
+	}
+}
+
 func TestLimit(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	limited := func(cpu, memory string) corev1.Container {

@@ -126,6 +126,18 @@ func (e BySpec) stated(requirements *corev1.ResourceRequirements, r load.Resourc
 	return 0, false
 }
 
+// Request returns what the pod requests of the resource, in milliCPU or bytes, as ByRequests estimates it, but by the pod's spec
+// alone. It does not allocate.
+func Request(pod *corev1.Pod, r load.Resource) float64 {
+	request := containersRequest(&pod.Spec, r)
+	if whole := pod.Spec.Resources; whole != nil {
+		if stated, ok := quantityIn(whole.Requests, r); ok {
+			request = amountOf(stated, r)
+		}
+	}
+	return request + amountIn(pod.Spec.Overhead, r)
+}
+
 // Limit returns the most that the pod may use of the resource, in milliCPU or bytes: the limit that is stated for the pod as a
 // whole, or the sum of its containers' and native sidecars', whichever is less, plus the pod's overhead. It is +Inf where a
 // container has no limit. A limit of zero is none: that is how the kubelet takes it.

@@ -67,7 +67,7 @@ type WorkloadWatcher struct {
 	publisher *learned.Publisher
 
 	// The fields below are used by Run's goroutine alone.
-	// started tells whether there was a refresh. missing are the periods of the history that are still to be read, the newest
+	// started reports whether there was a refresh. missing are the periods of the history that are still to be read, the newest
 	// first, and attempts how often that has failed.
 	started  bool
 	missing  []source.Period
@@ -338,7 +338,7 @@ func (t *tally) add(u *source.PodUsage) {
 	usage = t.bounded(pod, u.Resource, usage)
 	t.measured++
 	share := min(float64(ran)/float64(workloadInterval), 1)
-	t.requesting.Add(u.Resource, usage, requestOf(pod, u.Resource), share)
+	t.requesting.Add(u.Resource, usage, podusage.Request(pod, u.Resource), share)
 	workload, ok := learned.WorkloadOf(pod, t.WorkloadLabel)
 	if !ok {
 		return
@@ -401,35 +401,11 @@ func (t *tally) ran(pod *corev1.Pod) time.Duration {
 	return t.now.Sub(first)
 }
 
-// hasUniqueName tells whether the pod's name ends in characters that the API server chose at random, so that no other pod had the
+// hasUniqueName reports whether the pod's name ends in characters that the API server chose at random, so that no other pod had the
 // name before. The pods of a StatefulSet also have a generateName, but end in a number.
 func hasUniqueName(pod *corev1.Pod) bool {
 	const randomCharacters = 5
 	return pod.GenerateName != "" && len(pod.Name) == len(pod.GenerateName)+randomCharacters
-}
-
-// requestOf is what the pod's containers and native sidecars request, or the request for the pod as a whole. It does not allocate.
-func requestOf(pod *corev1.Pod, r load.Resource) (sum float64) {
-	request := func(list corev1.ResourceList) float64 {
-		if r == load.CPU {
-			return podusage.Millis(list[corev1.ResourceCPU])
-		}
-		return podusage.Units(list[corev1.ResourceMemory])
-	}
-	if whole := pod.Spec.Resources; whole != nil {
-		if sum = request(whole.Requests); sum > 0 {
-			return sum
-		}
-	}
-	for i := range pod.Spec.Containers {
-		sum += request(pod.Spec.Containers[i].Resources.Requests)
-	}
-	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			sum += request(c.Resources.Requests)
-		}
-	}
-	return sum
 }
 
 // observations returns what was added of the resources that did not fail.

@@ -103,7 +103,7 @@ type PodSource struct {
 	name string
 	// fetches counts those since the queries were chosen.
 	fetches int
-	// owners tells whether kube-state-metrics says who controls a pod; nil while that is not known.
+	// owners reports whether kube-state-metrics says who controls a pod; nil while that is not known.
 	owners *bool
 }
 
