@@ -13,11 +13,13 @@ const (
 	KubernetesMetricsServer MetricProviderType = "KubernetesMetricsServer"
 	// Prometheus reads any server that speaks the Prometheus HTTP API.
 	Prometheus MetricProviderType = "Prometheus"
-	// SignalFx is accepted for existing configurations; it is read through a load-watcher service.
+	// SignalFx reads SignalFx, which is now Splunk Observability Cloud.
 	SignalFx MetricProviderType = "SignalFx"
+	// Datadog reads Datadog.
+	Datadog MetricProviderType = "Datadog"
 )
 
-// Dialect names the family of Prometheus series that hold a node's load.
+// Dialect names the family of series that hold a node's load.
 type Dialect string
 
 const (
@@ -31,6 +33,11 @@ const (
 	DialectKubelet Dialect = "Kubelet"
 	// DialectCAdvisor reads the root cgroup of the kubelet's /metrics/cadvisor.
 	DialectCAdvisor Dialect = "cAdvisor"
+
+	// DialectUtilization reads cpu.utilization and memory.utilization of Datadog.
+	DialectUtilization Dialect = "Utilization"
+	// DialectDatadogAgent reads system.cpu.idle and system.mem.pct_usable of Datadog's own agent.
+	DialectDatadogAgent Dialect = "DatadogAgent"
 )
 
 // MissingLoad says how a plugin judges a node whose load is unknown.
@@ -91,10 +98,11 @@ const (
 	PreferHigher Preference = "Higher"
 )
 
-// PrometheusQueries are the operator's own PromQL, used in place of the dialect's. Each query yields one series per node, whose
-// value is the mean utilization over the window as a fraction of capacity; `$window` in it stands for the window. At least one
-// of the two is set; the dialect's query is used for a resource without one.
-type PrometheusQueries struct {
+// LoadQueries are the operator's own queries in the provider's language, used in place of the dialect's. Each query yields one
+// series per node. With Prometheus its value is the mean utilization over the window as a fraction of capacity, and `$window`
+// stands for the window. With SignalFx and Datadog its values are utilizations in percent. At least one of the two is set; the
+// dialect's query is used for a resource without one.
+type LoadQueries struct {
 	CPU    string
 	Memory string
 }
@@ -102,19 +110,28 @@ type PrometheusQueries struct {
 // MetricProviderSpec describes a source of load.
 type MetricProviderSpec struct {
 	Type MetricProviderType
-	// Address is the server's http(s) URL, a path prefix included. Only Prometheus has one.
+	// Address is the server's http(s) URL, a path prefix included. Prometheus, SignalFx and Datadog have one.
 	Address string
-	// Token is a bearer token; TokenFile names a file that holds one and is reread as it rotates. At most one is set.
+	// Token is a bearer token, SignalFx's access token or Datadog's API key; TokenFile names a file that holds one and is reread
+	// as it rotates. At most one is set.
 	Token     Secret
 	TokenFile string
+	// ApplicationKey is Datadog's second key; ApplicationKeyFile names a file that holds one and is reread as it rotates. At most
+	// one is set.
+	ApplicationKey     Secret
+	ApplicationKeyFile string
 	// CAFile names a PEM bundle of the authorities that are trusted to sign the server's certificate; empty means the system's
 	// roots.
 	CAFile string
 	// InsecureSkipVerify accepts any certificate of the server.
 	InsecureSkipVerify bool
-	// Only Prometheus uses Dialect, Queries and NodeLabels.
+	// ClusterName is what SignalFx or Datadog call the cluster that is read; empty means all. HostNameSuffix is what hosts have
+	// there after the names of nodes.
+	ClusterName    string
+	HostNameSuffix string
+	// Prometheus and Datadog use Dialect, these two and SignalFx use Queries, and Prometheus alone uses NodeLabels.
 	Dialect Dialect
-	Queries *PrometheusQueries
+	Queries *LoadQueries
 	// NodeLabels are the labels of a series that may name its node, in order of precedence. Not empty.
 	NodeLabels []string
 	// Timeout bounds one refresh. In (0, MaxAge].

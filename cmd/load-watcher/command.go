@@ -28,12 +28,13 @@ func newCommand(t telemetry) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "load-watcher",
 		Short: "Serves the load of nodes to several schedulers",
-		Long: `Reads the load of the cluster's nodes from Prometheus or metrics-server, and serves it to any number of schedulers by
-load-watcher's HTTP API: GET /watcher[?host=NAME][&window=5m] and GET /watcher/health, and beside them /metrics and /healthz.
+		Long: `Reads the load of the cluster's nodes from Prometheus, metrics-server, SignalFx or Datadog, and serves it to any number of
+schedulers by load-watcher's HTTP API: GET /watcher[?host=NAME][&window=5m] and GET /watcher/health, and beside them /metrics and
+/healthz.
 
-Settings are taken from flags, then from the environment variables that the flags name. Give a bearer token for the metrics
-provider in a file or in METRICS_PROVIDER_TOKEN. Without either, ENABLE_OPENSHIFT_AUTH=true sends the token of the pod's service
-account to an https provider whose certificate is verified.`,
+Settings are taken from flags, then from the environment variables that the flags name. Give a token for the metrics provider in a
+file or in METRICS_PROVIDER_TOKEN, and Datadog's application key in a file or in METRICS_PROVIDER_APP_KEY. Without a token,
+ENABLE_OPENSHIFT_AUTH=true sends the token of the pod's service account to an https Prometheus whose certificate is verified.`,
 		Args:         cobra.NoArgs,
 		Version:      programVersion(),
 		SilenceUsage: true, // an error has one line

@@ -31,6 +31,9 @@ const (
 	flagProviderName       = "metrics-provider-name"
 	flagProviderAddress    = "metrics-provider-address"
 	flagTokenFile          = "token-file"
+	flagApplicationKeyFile = "application-key-file"
+	flagClusterName        = "cluster-name"
+	flagHostNameSuffix     = "host-name-suffix"
 	flagCAFile             = "ca-file"
 	flagInsecureSkipVerify = "insecure-skip-verify"
 	flagDialect            = "dialect"
@@ -47,8 +50,11 @@ const (
 	flagVerbosity          = "v"
 )
 
-// tokenVariable has no flag: all users of a machine see a program's arguments.
-const tokenVariable = "METRICS_PROVIDER_TOKEN"
+// tokenVariable and applicationKeyVariable have no flag: all users of a machine see a program's arguments.
+const (
+	tokenVariable          = "METRICS_PROVIDER_TOKEN"
+	applicationKeyVariable = "METRICS_PROVIDER_APP_KEY"
+)
 
 // variables returns the environment variables that known deployments set, by flag.
 func variables() map[string]string {
@@ -61,6 +67,17 @@ func variables() map[string]string {
 	}
 }
 
+// filterVariables returns the environment variables that known deployments set for a type of provider alone, by flag.
+func filterVariables(provider config.MetricProviderType) map[string]string {
+	switch provider {
+	case config.SignalFx:
+		return map[string]string{flagClusterName: "SIGNALFX_CLUSTER_NAME", flagHostNameSuffix: "SIGNALFX_HOST_NAME_SUFFIX"}
+	case config.Datadog:
+		return map[string]string{flagClusterName: "DATADOG_CLUSTER_NAME", flagHostNameSuffix: "DATADOG_HOST_NAME_SUFFIX"}
+	}
+	return nil
+}
+
 type options struct {
 	listenAddress                  string
 	tlsCertFile, tlsPrivateKeyFile string
@@ -71,7 +88,7 @@ type options struct {
 	windows                        []time.Duration
 	// load has the defaults of plugin arguments, so that the service and the schedulers agree.
 	load    v1.LoadSpec
-	queries v1.PrometheusQueries
+	queries v1.LoadQueries
 	logging *logsapi.LoggingConfiguration
 }
 
@@ -111,15 +128,18 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	text(&o.kubeconfig, flagKubeconfig, "kubeconfig of the cluster to read nodes and, with KubernetesMetricsServer, load from; without it, the cluster of the pod")
 
 	provider := &o.load.MetricProvider
-	text((*string)(&provider.Type), flagProviderName, "KubernetesMetricsServer or Prometheus")
-	text(&provider.Address, flagProviderAddress, "http(s) URL of Prometheus or of any server that speaks its HTTP API, a path prefix included")
-	text(&provider.TokenFile, flagTokenFile, "file with the bearer token for Prometheus, read again as it rotates; env "+tokenVariable+" is the token itself")
-	text(&provider.CAFile, flagCAFile, "PEM bundle to verify the certificate of Prometheus with, instead of the system's roots")
-	flag, usage := named(flagInsecureSkipVerify, "do not verify the certificate of Prometheus")
+	text((*string)(&provider.Type), flagProviderName, "KubernetesMetricsServer, Prometheus, SignalFx or Datadog")
+	text(&provider.Address, flagProviderAddress, "http(s) URL of Prometheus or of any server that speaks its HTTP API, a path prefix included, of SignalFx or of Datadog; of Datadog a site such as datadoghq.eu too")
+	text(&provider.TokenFile, flagTokenFile, "file with the bearer token for Prometheus, the access token for SignalFx or the API key for Datadog, read again as it rotates; env "+tokenVariable+" is the token itself")
+	text(&provider.ApplicationKeyFile, flagApplicationKeyFile, "file with the application key for Datadog, read again as it rotates; env "+applicationKeyVariable+" is the key itself")
+	text(&provider.ClusterName, flagClusterName, "what SignalFx or Datadog call the cluster; without it hosts of all clusters are read (env SIGNALFX_CLUSTER_NAME, DATADOG_CLUSTER_NAME)")
+	text(&provider.HostNameSuffix, flagHostNameSuffix, "what hosts of SignalFx or Datadog have after the names of nodes (env SIGNALFX_HOST_NAME_SUFFIX, DATADOG_HOST_NAME_SUFFIX)")
+	text(&provider.CAFile, flagCAFile, "PEM bundle to verify the provider's certificate with, instead of the system's roots")
+	flag, usage := named(flagInsecureSkipVerify, "do not verify the provider's certificate")
 	fs.BoolVar(provider.InsecureSkipVerify, flag, *provider.InsecureSkipVerify, usage)
-	text((*string)(&provider.Dialect), flagDialect, "which series of Prometheus hold the load: Auto, NodeExporter, KubePrometheus, Kubelet or cAdvisor")
-	text(&o.queries.CPU, flagCPUQuery, "PromQL for a node's cpu utilization as a fraction of capacity, instead of the dialect's query; $window stands for the window")
-	text(&o.queries.Memory, flagMemoryQuery, "PromQL for a node's memory utilization, as --cpu-query")
+	text((*string)(&provider.Dialect), flagDialect, "which series hold the load: Auto, of Prometheus NodeExporter, KubePrometheus, Kubelet or cAdvisor, of Datadog Utilization or DatadogAgent")
+	text(&o.queries.CPU, flagCPUQuery, "query for a node's cpu utilization, instead of the dialect's: with Prometheus PromQL for a fraction of capacity, in which $window stands for the window; with SignalFx and Datadog in percent")
+	text(&o.queries.Memory, flagMemoryQuery, "query for a node's memory utilization, as --cpu-query")
 	fs.StringSliceVar(&provider.NodeLabels, flagNodeLabels, provider.NodeLabels, "labels of series that may name the node, tried in this order")
 	span(&provider.Timeout.Duration, flagTimeout, "longest time that one refresh may take; by default at most half of --max-age")
 
@@ -143,7 +163,7 @@ func (o *options) complete(fs *pflag.FlagSet) (config.LoadSpec, error) {
 	if err := o.validateListening(); err != nil {
 		return config.LoadSpec{}, err
 	}
-	if o.queries != (v1.PrometheusQueries{}) {
+	if o.queries != (v1.LoadQueries{}) {
 		o.load.MetricProvider.Queries = &o.queries
 	}
 	if !fs.Changed(flagTimeout) {
@@ -170,6 +190,7 @@ func (o *options) readEnvironment(fs *pflag.FlagSet) error {
 			return fmt.Errorf("env %s: %w", variable, err)
 		}
 	}
+	o.readHostedEnvironment(fs)
 	account, err := provider.AccountOfEnvironment()
 	if err != nil {
 		return err
@@ -179,6 +200,27 @@ func (o *options) readEnvironment(fs *pflag.FlagSet) error {
 		o.load.MetricProvider.Token = config.Secret(token)
 	}
 	return nil
+}
+
+// readHostedEnvironment sets what only SignalFx and Datadog use, after their type. Variables for other providers count as none.
+func (o *options) readHostedEnvironment(fs *pflag.FlagSet) {
+	provider := &o.load.MetricProvider
+	fields := map[string]*string{flagClusterName: &provider.ClusterName, flagHostNameSuffix: &provider.HostNameSuffix}
+	for flag, variable := range filterVariables(provider.Type) {
+		if !fs.Changed(flag) {
+			*fields[flag] = os.Getenv(variable)
+		}
+	}
+	if provider.Type != config.Datadog {
+		return
+	}
+	if !fs.Changed(flagApplicationKeyFile) {
+		provider.ApplicationKey = config.Secret(os.Getenv(applicationKeyVariable))
+	}
+	// Known deployments name the site alone.
+	if provider.Address != "" && !strings.Contains(provider.Address, "://") {
+		provider.Address = "https://api." + strings.TrimPrefix(provider.Address, "api.")
+	}
 }
 
 // verbosityOf returns klog's verbosity for a level of logrus, which load-watcher logs with.
@@ -226,12 +268,9 @@ func (o *options) validateListening() error {
 // validLoad returns the load to read, validated by the rules of the plugins' arguments.
 func (o *options) validLoad() (config.LoadSpec, error) {
 	switch provider := o.load.MetricProvider.Type; provider {
-	case config.KubernetesMetricsServer, config.Prometheus:
-	case config.SignalFx:
-		return config.LoadSpec{}, fmt.Errorf("%s: SignalFx is not read by this service: set KubernetesMetricsServer or Prometheus, "+
-			"or keep the load-watcher that reads SignalFx: schedulers read it in the same way", nameOf(flagProviderName))
+	case config.KubernetesMetricsServer, config.Prometheus, config.SignalFx, config.Datadog:
 	default:
-		return config.LoadSpec{}, fmt.Errorf("%s: %q is neither KubernetesMetricsServer nor Prometheus", nameOf(flagProviderName), provider)
+		return config.LoadSpec{}, fmt.Errorf("%s: %q is none of KubernetesMetricsServer, Prometheus, SignalFx and Datadog", nameOf(flagProviderName), provider)
 	}
 	// Any arguments that hold a LoadSpec serve; their other fields have the defaults.
 	given, args := &v1.LoadVariationRiskBalancingArgs{LoadSpec: o.load}, &config.LoadVariationRiskBalancingArgs{}
@@ -246,7 +285,7 @@ func (o *options) validLoad() (config.LoadSpec, error) {
 	var errs []error
 	for _, mistake := range mistakes(args) {
 		path, _, _ := strings.Cut(mistake.Field, "[")
-		errs = append(errs, inFlags(mistake, flagOf(path)))
+		errs = append(errs, inFlags(mistake, flagOf(path, args.MetricProvider.Type)))
 	}
 	for _, window := range o.windows {
 		other := args.DeepCopy()
@@ -262,6 +301,9 @@ func (o *options) validLoad() (config.LoadSpec, error) {
 
 // checkQueries returns what is surprising in the queries, which are valid.
 func (o *options) checkQueries() []configlint.Finding {
+	if o.load.MetricProvider.Type != config.Prometheus {
+		return nil
+	}
 	return slices.Concat(
 		configlint.CheckLoadQuery("--"+flagCPUQuery, o.queries.CPU),
 		configlint.CheckLoadQuery("--"+flagMemoryQuery, o.queries.Memory),
@@ -283,26 +325,37 @@ func mistakes(args *config.LoadVariationRiskBalancingArgs) []*field.Error {
 	return found
 }
 
-// flagOf returns the name, in errors, of the flag for a field of the LoadSpec.
-func flagOf(path string) string {
+// flagOf returns the name, in errors, of the flag for a field of a LoadSpec with the type of provider.
+func flagOf(path string, provider config.MetricProviderType) string {
 	flag, ok := map[string]string{
-		"metricProvider.address":        flagProviderAddress,
-		"metricProvider.tokenFile":      flagTokenFile,
-		"metricProvider.caFile":         flagCAFile,
-		"metricProvider.dialect":        flagDialect,
-		"metricProvider.queries":        flagCPUQuery,
-		"metricProvider.queries.cpu":    flagCPUQuery,
-		"metricProvider.queries.memory": flagMemoryQuery,
-		"metricProvider.nodeLabels":     flagNodeLabels,
-		"metricProvider.timeout":        flagTimeout,
-		"window":                        flagWindow,
-		"refreshInterval":               flagRefreshInterval,
-		"maxAge":                        flagMaxAge,
-		"driftTolerance":                flagDriftTolerance,
+		"metricProvider.address":            flagProviderAddress,
+		"metricProvider.tokenFile":          flagTokenFile,
+		"metricProvider.applicationKeyFile": flagApplicationKeyFile,
+		"metricProvider.clusterName":        flagClusterName,
+		"metricProvider.hostNameSuffix":     flagHostNameSuffix,
+		"metricProvider.caFile":             flagCAFile,
+		"metricProvider.dialect":            flagDialect,
+		"metricProvider.queries":            flagCPUQuery,
+		"metricProvider.queries.cpu":        flagCPUQuery,
+		"metricProvider.queries.memory":     flagMemoryQuery,
+		"metricProvider.nodeLabels":         flagNodeLabels,
+		"metricProvider.timeout":            flagTimeout,
+		"window":                            flagWindow,
+		"refreshInterval":                   flagRefreshInterval,
+		"maxAge":                            flagMaxAge,
+		"driftTolerance":                    flagDriftTolerance,
 	}[path]
-	switch {
+	switch variable := filterVariables(provider)[flag]; {
+	case variable != "":
+		return "--" + flag + " (env " + variable + ")"
+	case flag == flagTokenFile && provider != config.Prometheus:
+		return "--" + flag + " (or env " + tokenVariable + ")"
+	case flag == flagApplicationKeyFile:
+		return "--" + flag + " (or env " + applicationKeyVariable + ")"
 	case ok:
 		return nameOf(flag)
+	case path == "metricProvider.applicationKey":
+		return "env " + applicationKeyVariable
 	case path == "metricProvider.token":
 		return "env " + tokenVariable
 	}
@@ -320,6 +373,8 @@ func inFlags(mistake *field.Error, name string) error {
 func detailInFlags(text string) string {
 	return strings.NewReplacer(
 		"metricProvider.tokenFile", "--"+flagTokenFile,
+		"applicationKeyFile", "--"+flagApplicationKeyFile,
+		"applicationKey", "env "+applicationKeyVariable,
 		"tokenFile", "--"+flagTokenFile,
 		"refreshInterval", "--"+flagRefreshInterval,
 		"maxAge", "--"+flagMaxAge,

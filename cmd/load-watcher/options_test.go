@@ -28,14 +28,21 @@ import (
 // setEnvironment sets the variables that the program reads, and no others of them.
 func setEnvironment(t *testing.T, variablesSet map[string]string) {
 	t.Helper()
-	t.Setenv(tokenVariable, "")
-	t.Setenv(provider.AccountVariable, "")
-	for _, variable := range variables() {
+	for _, variable := range allVariables() {
 		t.Setenv(variable, "")
 	}
 	for variable, value := range variablesSet {
 		t.Setenv(variable, value)
 	}
+}
+
+// allVariables returns the environment variables that the program reads.
+func allVariables() []string {
+	all := []string{tokenVariable, applicationKeyVariable, provider.AccountVariable}
+	for _, byFlag := range []map[string]string{variables(), filterVariables(config.SignalFx), filterVariables(config.Datadog)} {
+		all = slices.AppendSeq(all, maps.Values(byFlag))
+	}
+	return all
 }
 
 func writeFile(t *testing.T, name, content string) string {
@@ -124,11 +131,44 @@ func TestOptions(t *testing.T) {
 			func(s *settings) {
 				p := &s.load.MetricProvider
 				p.Type, p.Address, p.Dialect, p.NodeLabels = config.Prometheus, "http://p", config.DialectKubelet, []string{"a", "b"}
-				p.Queries = &config.PrometheusQueries{CPU: "c", Memory: "m"}
+				p.Queries = &config.LoadQueries{CPU: "c", Memory: "m"}
 				p.Timeout.Duration = 3 * time.Second
 				s.load.Window.Duration, s.load.RefreshInterval.Duration, s.load.MaxAge.Duration = 10*time.Minute, time.Second, time.Minute
 				s.load.DriftTolerance = 5
 				s.windows = []time.Duration{time.Minute, 2 * time.Minute}
+			}},
+		{"the known environment of SignalFx",
+			map[string]string{
+				"METRICS_PROVIDER_NAME": "SignalFx", "METRICS_PROVIDER_TOKEN": "of-env", "METRICS_PROVIDER_APP_KEY": "not used",
+				"SIGNALFX_HOST_NAME_SUFFIX": ".example.com", "SIGNALFX_CLUSTER_NAME": "prod", "DATADOG_CLUSTER_NAME": "of another provider",
+			},
+			nil,
+			func(s *settings) {
+				p := &s.load.MetricProvider
+				p.Type, p.Address, p.Token = config.SignalFx, "https://api.signalfx.com", "of-env"
+				p.HostNameSuffix, p.ClusterName = ".example.com", "prod"
+			}},
+		{"the known environment of Datadog",
+			map[string]string{
+				"METRICS_PROVIDER_NAME": "Datadog", "METRICS_PROVIDER_ADDRESS": "datadoghq.eu", "METRICS_PROVIDER_TOKEN": "of-env", "METRICS_PROVIDER_APP_KEY": "second",
+				"DATADOG_HOST_NAME_SUFFIX": "-prod", "DATADOG_CLUSTER_NAME": "prod", "SIGNALFX_HOST_NAME_SUFFIX": "of another provider",
+			},
+			nil,
+			func(s *settings) {
+				p := &s.load.MetricProvider
+				p.Type, p.Address, p.Token, p.ApplicationKey = config.Datadog, "https://api.datadoghq.eu", "of-env", "second"
+				p.HostNameSuffix, p.ClusterName = "-prod", "prod"
+			}},
+		{"flags win over the environment of Datadog",
+			map[string]string{
+				"METRICS_PROVIDER_NAME": "Datadog", "METRICS_PROVIDER_TOKEN": "of-env", "METRICS_PROVIDER_APP_KEY": "of-env",
+				"DATADOG_HOST_NAME_SUFFIX": "-env", "DATADOG_CLUSTER_NAME": "env",
+			},
+			[]string{"--application-key-file=" + token, "--token-file=" + token, "--cluster-name=", "--host-name-suffix=-flag", "--dialect=DatadogAgent", "--metrics-provider-address=https://proxy/datadog"},
+			func(s *settings) {
+				p := &s.load.MetricProvider
+				p.Type, p.Address, p.TokenFile, p.ApplicationKeyFile = config.Datadog, "https://proxy/datadog", token, token
+				p.HostNameSuffix, p.Dialect = "-flag", config.DialectDatadogAgent
 			}},
 		{"a timeout that is not given is at most half of the age", nil, []string{"--max-age=12s", "--refresh-interval=5s"},
 			func(s *settings) {
@@ -154,8 +194,9 @@ func TestOptions(t *testing.T) {
 				t.Errorf("settings (-want +got):\n%s", diff)
 			}
 			// Secrets compare as they are, but a diff does not show them.
-			if string(want.load.MetricProvider.Token) != string(got.load.MetricProvider.Token) {
-				t.Error("another token than the one given")
+			if string(want.load.MetricProvider.Token) != string(got.load.MetricProvider.Token) ||
+				string(want.load.MetricProvider.ApplicationKey) != string(got.load.MetricProvider.ApplicationKey) {
+				t.Error("another token or key than the one given")
 			}
 		})
 	}
@@ -211,8 +252,13 @@ func TestOptions_MistakesAreRefusedBeforeListening(t *testing.T) {
 	}{
 		{"no cluster", nil, nil, []string{"--kubeconfig", "KUBE_CONFIG", "not a pod"}},
 		{"a kubeconfig that is not there", map[string]string{"KUBE_CONFIG": absent}, nil, []string{"--kubeconfig", "KUBE_CONFIG", absent}},
-		{"SignalFx", map[string]string{"METRICS_PROVIDER_NAME": "SignalFx"}, []string{kubeconfig}, []string{"--metrics-provider-name", "METRICS_PROVIDER_NAME", "SignalFx is not read", "Prometheus"}},
-		{"an unknown provider", nil, []string{kubeconfig, "--metrics-provider-name=Graphite"}, []string{"--metrics-provider-name", "Graphite", "Prometheus"}},
+		{"SignalFx without a token", map[string]string{"METRICS_PROVIDER_NAME": "SignalFx"}, []string{kubeconfig}, []string{"--token-file", "METRICS_PROVIDER_TOKEN", "type SignalFx needs an access token"}},
+		{"Datadog without an application key", map[string]string{"METRICS_PROVIDER_NAME": "Datadog", "METRICS_PROVIDER_TOKEN": "hunter2"}, []string{kubeconfig}, []string{"--application-key-file", "METRICS_PROVIDER_APP_KEY", "type Datadog needs an application key"}},
+		{"an application key of two words", map[string]string{"METRICS_PROVIDER_NAME": "Datadog", "METRICS_PROVIDER_TOKEN": "hunter2", "METRICS_PROVIDER_APP_KEY": "a hunter2"}, []string{kubeconfig}, []string{"env METRICS_PROVIDER_APP_KEY", "printable ASCII"}},
+		{"a cluster that would change the query", map[string]string{"METRICS_PROVIDER_NAME": "SignalFx", "METRICS_PROVIDER_TOKEN": "hunter2", "SIGNALFX_CLUSTER_NAME": "a OR b"}, []string{kubeconfig}, []string{"--cluster-name", "SIGNALFX_CLUSTER_NAME", "a OR b", "letters"}},
+		{"a suffix that would change the query", map[string]string{"METRICS_PROVIDER_NAME": "Datadog", "METRICS_PROVIDER_TOKEN": "hunter2", "METRICS_PROVIDER_APP_KEY": "hunter2", "DATADOG_HOST_NAME_SUFFIX": "}"}, []string{kubeconfig}, []string{"--host-name-suffix", "DATADOG_HOST_NAME_SUFFIX", "letters"}},
+		{"a cluster of Prometheus", nil, prometheus("--cluster-name=a"), []string{"--cluster-name", "SignalFx and Datadog"}},
+		{"an unknown provider", nil, []string{kubeconfig, "--metrics-provider-name=Graphite"}, []string{"--metrics-provider-name", "Graphite", "Prometheus", "SignalFx", "Datadog"}},
 		{"Prometheus without an address", map[string]string{"METRICS_PROVIDER_NAME": "Prometheus"}, []string{kubeconfig}, []string{"--metrics-provider-address", "METRICS_PROVIDER_ADDRESS", "http://"}},
 		{"an address without a scheme", map[string]string{"METRICS_PROVIDER_NAME": "Prometheus", "METRICS_PROVIDER_ADDRESS": "prom:9090"}, []string{kubeconfig}, []string{"METRICS_PROVIDER_ADDRESS", "prom:9090", "http://"}},
 		{"an address with a password", nil, prometheus("--metrics-provider-address=http://u:hunter2@p"), []string{"--metrics-provider-address", "--token-file"}},
@@ -224,7 +270,7 @@ func TestOptions_MistakesAreRefusedBeforeListening(t *testing.T) {
 		{"an unknown level", map[string]string{"LOG_LEVEL": "loud"}, prometheus(), []string{"LOG_LEVEL", "loud", "debug"}},
 		{"an unknown dialect", nil, prometheus("--dialect=Esperanto"), []string{"--dialect", "Esperanto", "NodeExporter"}},
 		{"a query that says nothing", nil, prometheus("--cpu-query= "), []string{"--cpu-query", "PromQL"}},
-		{"queries to metrics-server", nil, []string{kubeconfig, "--memory-query=m"}, []string{"-query", "PromQL", "KubernetesMetricsServer"}},
+		{"queries to metrics-server", nil, []string{kubeconfig, "--memory-query=m"}, []string{"-query", "Prometheus", "KubernetesMetricsServer"}},
 		{"no node label", nil, prometheus("--node-labels="), []string{"--node-labels"}},
 		{"an impossible node label", nil, prometheus("--node-labels=a,b-c"), []string{"--node-labels", "b-c"}},
 		{"a window too short", nil, prometheus("--window=1s"), []string{"--window", "1s", "10s", "1h"}},
@@ -319,7 +365,7 @@ func TestREADME_NamesAllFlagsAndVariables(t *testing.T) {
 			t.Errorf("the README does not name %s", name)
 		}
 	})
-	for _, variable := range append(slices.Collect(maps.Values(variables())), tokenVariable, provider.AccountVariable) {
+	for _, variable := range allVariables() {
 		if !strings.Contains(readme, "`"+variable+"`") {
 			t.Errorf("the README does not name %s", variable)
 		}
@@ -340,7 +386,12 @@ func TestOptions_CheckQueries(t *testing.T) {
 		Details: []any{"query", "rate(a)", "queryLine", "1", "queryColumn", "6",
 			"problem", `expected type range vector in call to function "rate", got instant vector`},
 	}}
+	o.load.MetricProvider.Type = config.Prometheus
 	if diff := cmp.Diff(want, o.checkQueries()); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
+	}
+	o.load.MetricProvider.Type = config.Datadog
+	if got := o.checkQueries(); len(got) > 0 {
+		t.Errorf("findings %v in queries that are not PromQL", got)
 	}
 }

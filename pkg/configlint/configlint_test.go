@@ -203,6 +203,13 @@ func TestCheck_Queries(t *testing.T) {
 			rejected("profiles[1].pluginConfig[0].args.metrics[1].query", 13, "query", "sum(a)\n  / sum by node (a)", "queryLine", "2", "queryColumn", "12",
 				"problem", `unexpected identifier "node" in grouping opts, expected "("`),
 		}},
+		{"queries that are not PromQL", `profiles:
+- pluginConfig:
+  - name: TargetLoadPacking
+    args: {metricProvider: {type: Datadog, token: t, applicationKey: k, queries: {cpu: "avg:my.cpu{$filter} by {host}.rollup(avg, $interval)"}}}
+  - name: LoadVariationRiskBalancing
+    args: {metricProvider: {type: SignalFx, token: t, queries: {memory: 'sf_metric:"my.memory"'}}}
+`, nil},
 		// rate(a[$window]) has 16 characters and is followed by a blank.
 		{"a typo behind $window", `profiles:
 - pluginConfig:

@@ -19,7 +19,8 @@ func unparsableQueries(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerCo
 		for j, pluginConfig := range cfg.Profiles[i].PluginConfig {
 			path := fmt.Sprintf("profiles[%d].pluginConfig[%d].args.", i, j)
 			if args, ok := pluginConfig.Args.(interface{ GetLoadSpec() *config.LoadSpec }); ok {
-				if queries := args.GetLoadSpec().MetricProvider.Queries; queries != nil {
+				provider := &args.GetLoadSpec().MetricProvider
+				if queries := provider.Queries; queries != nil && provider.Type == config.Prometheus {
 					findings = append(findings, CheckLoadQuery(path+"metricProvider.queries.cpu", queries.CPU)...)
 					findings = append(findings, CheckLoadQuery(path+"metricProvider.queries.memory", queries.Memory)...)
 				}

@@ -43,6 +43,8 @@ func FuzzArguments(f *testing.F) {
 		{packing, "", ""},
 		{packing, "metricProvider: {type: VALUE}\n", "Prometheus"},
 		{packing, "metricProvider: {type: VALUE}\n", "SignalFx"},
+		{packing, "metricProvider: {type: SignalFx, token: t, clusterName: VALUE, queries: {cpu: 'sf_metric:x'}}\n", "prod"},
+		{packing, "metricProvider: {type: Datadog, token: t, applicationKey: k, hostNameSuffix: VALUE, dialect: DatadogAgent}\n", ".example.com"},
 		{packing, prometheus + "targetUtilization: 40\ndefaultRequests: {cpu: VALUE}\ndefaultRequestsMultiplier: '1.5'\n", "500m"},
 		{packing, prometheus + "defaultRequests: {memory: VALUE}\nmissingLoad: Neutral\n", "9223372036854775807E"},
 		{packing, prometheus + "defaultRequestsMultiplier: VALUE\n", "1e308"},
@@ -105,7 +107,7 @@ func FuzzArguments(f *testing.F) {
 		if _, err := Open(t.Context(), cluster, spec, Account{}, clock.RealClock{}); err != nil {
 			t.Errorf("the arguments are valid, but their source cannot be opened: %v\n%s", err, text)
 		}
-		if spec.MetricProvider.Token != "" {
+		if spec.MetricProvider.Token != "" || spec.MetricProvider.ApplicationKey != "" {
 			return // a token is not written
 		}
 		written, err := runtime.Encode(encoder, args)

@@ -144,12 +144,25 @@ type sourceSpec config.LoadSpec
 func sourceSpecOf(spec config.LoadSpec) sourceSpec {
 	// How the load is used differs between readers of one source.
 	spec.Window, spec.RefreshInterval, spec.MaxAge, spec.DriftTolerance = metav1.Duration{}, metav1.Duration{}, metav1.Duration{}, 0
-	if spec.WatcherAddress != "" || spec.MetricProvider.Type != config.Prometheus {
-		spec.MetricProvider.Dialect, spec.MetricProvider.Queries, spec.MetricProvider.NodeLabels = "", nil, nil
-	}
+	provider := &spec.MetricProvider
 	if spec.WatcherAddress != "" {
 		// Only the connection is used of the metric provider.
-		spec.MetricProvider.Type, spec.MetricProvider.Address = "", ""
+		provider.Type, provider.Address = "", ""
+	}
+	if provider.Type != config.Prometheus {
+		provider.NodeLabels = nil
+	}
+	if provider.Type != config.Prometheus && provider.Type != config.Datadog {
+		provider.Dialect = ""
+	}
+	if provider.Type != config.Datadog {
+		provider.ApplicationKey, provider.ApplicationKeyFile = "", ""
+	}
+	if provider.Type != config.SignalFx && provider.Type != config.Datadog {
+		provider.ClusterName, provider.HostNameSuffix = "", ""
+	}
+	if provider.Type == "" || provider.Type == config.KubernetesMetricsServer {
+		provider.Queries = nil
 	}
 	return sourceSpec(spec)
 }

@@ -91,23 +91,29 @@ func fieldVariations(t *testing.T, spec config.LoadSpec) map[string]config.LoadS
 func TestSourcesAreShared(t *testing.T) {
 	// How each reader uses the load of the source.
 	usage := []string{"Window.Duration", "RefreshInterval.Duration", "MaxAge.Duration", "DriftTolerance"}
-	// What only Prometheus uses.
-	prometheusOnly := []string{
-		"MetricProvider.Dialect", "MetricProvider.Queries.CPU", "MetricProvider.Queries.Memory", "MetricProvider.NodeLabels",
-	}
+	// What not all sources use.
+	nodeLabels, dialect := []string{"MetricProvider.NodeLabels"}, []string{"MetricProvider.Dialect"}
+	queries := []string{"MetricProvider.Queries.CPU", "MetricProvider.Queries.Memory"}
+	filters := []string{"MetricProvider.ClusterName", "MetricProvider.HostNameSuffix"}
+	secondKey := []string{"MetricProvider.ApplicationKey", "MetricProvider.ApplicationKeyFile"}
+	special := slices.Concat(nodeLabels, dialect, queries, filters, secondKey)
 	throughService := prometheusSpec()
 	throughService.WatcherAddress = "http://load-watcher"
 	metricsServer := prometheusSpec()
 	metricsServer.MetricProvider.Type = config.KubernetesMetricsServer
+	signalFx, datadog := prometheusSpec(), prometheusSpec()
+	signalFx.MetricProvider.Type, datadog.MetricProvider.Type = config.SignalFx, config.Datadog
 	for _, tc := range []struct {
 		name string
 		spec config.LoadSpec
 		// unused are the fields that may differ between readers of one source.
 		unused []string
 	}{
-		{"Prometheus", prometheusSpec(), usage},
-		{"a load-watcher service", throughService, slices.Concat(usage, prometheusOnly, []string{"MetricProvider.Type", "MetricProvider.Address"})},
-		{"metrics-server", metricsServer, slices.Concat(usage, prometheusOnly)},
+		{"Prometheus", prometheusSpec(), slices.Concat(usage, filters, secondKey)},
+		{"a load-watcher service", throughService, slices.Concat(usage, special, []string{"MetricProvider.Type", "MetricProvider.Address"})},
+		{"metrics-server", metricsServer, slices.Concat(usage, special)},
+		{"SignalFx", signalFx, slices.Concat(usage, nodeLabels, dialect, secondKey)},
+		{"Datadog", datadog, slices.Concat(usage, nodeLabels)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			unused := map[string]bool{}

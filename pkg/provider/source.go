@@ -13,10 +13,12 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/datadog"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/loadwatcherclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/metricsserver"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/signalfx"
 )
 
 // Cluster is the cluster whose nodes are measured.
@@ -58,7 +60,8 @@ func (c Cluster) Names() []string {
 	return names
 }
 
-// Open returns the source that a valid spec names. Without a token in the spec, it authenticates as account.
+// Open returns the source that a valid spec names. Without a token in the spec, it authenticates as account to Prometheus and to a
+// load-watcher service.
 func Open(ctx context.Context, cluster Cluster, spec config.LoadSpec, account Account, c clock.PassiveClock) (source.Source, error) {
 	provider := spec.MetricProvider
 	server := serverOf(provider)
@@ -84,6 +87,30 @@ func Open(ctx context.Context, cluster Cluster, spec config.LoadSpec, account Ac
 			cfg.CPUQuery, cfg.MemoryQuery = provider.Queries.CPU, provider.Queries.Memory
 		}
 		return prometheus.New(cfg, cluster.Nodes, c)
+	case provider.Type == config.SignalFx:
+		cfg := signalfx.Config{
+			Address:        provider.Address,
+			Config:         server,
+			ClusterName:    provider.ClusterName,
+			HostNameSuffix: provider.HostNameSuffix,
+		}
+		if provider.Queries != nil {
+			cfg.CPUQuery, cfg.MemoryQuery = provider.Queries.CPU, provider.Queries.Memory
+		}
+		return signalfx.New(cfg, cluster.Nodes, c)
+	case provider.Type == config.Datadog:
+		server.Key, server.KeyFile = string(provider.ApplicationKey), provider.ApplicationKeyFile
+		cfg := datadog.Config{
+			Address:        provider.Address,
+			Config:         server,
+			ClusterName:    provider.ClusterName,
+			HostNameSuffix: provider.HostNameSuffix,
+			Dialect:        datadog.Dialect(provider.Dialect),
+		}
+		if provider.Queries != nil {
+			cfg.CPUQuery, cfg.MemoryQuery = provider.Queries.CPU, provider.Queries.Memory
+		}
+		return datadog.New(cfg, cluster.Nodes, c)
 	case provider.Type == config.KubernetesMetricsServer:
 		return metricsserver.New(cluster.KubeConfig, cluster.Nodes, provider.Timeout.Duration)
 	}
@@ -91,7 +118,7 @@ func Open(ctx context.Context, cluster Cluster, spec config.LoadSpec, account Ac
 }
 
 // OpenPods returns the source of pod usage that a valid spec names: the Prometheus that is the source of load, or else metrics-server,
-// for a load-watcher service knows nodes alone. It authenticates as Open does.
+// for the other sources know nodes alone. It authenticates as Open does.
 func OpenPods(ctx context.Context, cluster Cluster, spec config.LoadSpec, account Account) (source.PodSource, error) {
 	provider := spec.MetricProvider
 	if !readsPrometheus(spec) {

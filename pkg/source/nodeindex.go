@@ -8,16 +8,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// NodeIndex finds Nodes by name, host name or address. It is made for each refresh and immutable. It keeps the Nodes without
+// NodeIndex finds Nodes by name, host name, address or ID of the AWS instance. It is made for each refresh and immutable. It keeps the Nodes without
 // copying them.
 type NodeIndex struct {
 	byName map[string]*corev1.Node
-	// byAlias holds host names and addresses in canonical form. A nil Node marks an alias that several Nodes share: load that is
+	// byAlias holds host names, addresses and IDs in canonical form. A nil Node marks an alias that several Nodes share: load that is
 	// attributed to the wrong Node is worse than load that is not known, so such an alias matches none.
 	byAlias map[string]*corev1.Node
 }
 
-// NewNodeIndex indexes the nodes by name, by the kubernetes.io/hostname label and by all addresses of their status.
+// awsProvider begins the provider ID of a Node on AWS, which ends with the instance's ID.
+const awsProvider = "aws://"
+
+// NewNodeIndex indexes the nodes by name, by the kubernetes.io/hostname label, by all addresses of their status and, on AWS, by the
+// ID of the instance, which agents there report as the host.
 func NewNodeIndex(nodes []*corev1.Node) *NodeIndex {
 	x := &NodeIndex{
 		byName:  make(map[string]*corev1.Node, len(nodes)),
@@ -28,6 +32,9 @@ func NewNodeIndex(nodes []*corev1.Node) *NodeIndex {
 		x.addAlias(node.Labels[corev1.LabelHostname], node)
 		for _, address := range node.Status.Addresses {
 			x.addAlias(address.Address, node)
+		}
+		if id := node.Spec.ProviderID; strings.HasPrefix(id, awsProvider) {
+			x.addAlias(id[strings.LastIndex(id, "/")+1:], node)
 		}
 	}
 	return x
@@ -44,8 +51,8 @@ func (x *NodeIndex) addAlias(value string, node *corev1.Node) {
 	x.byAlias[alias] = node
 }
 
-// Match returns the Node with value as its name, or else the only Node with value as its kubernetes.io/hostname label or as one of
-// its addresses. A port is ignored ("10.0.0.1:9100", "[fd00::1]:9100"), IP addresses are compared by meaning and not by spelling,
+// Match returns the Node with value as its name, or else the only Node with value as its kubernetes.io/hostname label, as one of its
+// addresses or as the ID of its AWS instance. A port is ignored ("10.0.0.1:9100", "[fd00::1]:9100"), IP addresses are compared by meaning and not by spelling,
 // and host names without regard to case. A value that two Nodes share matches neither, unless it is exactly the name of one.
 func (x *NodeIndex) Match(value string) (*corev1.Node, bool) {
 	if node, ok := x.byName[value]; ok {

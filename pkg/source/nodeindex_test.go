@@ -19,8 +19,16 @@ func address(kind corev1.NodeAddressType, value string) corev1.NodeAddress {
 	return corev1.NodeAddress{Type: kind, Address: value}
 }
 
+func instance(name, providerID string) *corev1.Node {
+	n := node(name, "")
+	n.Spec.ProviderID = providerID
+	return n
+}
+
 func TestNodeIndex_Match(t *testing.T) {
 	index := NewNodeIndex([]*corev1.Node{
+		instance("ip-10-0-4-1.ec2.internal", "aws:///us-east-1a/i-0abc"),
+		instance("aks-0", "azure:///subscriptions/s/virtualMachineScaleSets/aks/virtualMachines/7"),
 		node("worker-1", "host-1",
 			address(corev1.NodeInternalIP, "10.0.0.1"),
 			address(corev1.NodeInternalIP, "fd00::1"),
@@ -64,6 +72,9 @@ func TestNodeIndex_Match(t *testing.T) {
 		{"worker-1.example.org", "worker-1"},
 		{"WORKER-1", "worker-1"},
 		{"10.0.0.2:9100", "worker-2"},
+
+		{"i-0abc", "ip-10-0-4-1.ec2.internal"},
+		{"7", ""}, // a number in a scale set is no host
 
 		{"198.51.100.1", ""},
 		{"198.51.100.1:9100", ""},

@@ -97,6 +97,17 @@ profiles:
       defaultRequests: {cpu: 500m}
       defaultRequestsMultiplier: "2"
       maxLimitRequestRatio: 4
+  - name: LoadVariationRiskBalancing
+    args:
+      metricProvider:
+        type: Datadog
+        tokenFile: /etc/datadog/api-key
+        applicationKeyFile: /etc/datadog/application-key
+        clusterName: prod
+        hostNameSuffix: .example.com
+        dialect: DatadogAgent
+        queries:
+          memory: avg:my.memory{$filter} by {host}
 `
 
 func load(t *testing.T, yaml string) (*kubeschedulerconfig.KubeSchedulerConfiguration, error) {
@@ -201,7 +212,7 @@ func TestScheme_DecodesFile(t *testing.T) {
 						TokenFile: "/var/run/secrets/token",
 						CAFile:    "/var/run/secrets/service-ca.crt",
 						Dialect:   config.DialectNodeExporter,
-						Queries: &config.PrometheusQueries{
+						Queries: &config.LoadQueries{
 							CPU:    "avg by (node) (rate(cpu[$window]))",
 							Memory: "avg by (node) (memory)",
 						},
@@ -218,6 +229,23 @@ func TestScheme_DecodesFile(t *testing.T) {
 				DefaultRequests:           corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")},
 				DefaultRequestsMultiplier: "2",
 				MaxLimitRequestRatio:      4,
+			},
+		},
+		{
+			name:   "the added fields of hosted services",
+			yaml:   newConfiguration,
+			plugin: "LoadVariationRiskBalancing",
+			want: &config.LoadVariationRiskBalancingArgs{
+				LoadSpec: withDefaults(func(spec *config.LoadSpec) {
+					provider := &spec.MetricProvider
+					provider.Type, provider.Address, provider.Dialect = config.Datadog, "https://api.datadoghq.com", config.DialectDatadogAgent
+					provider.TokenFile, provider.ApplicationKeyFile = "/etc/datadog/api-key", "/etc/datadog/application-key"
+					provider.ClusterName, provider.HostNameSuffix = "prod", ".example.com"
+					provider.Queries = &config.LoadQueries{Memory: "avg:my.memory{$filter} by {host}"}
+				}),
+				MissingLoad:             config.MissingLoadRequests,
+				SafeVarianceMargin:      1,
+				SafeVarianceSensitivity: 1,
 			},
 		},
 		{

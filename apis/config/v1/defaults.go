@@ -13,6 +13,9 @@ import (
 )
 
 const (
+	defaultSignalFxAddress = "https://api.signalfx.com"
+	defaultDatadogAddress  = "https://api.datadoghq.com"
+
 	defaultWindow          = 5 * time.Minute
 	defaultRefreshInterval = 30 * time.Second
 	defaultMaxAge          = 5 * time.Minute
@@ -47,6 +50,12 @@ const (
 // SetDefaults_MetricProviderSpec fills in the fields that are not given, except the timeout: its default depends on MaxAge.
 func SetDefaults_MetricProviderSpec(obj *MetricProviderSpec) {
 	obj.Type = cmp.Or(obj.Type, config.KubernetesMetricsServer)
+	switch obj.Type {
+	case config.SignalFx:
+		obj.Address = cmp.Or(obj.Address, defaultSignalFxAddress)
+	case config.Datadog:
+		obj.Address = cmp.Or(obj.Address, defaultDatadogAddress)
+	}
 	obj.InsecureSkipVerify = cmp.Or(obj.InsecureSkipVerify, ptr.To(false))
 	obj.Dialect = cmp.Or(obj.Dialect, config.DialectAuto)
 	// An empty list is kept: validation refuses it.

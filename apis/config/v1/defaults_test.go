@@ -243,6 +243,29 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 			}),
 		},
 		{
+			name: "SignalFx has an address",
+			in:   &v1.LoadVariationRiskBalancingArgs{LoadSpec: v1.LoadSpec{MetricProvider: v1.MetricProviderSpec{Type: config.SignalFx}}},
+			want: with(defaultLoadVariationRiskBalancingArgs(), func(args *v1.LoadVariationRiskBalancingArgs) {
+				args.MetricProvider.Type, args.MetricProvider.Address = "SignalFx", "https://api.signalfx.com"
+			}),
+		},
+		{
+			name: "Datadog has an address",
+			in:   &v1.LoadVariationRiskBalancingArgs{LoadSpec: v1.LoadSpec{MetricProvider: v1.MetricProviderSpec{Type: config.Datadog}}},
+			want: with(defaultLoadVariationRiskBalancingArgs(), func(args *v1.LoadVariationRiskBalancingArgs) {
+				args.MetricProvider.Type, args.MetricProvider.Address = "Datadog", "https://api.datadoghq.com"
+			}),
+		},
+		{
+			name: "an address of another site stays",
+			in: &v1.LoadVariationRiskBalancingArgs{LoadSpec: v1.LoadSpec{
+				MetricProvider: v1.MetricProviderSpec{Type: config.Datadog, Address: "https://api.datadoghq.eu"},
+			}},
+			want: with(defaultLoadVariationRiskBalancingArgs(), func(args *v1.LoadVariationRiskBalancingArgs) {
+				args.MetricProvider.Type, args.MetricProvider.Address = "Datadog", "https://api.datadoghq.eu"
+			}),
+		},
+		{
 			name: "default requests without cpu stay without",
 			in:   &v1.TargetLoadPackingArgs{DefaultRequests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}},
 			want: with(defaultTargetLoadPackingArgs(), func(args *v1.TargetLoadPackingArgs) {

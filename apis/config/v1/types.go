@@ -7,10 +7,12 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 )
 
-// PrometheusQueries are your own PromQL, used in place of the dialect's. A query yields one series per node, whose value is the
-// mean utilization over the window as a fraction of capacity, in [0, 1]; `$window` in it stands for the window. At least one of
-// the two is given; the dialect's query is used for a resource without one.
-type PrometheusQueries struct {
+// LoadQueries are your own queries in the provider's language, used in place of the dialect's. A query yields one series per node.
+// With Prometheus its value is the mean utilization over the window as a fraction of capacity, in [0, 1], and `$window` stands for
+// the window. With SignalFx and Datadog its values are utilizations in percent; in a query of Datadog, `$filter` stands for the
+// filter by hostNameSuffix and clusterName, and `$interval` for the distance of the points in seconds. At least one of the two is
+// given; the dialect's query is used for a resource without one.
+type LoadQueries struct {
 	// CPU is the query for a node's CPU utilization.
 	CPU string `json:"cpu,omitempty"`
 	// Memory is the query for a node's memory utilization.
@@ -19,26 +21,39 @@ type PrometheusQueries struct {
 
 // MetricProviderSpec describes a source of load.
 type MetricProviderSpec struct {
-	// Type is KubernetesMetricsServer (default), Prometheus or SignalFx.
+	// Type is KubernetesMetricsServer (default), Prometheus, SignalFx or Datadog.
 	Type config.MetricProviderType `json:"type,omitempty"`
 	// Address is the server's http(s) URL with its path prefix, if it has one, but without user, query and fragment.
-	// Prometheus needs it, the other types do not use it.
+	// Prometheus needs it. It defaults to https://api.signalfx.com with SignalFx, and to https://api.datadoghq.com with Datadog.
+	// KubernetesMetricsServer does not use it.
 	Address string `json:"address,omitempty"`
-	// Token is a bearer token: printable ASCII without blanks, and without the word Bearer. The configuration holds it in
-	// plain text: prefer tokenFile. At most one of the two is given.
+	// Token is a bearer token, SignalFx's access token or Datadog's API key: printable ASCII without blanks, and without the
+	// word Bearer. The configuration holds it in plain text: prefer tokenFile. At most one of the two is given; SignalFx and
+	// Datadog need one.
 	Token config.Secret `json:"token,omitempty"`
-	// TokenFile is the path of a file that holds a bearer token. It is reread as the token rotates.
+	// TokenFile is the path of a file that holds what token is. It is reread as the token rotates.
 	TokenFile string `json:"tokenFile,omitempty"`
+	// ApplicationKey is an application key of Datadog. The configuration holds it in plain text: prefer applicationKeyFile. At most
+	// one of the two is given; Datadog needs one, the other types do not use it.
+	ApplicationKey config.Secret `json:"applicationKey,omitempty"`
+	// ApplicationKeyFile is the path of a file that holds an application key. It is reread as the key rotates.
+	ApplicationKeyFile string `json:"applicationKeyFile,omitempty"`
 	// CAFile is the path of a bundle of at least one PEM certificate, of the authorities that are trusted to sign the server's
 	// certificate. Without it the system's roots are used.
 	CAFile string `json:"caFile,omitempty"`
 	// InsecureSkipVerify accepts any certificate of the server. Defaults to false.
 	InsecureSkipVerify *bool `json:"insecureSkipVerify,omitempty"`
-	// Dialect is the family of series that is queried: Auto (default), NodeExporter, KubePrometheus, Kubelet or cAdvisor. Only
-	// Prometheus has one.
+	// ClusterName limits what is read to hosts of this cluster: with SignalFx to those whose dimension cluster, and with Datadog to
+	// those whose tag cluster_name has this value. Letters, digits and . _ - / alone. Defaults to no limit.
+	ClusterName string `json:"clusterName,omitempty"`
+	// HostNameSuffix is what hosts of SignalFx or Datadog have after the names of nodes, such as .example.com or -my-cluster. Only
+	// hosts with the suffix are read. Letters, digits and . _ - / alone. Defaults to none.
+	HostNameSuffix string `json:"hostNameSuffix,omitempty"`
+	// Dialect is the family of series that is queried: Auto (default), with Prometheus NodeExporter, KubePrometheus, Kubelet or
+	// cAdvisor, and with Datadog Utilization or DatadogAgent. The other types have none.
 	Dialect config.Dialect `json:"dialect,omitempty"`
-	// Queries are used in place of the dialect's. Only Prometheus has them.
-	Queries *PrometheusQueries `json:"queries,omitempty"`
+	// Queries are used in place of the dialect's. KubernetesMetricsServer has none.
+	Queries *LoadQueries `json:"queries,omitempty"`
 	// NodeLabels are the labels of a Prometheus series that may name its node, in order of precedence; at least one, each a
 	// letter or underscore followed by letters, digits and underscores. Defaults to node, instance, nodename,
 	// kubernetes_node, exported_instance, hostname.

@@ -64,36 +64,50 @@ func addressValue(address string) string {
 
 // validateCredentials validates the fields that every connection uses, the one to a load-watcher service included.
 func validateCredentials(path *field.Path, provider *config.MetricProviderSpec) field.ErrorList {
-	var allErrs field.ErrorList
-	tokenPath, tokenFilePath, caFilePath := path.Child("token"), path.Child("tokenFile"), path.Child("caFile")
-
-	switch {
-	case provider.Token == config.RedactedSecret:
-		// The placeholder is no secret.
-		allErrs = append(allErrs, field.Invalid(tokenPath, config.RedactedSecret,
-			"is the placeholder that a written configuration has in place of the token: put the token back, or use tokenFile"))
-	case provider.Token != "" && !tokenIsValid(string(provider.Token)):
-		allErrs = append(allErrs, field.Invalid(tokenPath, config.RedactedSecret, tokenRule))
-	}
-
-	if provider.TokenFile != "" {
-		if provider.Token != "" {
-			allErrs = append(allErrs, field.Forbidden(tokenFilePath,
-				"must not be set together with token: remove one of them, preferably token"))
-		}
-		allErrs = append(allErrs, validateTokenFile(tokenFilePath, provider.TokenFile)...)
-	}
+	allErrs := validateSecret(path.Child("token"), path.Child("tokenFile"), provider.Token, provider.TokenFile, "token")
 	if provider.CAFile != "" {
-		allErrs = append(allErrs, validateCAFile(caFilePath, provider.CAFile)...)
+		allErrs = append(allErrs, validateCAFile(path.Child("caFile"), provider.CAFile)...)
 	}
 	return allErrs
 }
 
-func validateTokenFile(path *field.Path, name string) field.ErrorList {
+// validateApplicationKey validates the key that is sent beside the token.
+func validateApplicationKey(path *field.Path, provider *config.MetricProviderSpec) field.ErrorList {
+	return validateSecret(path.Child("applicationKey"), path.Child("applicationKeyFile"), provider.ApplicationKey, provider.ApplicationKeyFile, "application key")
+}
+
+// validateSecret validates a credential, called what, that is given as a value or in a file, or not at all.
+func validateSecret(path, filePath *field.Path, value config.Secret, file, what string) field.ErrorList {
+	var allErrs field.ErrorList
+	switch {
+	case value == config.RedactedSecret:
+		// The placeholder is no secret.
+		allErrs = append(allErrs, field.Invalid(path, config.RedactedSecret,
+			fmt.Sprintf("is the placeholder that a written configuration has in place of the %[1]s: put the %[1]s back, or use %[2]s", what, lastElement(filePath))))
+	case value != "" && !tokenIsValid(string(value)):
+		allErrs = append(allErrs, field.Invalid(path, config.RedactedSecret, tokenRule))
+	}
+	if file == "" {
+		return allErrs
+	}
+	if value != "" {
+		allErrs = append(allErrs, field.Forbidden(filePath,
+			fmt.Sprintf("must not be set together with %[1]s: remove one of them, preferably %[1]s", lastElement(path))))
+	}
+	return append(allErrs, validateTokenFile(filePath, file, what)...)
+}
+
+// lastElement returns the name of the field at a path.
+func lastElement(path *field.Path) string {
+	text := path.String()
+	return text[strings.LastIndex(text, ".")+1:]
+}
+
+func validateTokenFile(path *field.Path, name, what string) field.ErrorList {
 	content, err := readCredentialFile(name, boundedfile.MaxTokenBytes)
 	if err != nil {
 		return field.ErrorList{field.Invalid(path, name,
-			fmt.Sprintf("must be a readable file that holds a bearer token, but %v: mount the file or correct the path, or write the token to it", err))}
+			fmt.Sprintf("must be a readable file that holds the %[1]s, but %[2]v: mount the file or correct the path, or write the %[1]s to it", what, err))}
 	}
 	// Files usually end with a line break, which is dropped before the token is sent.
 	if !tokenIsValid(strings.TrimSpace(string(content))) {

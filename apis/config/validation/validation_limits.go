@@ -160,7 +160,7 @@ func validateQuery(path *field.Path, query string) field.ErrorList {
 	if strings.TrimSpace(query) == "" {
 		return field.ErrorList{field.Required(path, "write PromQL that yields one series per node")}
 	}
-	if err := validateQueryLength(path, query); err != nil {
+	if err := validateQueryLength(path, query, config.Prometheus); err != nil {
 		return field.ErrorList{err}
 	}
 	if expr, err := parser.ParseExpr(query); err == nil && expr.Type() != parser.ValueTypeVector {

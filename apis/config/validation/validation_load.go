@@ -23,14 +23,18 @@ const (
 // loop, takes the scheduler's memory or minutes of its time before it listens.
 const (
 	maxQueryBytes = 16 << 10
-	maxNodeLabels = 32
-	maxMetrics    = 100
-	maxProfiles   = 100
+	// maxHostedQueryBytes is less: SignalFx takes queries in URLs.
+	maxHostedQueryBytes = 4 << 10
+	maxNodeLabels       = 32
+	maxMetrics          = 100
+	maxProfiles         = 100
 	// maxExemptions bounds each list that every pod is compared with: priority classes, requirements of a selector, values of one.
 	maxExemptions = 100
 )
 
 const (
+	signalFxAddressExample   = "https://api.us1.signalfx.com"
+	datadogAddressExample    = "https://api.datadoghq.eu"
 	watcherAddressExample    = "http://load-watcher.kube-system.svc:2020"
 	prometheusAddressExample = "http://prometheus.monitoring.svc:9090"
 )
@@ -43,7 +47,7 @@ func validateLoadSpec(path *field.Path, spec *config.LoadSpec) field.ErrorList {
 		allErrs = append(allErrs,
 			validateAddress(path.Child("watcherAddress"), spec.WatcherAddress, watcherAddressExample)...)
 	}
-	allErrs = append(allErrs, validateMetricProvider(providerPath, path, spec)...)
+	allErrs = append(allErrs, validateMetricProvider(providerPath, spec)...)
 	allErrs = append(allErrs, validateCredentials(providerPath, &spec.MetricProvider)...)
 	allErrs = append(allErrs, validateTiming(path, spec)...)
 	return allErrs
@@ -51,24 +55,25 @@ func validateLoadSpec(path *field.Path, spec *config.LoadSpec) field.ErrorList {
 
 // validateMetricProvider validates the choice of the source and its queries. With a watcherAddress they are not used: fields may
 // be missing then, but not be invalid.
-func validateMetricProvider(path, specPath *field.Path, spec *config.LoadSpec) field.ErrorList {
+func validateMetricProvider(path *field.Path, spec *config.LoadSpec) field.ErrorList {
 	provider, used := &spec.MetricProvider, spec.WatcherAddress == ""
 	allErrs := validateOneOf(path.Child("type"), provider.Type,
-		config.KubernetesMetricsServer, config.Prometheus, config.SignalFx)
+		config.KubernetesMetricsServer, config.Prometheus, config.SignalFx, config.Datadog)
 	switch {
 	case provider.Address != "":
-		allErrs = append(allErrs, validateAddress(path.Child("address"), provider.Address, prometheusAddressExample)...)
+		allErrs = append(allErrs, validateAddress(path.Child("address"), provider.Address, addressExample(provider.Type))...)
 	case used && provider.Type == config.Prometheus:
 		allErrs = append(allErrs, field.Required(path.Child("address"),
 			fmt.Sprintf("type Prometheus needs the server's URL: write one such as %q", prometheusAddressExample)))
 	}
-	if used && provider.Type == config.SignalFx {
-		allErrs = append(allErrs, field.Required(specPath.Child("watcherAddress"),
-			"SignalFx is read through a load-watcher service: set watcherAddress"))
+	allErrs = append(allErrs, validateHosted(path, provider, used)...)
+	dialects := []config.Dialect{
+		config.DialectAuto, config.DialectNodeExporter, config.DialectKubePrometheus, config.DialectKubelet, config.DialectCAdvisor,
 	}
-	allErrs = append(allErrs, validateOneOf(path.Child("dialect"), provider.Dialect,
-		config.DialectAuto, config.DialectNodeExporter, config.DialectKubePrometheus, config.DialectKubelet,
-		config.DialectCAdvisor)...)
+	if provider.Type == config.Datadog {
+		dialects = []config.Dialect{config.DialectAuto, config.DialectUtilization, config.DialectDatadogAgent}
+	}
+	allErrs = append(allErrs, validateOneOf(path.Child("dialect"), provider.Dialect, dialects...)...)
 	allErrs = append(allErrs, validateQueries(path.Child("queries"), provider)...)
 	allErrs = append(allErrs, validateNodeLabels(path.Child("nodeLabels"), provider.NodeLabels)...)
 	return allErrs
@@ -78,25 +83,25 @@ func validateQueries(path *field.Path, provider *config.MetricProviderSpec) fiel
 	switch {
 	case provider.Queries == nil:
 		return nil
-	case provider.Type != config.Prometheus:
+	case provider.Type == config.KubernetesMetricsServer:
 		return field.ErrorList{field.Forbidden(path,
-			fmt.Sprintf("queries are PromQL and used with type Prometheus alone, not with %q: remove them or set the type",
+			fmt.Sprintf("queries are used with the types Prometheus, SignalFx and Datadog, not with %q: remove them or set the type",
 				provider.Type))}
-	case *provider.Queries == (config.PrometheusQueries{}):
+	case *provider.Queries == (config.LoadQueries{}):
 		return field.ErrorList{field.Required(path,
-			"at least one of cpu and memory must be a PromQL expression: write one, or remove queries to use the dialect")}
+			"at least one of cpu and memory must be given: write one, or remove queries to use the dialect")}
 	}
 	var allErrs field.ErrorList
 	for _, query := range []struct{ name, expression string }{
 		{name: "cpu", expression: provider.Queries.CPU},
 		{name: "memory", expression: provider.Queries.Memory},
 	} {
-		if err := validateQueryLength(path.Child(query.name), query.expression); err != nil {
+		if err := validateQueryLength(path.Child(query.name), query.expression, provider.Type); err != nil {
 			allErrs = append(allErrs, err)
 		}
 		if query.expression != "" && strings.TrimSpace(query.expression) == "" {
 			allErrs = append(allErrs, field.Invalid(path.Child(query.name), query.expression,
-				"must be a PromQL expression: write one, or leave the field out to use the dialect"))
+				"must be a query, with Prometheus a PromQL expression: write one, or leave the field out to use the dialect"))
 		}
 	}
 	return allErrs
@@ -172,13 +177,16 @@ func validateTiming(path *field.Path, spec *config.LoadSpec) field.ErrorList {
 	return allErrs
 }
 
-// validateQueryLength refuses a query that is too long to be parsed or sent. The error does not show the query.
-func validateQueryLength(path *field.Path, query string) *field.Error {
-	if len(query) <= maxQueryBytes {
+// validateQueryLength refuses a query to a type of provider that is too long to be parsed or sent. The error does not show the query.
+func validateQueryLength(path *field.Path, query string, provider config.MetricProviderType) *field.Error {
+	most, advice := maxQueryBytes, "let Prometheus compute it by a recording rule, and write the rule's name"
+	if provider != config.Prometheus {
+		most, advice = maxHostedQueryBytes, "write a shorter query"
+	}
+	if len(query) <= most {
 		return nil
 	}
-	return field.Invalid(path, fmt.Sprintf("%d bytes", len(query)),
-		fmt.Sprintf("must be at most %d bytes: let Prometheus compute it by a recording rule, and write the rule's name", maxQueryBytes))
+	return field.Invalid(path, fmt.Sprintf("%d bytes", len(query)), fmt.Sprintf("must be at most %d bytes: %s", most, advice))
 }
 
 // tooMany is the error for a list that is too long. It does not show the list.

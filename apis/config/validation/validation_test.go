@@ -468,6 +468,19 @@ func TestValidateLoadSpec_MetricProvider(t *testing.T) {
 			change(&spec.MetricProvider)
 		}
 	}
+	signalFx := func(change func(*config.MetricProviderSpec)) func(*config.LoadSpec) {
+		return func(spec *config.LoadSpec) {
+			spec.MetricProvider.Type, spec.MetricProvider.Address, spec.MetricProvider.Token = config.SignalFx, "https://api.signalfx.com", secret
+			change(&spec.MetricProvider)
+		}
+	}
+	datadog := func(change func(*config.MetricProviderSpec)) func(*config.LoadSpec) {
+		return func(spec *config.LoadSpec) {
+			spec.MetricProvider.Type, spec.MetricProvider.Address, spec.MetricProvider.Token = config.Datadog, "https://api.datadoghq.com", secret
+			spec.MetricProvider.ApplicationKey = secret
+			change(&spec.MetricProvider)
+		}
+	}
 	runLoadSpecTests(t, []loadSpecTest{
 		{name: "Prometheus with an address is accepted", change: prometheus(func(*config.MetricProviderSpec) {})},
 		{
@@ -485,12 +498,109 @@ func TestValidateLoadSpec_MetricProvider(t *testing.T) {
 		{
 			name:   "an unknown type is refused",
 			change: func(spec *config.LoadSpec) { spec.MetricProvider.Type = "Prometeus" },
-			want:   refused("metricProvider.type", `"Prometeus"`, `"KubernetesMetricsServer"`, `"Prometheus"`, `"SignalFx"`),
+			want:   refused("metricProvider.type", `"Prometeus"`, `"KubernetesMetricsServer"`, `"Prometheus"`, `"SignalFx"`, `"Datadog"`),
+		},
+		{name: "SignalFx with a token is accepted", change: signalFx(func(*config.MetricProviderSpec) {})},
+		{
+			name:   "SignalFx without a token is refused",
+			change: signalFx(func(provider *config.MetricProviderSpec) { provider.Token = "" }),
+			want:   refused("metricProvider.tokenFile", "Required", "type SignalFx needs an access token with the scope API"),
+		},
+		{name: "Datadog with both keys is accepted", change: datadog(func(*config.MetricProviderSpec) {})},
+		{
+			name: "Datadog with its own dialect, queries, a cluster and a suffix is accepted",
+			change: datadog(func(provider *config.MetricProviderSpec) {
+				provider.Dialect, provider.ClusterName, provider.HostNameSuffix = config.DialectDatadogAgent, "eu/prod_1", "-eu.example.com"
+				provider.Queries = &config.LoadQueries{CPU: "avg:my.cpu{$filter} by {host}"}
+			}),
 		},
 		{
-			name:   "SignalFx without a load-watcher service is refused",
-			change: func(spec *config.LoadSpec) { spec.MetricProvider.Type = config.SignalFx },
-			want:   refused("watcherAddress", "SignalFx is read through a load-watcher service: set watcherAddress"),
+			name: "Datadog without keys is refused",
+			change: datadog(func(provider *config.MetricProviderSpec) {
+				provider.Token, provider.ApplicationKey = "", ""
+			}),
+			want: []refusal{
+				{path: "metricProvider.tokenFile", parts: []string{"Required", "type Datadog needs an API key"}},
+				{path: "metricProvider.applicationKeyFile", parts: []string{"Required", "an application key with the scope timeseries_query"}},
+			},
+		},
+		{
+			name: "an application key in two words is refused, and not shown",
+			change: datadog(func(provider *config.MetricProviderSpec) {
+				provider.ApplicationKey = "a " + secret
+			}),
+			want: refused("metricProvider.applicationKey", "printable ASCII"),
+		},
+		{
+			name: "an application key and a file for it are refused, and so is a file that is not there",
+			change: datadog(func(provider *config.MetricProviderSpec) {
+				provider.ApplicationKeyFile = "/does/not/exist"
+			}),
+			want: []refusal{
+				{path: "metricProvider.applicationKeyFile", parts: []string{"Forbidden", "must not be set together with applicationKey"}},
+				{path: "metricProvider.applicationKeyFile", parts: []string{"holds the application key", "no such file"}},
+			},
+		},
+		{
+			name: "the placeholder of a written configuration is no application key",
+			change: datadog(func(provider *config.MetricProviderSpec) {
+				provider.ApplicationKey = config.RedactedSecret
+			}),
+			want: refused("metricProvider.applicationKey", "put the application key back, or use applicationKeyFile"),
+		},
+		{
+			name: "a dialect of Prometheus is refused with Datadog",
+			change: datadog(func(provider *config.MetricProviderSpec) {
+				provider.Dialect = config.DialectKubelet
+			}),
+			want: refused("metricProvider.dialect", `"Kubelet"`, `"Auto"`, `"Utilization"`, `"DatadogAgent"`),
+		},
+		{
+			name:   "a dialect of Datadog is refused with Prometheus",
+			change: prometheus(func(provider *config.MetricProviderSpec) { provider.Dialect = config.DialectDatadogAgent }),
+			want:   refused("metricProvider.dialect", `"DatadogAgent"`, `"cAdvisor"`),
+		},
+		{
+			name: "filters that would change the query are refused",
+			change: signalFx(func(provider *config.MetricProviderSpec) {
+				provider.ClusterName, provider.HostNameSuffix = "a OR b", "*"
+			}),
+			want: []refusal{
+				{path: "metricProvider.clusterName", parts: []string{`"a OR b"`, "letters, digits and the characters . _ - /"}},
+				{path: "metricProvider.hostNameSuffix", parts: []string{`"*"`}},
+			},
+		},
+		{
+			name: "a filter that is too long is refused, and not shown",
+			change: signalFx(func(provider *config.MetricProviderSpec) {
+				provider.ClusterName = strings.Repeat("x", 257)
+			}),
+			want: refused("metricProvider.clusterName", `"257 bytes"`, "at most 256 bytes"),
+		},
+		{
+			name: "fields of hosted services are refused with Prometheus",
+			change: prometheus(func(provider *config.MetricProviderSpec) {
+				provider.ClusterName, provider.HostNameSuffix, provider.ApplicationKey = "a", "b", "c"
+			}),
+			want: []refusal{
+				{path: "metricProvider.clusterName", parts: []string{"Forbidden", "with the types SignalFx and Datadog", `"Prometheus"`}},
+				{path: "metricProvider.hostNameSuffix", parts: []string{"Forbidden"}},
+				{path: "metricProvider.applicationKeyFile", parts: []string{"Forbidden", "with type Datadog alone"}},
+			},
+		},
+		{
+			name: "an address of SignalFx without a scheme is refused",
+			change: signalFx(func(provider *config.MetricProviderSpec) {
+				provider.Address = "api.us1.signalfx.com"
+			}),
+			want: refused("metricProvider.address", "https://api.us1.signalfx.com"),
+		},
+		{
+			name: "a query to SignalFx of more than 4 KiB is refused, and not shown",
+			change: signalFx(func(provider *config.MetricProviderSpec) {
+				provider.Queries = &config.LoadQueries{CPU: strings.Repeat("u", 4<<10+1)}
+			}),
+			want: refused("metricProvider.queries.cpu", `"4097 bytes"`, "at most 4096 bytes", "write a shorter query"),
 		},
 		{
 			name: "SignalFx with a load-watcher service is accepted",
@@ -517,7 +627,7 @@ func TestValidateLoadSpec_MetricProvider(t *testing.T) {
 			name: "with watcherAddress, invalid fields of the unused provider are refused",
 			change: func(spec *config.LoadSpec) {
 				spec.WatcherAddress = "http://load-watcher:2020"
-				spec.MetricProvider.Type = "Datadog"
+				spec.MetricProvider.Type = "Graphite"
 				spec.MetricProvider.Address = "prometheus:9090"
 				spec.MetricProvider.Dialect = "x"
 			},
@@ -548,30 +658,30 @@ func TestValidateLoadSpec_MetricProvider(t *testing.T) {
 		},
 		{
 			name:   "a query for cpu alone is accepted",
-			change: prometheus(func(provider *config.MetricProviderSpec) { provider.Queries = &config.PrometheusQueries{CPU: "a"} }),
+			change: prometheus(func(provider *config.MetricProviderSpec) { provider.Queries = &config.LoadQueries{CPU: "a"} }),
 		},
 		{
 			name:   "a query for memory alone is accepted",
-			change: prometheus(func(provider *config.MetricProviderSpec) { provider.Queries = &config.PrometheusQueries{Memory: "a"} }),
+			change: prometheus(func(provider *config.MetricProviderSpec) { provider.Queries = &config.LoadQueries{Memory: "a"} }),
 		},
 		{
 			name:   "queries without any are refused",
-			change: prometheus(func(provider *config.MetricProviderSpec) { provider.Queries = &config.PrometheusQueries{} }),
+			change: prometheus(func(provider *config.MetricProviderSpec) { provider.Queries = &config.LoadQueries{} }),
 			want:   refused("metricProvider.queries", "Required", "at least one of cpu and memory", "remove queries"),
 		},
 		{
 			name: "a blank query is refused",
 			change: prometheus(func(provider *config.MetricProviderSpec) {
-				provider.Queries = &config.PrometheusQueries{CPU: " \n", Memory: "a"}
+				provider.Queries = &config.LoadQueries{CPU: " \n", Memory: "a"}
 			}),
 			want: refused("metricProvider.queries.cpu", `" \n"`, "PromQL expression", "leave the field out"),
 		},
 		{
 			name: "queries without Prometheus are refused",
 			change: func(spec *config.LoadSpec) {
-				spec.MetricProvider.Queries = &config.PrometheusQueries{CPU: "a"}
+				spec.MetricProvider.Queries = &config.LoadQueries{CPU: "a"}
 			},
-			want: refused("metricProvider.queries", "Forbidden", "type Prometheus alone", `"KubernetesMetricsServer"`, "remove them or set the type"),
+			want: refused("metricProvider.queries", "Forbidden", "the types Prometheus, SignalFx and Datadog", `"KubernetesMetricsServer"`, "remove them or set the type"),
 		},
 		{
 			name:   "more than 32 node labels are refused",
@@ -581,13 +691,13 @@ func TestValidateLoadSpec_MetricProvider(t *testing.T) {
 		{
 			name: "a query of 16 KiB is accepted",
 			change: prometheus(func(provider *config.MetricProviderSpec) {
-				provider.Queries = &config.PrometheusQueries{CPU: strings.Repeat("u", 16<<10)}
+				provider.Queries = &config.LoadQueries{CPU: strings.Repeat("u", 16<<10)}
 			}),
 		},
 		{
 			name: "a longer query is refused, and not shown",
 			change: prometheus(func(provider *config.MetricProviderSpec) {
-				provider.Queries = &config.PrometheusQueries{Memory: strings.Repeat("u", 16<<10+1)}
+				provider.Queries = &config.LoadQueries{Memory: strings.Repeat("u", 16<<10+1)}
 			}),
 			want: refused("metricProvider.queries.memory", `"16385 bytes"`, "at most 16384 bytes", "recording rule"),
 		},

@@ -39,6 +39,13 @@ type Config struct {
 	// most one is set.
 	BearerToken     string
 	BearerTokenFile string
+	// TokenHeader, unless empty, is the header that carries the token alone, in place of "Authorization: Bearer".
+	TokenHeader string
+	// Key is a second credential, which is sent in KeyHeader; KeyFile names a file that holds one and is read for each request.
+	// At most one is set.
+	Key       string
+	KeyFile   string
+	KeyHeader string
 	// CAFile names a PEM bundle that replaces the system's roots; ExtraCAFiles name bundles that are trusted beside them. At
 	// most one of the two is set. They are read again when they change.
 	CAFile       string
@@ -51,8 +58,8 @@ type Config struct {
 
 // Client is an HTTP client. Pass every text that a server wrote through Excerpt, and every error through Explain.
 type Client struct {
-	client *http.Client
-	token  *bearerToken
+	client      *http.Client
+	credentials []*credential
 }
 
 // New returns a client. It honors the proxy environment variables. It follows redirects, but with a token only within the scheme,
@@ -64,22 +71,16 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{token: newToken(cfg)}
+	c := &Client{credentials: newCredentials(cfg)}
 	c.client = &http.Client{Transport: transport, CheckRedirect: c.checkRedirect, Timeout: cfg.Timeout}
 	return c, nil
 }
 
-// Do sends the request with the token. The body of the response is unpacked, and ends in a *source.TooLargeError beyond maxBytes. The
+// Do sends the request with the token and the key. The body of the response is unpacked, and ends in a *source.TooLargeError beyond maxBytes. The
 // error is explained.
 func (c *Client) Do(req *http.Request, maxBytes int64) (*http.Response, error) {
-	if c.token != nil {
-		ctx, cancel := context.WithTimeout(req.Context(), c.client.Timeout)
-		defer cancel()
-		token, err := c.token.current(ctx)
-		if err != nil {
-			return nil, c.Explain(&url.Error{Op: req.Method, URL: req.URL.String(), Err: err})
-		}
-		req.Header.Set("Authorization", "Bearer "+token)
+	if err := c.authorize(req); err != nil {
+		return nil, c.Explain(&url.Error{Op: req.Method, URL: req.URL.String(), Err: err})
 	}
 	req.Header.Set("User-Agent", "plimsoll")
 	req.Header.Set("Accept-Encoding", "gzip")
@@ -99,6 +100,20 @@ func (c *Client) Do(req *http.Request, maxBytes int64) (*http.Response, error) {
 	return resp, nil
 }
 
+// authorize adds the token and the key to the request.
+func (c *Client) authorize(req *http.Request) error {
+	ctx, cancel := context.WithTimeout(req.Context(), c.client.Timeout)
+	defer cancel()
+	for _, t := range c.credentials {
+		value, err := t.current(ctx)
+		if err != nil {
+			return err
+		}
+		req.Header.Set(t.header, t.prefix+value)
+	}
+	return nil
+}
+
 // CloseIdleConnections closes the connections that are not in use.
 func (c *Client) CloseIdleConnections() { c.client.CloseIdleConnections() }
 
@@ -107,7 +122,7 @@ func (c *Client) checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) >= maxRedirects {
 		return fmt.Errorf("stopped after %d redirects", maxRedirects)
 	}
-	if c.token != nil && !SameOrigin(req.URL, via[0].URL) {
+	if len(c.credentials) > 0 && !SameOrigin(req.URL, via[0].URL) {
 		return fmt.Errorf("redirected to %s://%s, where the token is not sent: set the address to where the service is",
 			c.Excerpt(req.URL.Scheme), c.Excerpt(req.URL.Host))
 	}
@@ -131,10 +146,10 @@ func WithoutSecrets(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
 }
 
-// Excerpt returns a text of a server as source.Excerpt does, and without the token, which the debug pages of proxies repeat.
+// Excerpt returns a text of a server as source.Excerpt does, and without the token and the key, which the debug pages of proxies repeat.
 func (c *Client) Excerpt(text string) string {
-	if c.token != nil {
-		text = c.token.hide(text)
+	for _, t := range c.credentials {
+		text = t.hide(text)
 	}
 	return source.Excerpt(text)
 }
@@ -174,13 +189,17 @@ type StatusError struct {
 	Body []byte
 	// Excerpt is the Excerpt of Body.
 	Excerpt string
+	// Header is that of the response.
+	Header http.Header
+	// Hint, unless empty, says in place of a general hint which setting to look at.
+	Hint string
 }
 
 // NewStatusError returns the error for a response. It reads the beginning of the body. An error in reading does not matter: the
 // status says what is wrong.
 func (c *Client) NewStatusError(resp *http.Response) *StatusError {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, errorBodyBytes))
-	return &StatusError{Code: resp.StatusCode, Body: body, Excerpt: c.Excerpt(string(body))}
+	return &StatusError{Code: resp.StatusCode, Body: body, Excerpt: c.Excerpt(string(body)), Header: resp.Header}
 }
 
 // Error names the status, what the server said, and the setting to look at.
@@ -193,10 +212,12 @@ func (e *StatusError) Error() string {
 	if e.Excerpt != "" {
 		fmt.Fprintf(&b, ", saying %q", e.Excerpt)
 	}
-	switch e.Code {
-	case http.StatusUnauthorized:
+	switch {
+	case e.Hint != "":
+		fmt.Fprintf(&b, " (%s)", e.Hint)
+	case e.Code == http.StatusUnauthorized:
 		b.WriteString(" (token or tokenFile is missing, wrong or expired)")
-	case http.StatusForbidden:
+	case e.Code == http.StatusForbidden:
 		b.WriteString(" (the account of token or tokenFile may not read this, or neither is set)")
 	}
 	return b.String()

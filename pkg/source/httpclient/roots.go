@@ -20,7 +20,7 @@ func newTransport(cfg Config) (http.RoundTripper, error) {
 	if cfg.CAFile != "" {
 		files = []string{cfg.CAFile}
 	}
-	authorized := cfg.BearerToken != "" || cfg.BearerTokenFile != ""
+	authorized := cfg.BearerToken != "" || cfg.BearerTokenFile != "" || cfg.Key != "" || cfg.KeyFile != ""
 	if len(files) == 0 || cfg.InsecureSkipVerify {
 		return transportWith(&tls.Config{InsecureSkipVerify: cfg.InsecureSkipVerify}, authorized), nil
 	}

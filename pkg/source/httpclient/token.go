@@ -20,9 +20,11 @@ const (
 	minSecret = 4
 )
 
-// bearerToken is a bearer token, which may rotate. It is safe for concurrent use.
-type bearerToken struct {
-	file *boundedfile.File // nil if the token does not change
+// credential is a token or a key that each request carries, and that may rotate. It is safe for concurrent use.
+type credential struct {
+	// header carries prefix and the token.
+	header, prefix string
+	file           *boundedfile.File // nil if the token does not change
 
 	mu sync.Mutex
 	// sent are the tokens that were sent, the last one first.
@@ -46,18 +48,34 @@ func newSentToken(value string) sentToken {
 	return sentToken{value: value, forms: forms}
 }
 
-// newToken returns the token that is configured, or nil.
-func newToken(cfg Config) *bearerToken {
-	if cfg.BearerTokenFile != "" {
-		return &bearerToken{file: boundedfile.New(cfg.BearerTokenFile, boundedfile.MaxTokenBytes)}
+// newCredentials returns the credentials that are configured.
+func newCredentials(cfg Config) (all []*credential) {
+	token := credential{header: "Authorization", prefix: "Bearer "}
+	if cfg.TokenHeader != "" {
+		token = credential{header: cfg.TokenHeader}
 	}
-	if value := strings.TrimSpace(cfg.BearerToken); value != "" {
-		return &bearerToken{sent: []sentToken{newSentToken(value)}}
+	if token.read(cfg.BearerToken, cfg.BearerTokenFile) {
+		all = append(all, &token)
 	}
-	return nil
+	key := credential{header: cfg.KeyHeader}
+	if key.read(cfg.Key, cfg.KeyFile) {
+		all = append(all, &key)
+	}
+	return all
 }
 
-func (t *bearerToken) current(ctx context.Context) (string, error) {
+// read sets where the credential comes from. It returns false if neither a value nor a file is given.
+func (t *credential) read(value, file string) bool {
+	if file != "" {
+		t.file = boundedfile.New(file, boundedfile.MaxTokenBytes)
+		return true
+	}
+	value = strings.TrimSpace(value)
+	t.sent = []sentToken{newSentToken(value)}
+	return value != ""
+}
+
+func (t *credential) current(ctx context.Context) (string, error) {
 	if t.file == nil {
 		return t.sent[0].value, nil
 	}
@@ -75,7 +93,7 @@ func (t *bearerToken) current(ctx context.Context) (string, error) {
 }
 
 // hide returns the text without the tokens that were sent.
-func (t *bearerToken) hide(text string) string {
+func (t *credential) hide(text string) string {
 	t.mu.Lock()
 	sent := t.sent
 	t.mu.Unlock()

@@ -1,0 +1,201 @@
+package datadog
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/jsonstream"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
+)
+
+// response is a response to queries. Series and rows of values belong together by position.
+type response struct {
+	series []series
+	times  []time.Time
+	// values has the rows one after the other; ends are where each one ends.
+	values []hosted.Number
+	ends   []int
+	errors string
+}
+
+// series says what a row of values is of.
+type series struct {
+	GroupTags  []hosted.Text `json:"group_tags"`
+	QueryIndex *int          `json:"query_index"`
+}
+
+// host returns the value of the tag host, or else that of the first tag.
+func (s *series) host() string {
+	first := ""
+	for _, tag := range s.GroupTags {
+		key, value, ok := strings.Cut(string(tag), ":")
+		if ok && key == "host" {
+			return value
+		}
+		if ok && first == "" {
+			first = value
+		}
+	}
+	return first
+}
+
+// each passes to visit each series that belongs to a query, as utilization over the range. A series without a host has a text that
+// says so.
+func (r *response) each(queries [load.ResourceCount]query, rng hosted.Range, visit func(host string, resource load.Resource, one hosted.Series)) {
+	points := make([]hosted.Point, len(r.times))
+	begin := 0
+	for i, end := range r.ends {
+		row := r.values[begin:end]
+		begin = end
+		index := r.series[i].QueryIndex
+		if index == nil || *index < 0 || *index >= len(queries) {
+			continue
+		}
+		for j, value := range row {
+			points[j] = hosted.Point{Time: r.times[j], Value: queries[*index].utilization(float64(value))}
+		}
+		host := r.series[i].host()
+		if host == "" {
+			host = fmt.Sprintf("series %d without a host", i)
+		}
+		visit(host, load.Resource(*index), rng.Summarize(points[:len(row)]))
+	}
+}
+
+// decodeResponse reads {"data": {"attributes": {"series": […], "times": […], "values": [[…], …]}}, "errors": "…"}, in any order. A
+// null is a gap.
+func decodeResponse(dec *jsonstream.Decoder, rng hosted.Range) (*response, error) {
+	r, hasData := &response{}, false
+	err := dec.Object(func(key string) error {
+		switch key {
+		case "data":
+			hasData = true
+			return dec.Object(func(key string) error {
+				if key == "attributes" {
+					return r.decodeAttributes(dec, rng)
+				}
+				return dec.Skip()
+			})
+		case "errors":
+			return r.decodeErrors(dec)
+		}
+		return dec.Skip()
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case !hasData && r.errors == "":
+		return nil, errors.New("not a response of the Datadog API: it has no data")
+	case len(r.series) != len(r.ends):
+		return nil, fmt.Errorf("the response has %d series and the values of %d: they cannot be attributed", len(r.series), len(r.ends))
+	}
+	begin := 0
+	for _, end := range r.ends {
+		if end-begin > len(r.times) {
+			return nil, fmt.Errorf("the response has %d times and a series of %d values", len(r.times), end-begin)
+		}
+		begin = end
+	}
+	return r, nil
+}
+
+func (r *response) decodeAttributes(dec *jsonstream.Decoder, rng hosted.Range) error {
+	return dec.Object(func(key string) error {
+		switch key {
+		case "series":
+			return dec.Array(func() error {
+				var s series
+				err := dec.Decode(&s)
+				r.series = append(r.series, s)
+				return err
+			})
+		case "times":
+			return r.decodeTimes(dec, rng)
+		case "values":
+			var row []hosted.Number
+			return dec.Array(func() error {
+				row = row[:0]
+				if err := dec.Decode(&row); err != nil {
+					return err
+				}
+				if err := checkPoints(len(row), rng); err != nil {
+					return err
+				}
+				r.values = append(r.values, row...)
+				r.ends = append(r.ends, len(r.values))
+				return nil
+			})
+		}
+		return dec.Skip()
+	})
+}
+
+// checkPoints refuses more points of a series than were asked for.
+func checkPoints(count int, rng hosted.Range) error {
+	if most := rng.MaxPoints(); count > most {
+		return fmt.Errorf("a series has %d points, where at most %d are asked for: if queries are set, write $interval in their rollup", count, most)
+	}
+	return nil
+}
+
+func (r *response) decodeTimes(dec *jsonstream.Decoder, rng hosted.Range) error {
+	var times []hosted.Number
+	if err := dec.Decode(&times); err != nil {
+		return err
+	}
+	if err := checkPoints(len(times), rng); err != nil {
+		return err
+	}
+	r.times = r.times[:0]
+	for _, millis := range times {
+		at, err := millis.Time()
+		if err != nil {
+			return err
+		}
+		r.times = append(r.times, at)
+	}
+	return nil
+}
+
+// decodeErrors accepts a string, as it is documented, and anything else, as it is.
+func (r *response) decodeErrors(dec *jsonstream.Decoder) error {
+	var raw json.RawMessage
+	if err := dec.Decode(&raw); err != nil {
+		return err
+	}
+	if json.Unmarshal(raw, &r.errors) != nil {
+		r.errors = string(raw)
+	}
+	if r.errors == "[]" {
+		r.errors = ""
+	}
+	return nil
+}
+
+// decodeMetrics reads {"results": {"metrics": ["<name>", …]}}, and returns a few of the names.
+func decodeMetrics(dec *jsonstream.Decoder) (names []string, err error) {
+	err = dec.Object(func(key string) error {
+		if key != "results" {
+			return dec.Skip()
+		}
+		return dec.Object(func(key string) error {
+			if key != "metrics" {
+				return dec.Skip()
+			}
+			return dec.Array(func() error {
+				if len(names) == shownMetrics {
+					return dec.Skip()
+				}
+				var name hosted.Text
+				err := dec.Decode(&name)
+				names = append(names, string(name))
+				return err
+			})
+		})
+	})
+	return names, err
+}

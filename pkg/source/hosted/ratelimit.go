@@ -1,0 +1,72 @@
+package hosted
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
+)
+
+const (
+	// unstatedWait is the wait after a refusal that does not say when the limit is reset: limits are per minute or longer.
+	unstatedWait = time.Minute
+	// longestWait is the longest wait that a service can demand.
+	longestWait = time.Hour
+)
+
+// RateLimit keeps queries back until the time at which a service resets its limit. The zero value lets all pass. It is not safe for
+// concurrent use.
+type RateLimit struct{ reset time.Time }
+
+// LimitedError is a query that was not sent, because the service accepts none before Reset.
+type LimitedError struct{ Reset time.Time }
+
+// Error names the time.
+func (e *LimitedError) Error() string {
+	return fmt.Sprintf("the service's rate limit is reached: no query is sent before %s; if that lasts, raise refreshInterval, or let several schedulers share one load-watcher service",
+		e.Reset.UTC().Format("15:04:05 UTC"))
+}
+
+// Check returns a *LimitedError before the limit is reset.
+func (l *RateLimit) Check(now time.Time) error {
+	if wait := l.reset.Sub(now); wait > 0 && wait <= longestWait { // a longer one means that the clock went back
+		return &LimitedError{Reset: l.reset}
+	}
+	return nil
+}
+
+// Observe returns err, with the time of the reset if it is a refusal for the rate of queries.
+func (l *RateLimit) Observe(now time.Time, err error) error {
+	refused, ok := errors.AsType[*httpclient.StatusError](err)
+	if !ok || refused.Code != http.StatusTooManyRequests {
+		return err
+	}
+	l.reset = now.Add(waitOf(refused.Header, now))
+	return source.WithText(errors.Join(err, &LimitedError{Reset: l.reset}), fmt.Sprintf("%v: %v", err, &LimitedError{Reset: l.reset}))
+}
+
+// waitOf returns how long the headers of a refusal demand to wait: X-RateLimit-Reset in seconds, or Retry-After in seconds or as a
+// time; the longer of both.
+func waitOf(header http.Header, now time.Time) time.Duration {
+	wait := max(secondsOf(header.Get("X-RateLimit-Reset")), secondsOf(header.Get("Retry-After")))
+	if at, err := http.ParseTime(header.Get("Retry-After")); err == nil {
+		wait = max(wait, at.Sub(now))
+	}
+	if wait <= 0 {
+		return unstatedWait
+	}
+	return min(wait, longestWait)
+}
+
+func secondsOf(text string) time.Duration {
+	seconds, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+	if err != nil || !(seconds > 0) {
+		return 0
+	}
+	return time.Duration(min(seconds, longestWait.Seconds()) * float64(time.Second))
+}
