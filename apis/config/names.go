@@ -4,12 +4,14 @@ package config
 const (
 	LoadThreshold              = "LoadThreshold"
 	LoadVariationRiskBalancing = "LoadVariationRiskBalancing"
+	LowRiskOverCommitment      = "LowRiskOverCommitment"
 	NodeMetrics                = "NodeMetrics"
+	Peaks                      = "Peaks"
 	PredictedPeak              = "PredictedPeak"
 	TargetLoadPacking          = "TargetLoadPacking"
 )
 
 // PluginNames returns the names of all plugins.
 func PluginNames() []string {
-	return []string{LoadThreshold, LoadVariationRiskBalancing, NodeMetrics, PredictedPeak, TargetLoadPacking}
+	return []string{LoadThreshold, LoadVariationRiskBalancing, LowRiskOverCommitment, NodeMetrics, Peaks, PredictedPeak, TargetLoadPacking}
 }

@@ -16,6 +16,8 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
 		&TargetLoadPackingArgs{},
 		&LoadVariationRiskBalancingArgs{},
+		&LowRiskOverCommitmentArgs{},
+		&PeaksArgs{},
 		&LoadThresholdArgs{},
 		&NodeMetricsArgs{},
 		&PredictedPeakArgs{},

@@ -64,8 +64,22 @@ const (
 	StatisticMean Statistic = "Mean"
 	// StatisticMeanPlusStdDev is the mean plus a multiple of the standard deviation.
 	StatisticMeanPlusStdDev Statistic = "MeanPlusStdDev"
+	// StatisticP95 is the 95th percentile over the window.
+	StatisticP95 Statistic = "P95"
+	// StatisticMax is the maximum over the window.
+	StatisticMax Statistic = "Max"
 	// StatisticPredictedPeak is the peak that the statistics of the pods' workloads predict.
 	StatisticPredictedPeak Statistic = "PredictedPeak"
+)
+
+// UnlimitedPods says how LowRiskOverCommitment counts pods that have a container without a limit.
+type UnlimitedPods string
+
+const (
+	// UnlimitedPodsUnlimited counts that such a pod may use whatever there is.
+	UnlimitedPodsUnlimited UnlimitedPods = "Unlimited"
+	// UnlimitedPodsAsRequest counts the limits that its containers state, and at least what it requests.
+	UnlimitedPodsAsRequest UnlimitedPods = "AsRequest"
 )
 
 // Strategy says which predicted peaks PredictedPeak prefers.
@@ -195,6 +209,51 @@ type LoadVariationRiskBalancingArgs struct {
 	SafeVarianceSensitivity float64
 }
 
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// LowRiskOverCommitmentArgs holds the arguments of the LowRiskOverCommitment plugin.
+type LowRiskOverCommitmentArgs struct {
+	metav1.TypeMeta
+	LoadSpec
+	// MissingLoad says how a node is judged whose load is unknown.
+	MissingLoad MissingLoad
+	// SmoothingWindowSize is the number of samples that each measured value is a mean of: the measured deviation is multiplied by its
+	// square root. ≥ 1.
+	SmoothingWindowSize int64
+	// RiskLimitWeights are the weights, in [0, 1], of the risk by limits beside that by load. They hold cpu and memory.
+	RiskLimitWeights map[corev1.ResourceName]float64
+	// UnlimitedPods says how pods count that have a container without a limit.
+	UnlimitedPods UnlimitedPods
+}
+
+// PowerModel is the power that a node draws at a CPU utilization of x percent: K0 + K1·e^(K2·x), in any unit that all models share.
+// K0, K1 and K1·e^(K2·100) are in [-1e15, 1e15].
+type PowerModel struct {
+	K0, K1, K2 float64
+}
+
+// NodePowerModel is the power model of the nodes that have all labels of NodeSelector, which are all nodes if that is empty.
+type NodePowerModel struct {
+	NodeSelector map[string]string
+	PowerModel
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// PeaksArgs holds the arguments of the Peaks plugin.
+type PeaksArgs struct {
+	metav1.TypeMeta
+	LoadSpec
+	// MissingLoad says how a node is judged whose load is unknown. A node without a power model gets the mean score of the others, or
+	// the lowest if this is Lowest.
+	MissingLoad MissingLoad
+	// NodePowerModel are power models by name of the node. If it is empty, and the environment variable NODE_POWER_MODEL names a file,
+	// they are read from there.
+	NodePowerModel map[string]PowerModel
+	// NodePowerModels are for nodes without a model by name: the first that selects the node counts.
+	NodePowerModels []NodePowerModel
+}
+
 // Thresholds are utilizations in percent, in [1, 100]; a resource without one is not limited.
 type Thresholds struct {
 	CPU    *int64
@@ -227,11 +286,12 @@ type LoadThresholdArgs struct {
 	MissingLoad MissingLoad
 	// Thresholds are the utilizations that no node may exceed with the pod on it.
 	Thresholds Thresholds
-	// Windows are the windows over which the resources are measured.
+	// Windows are the windows over which the resources are measured. In [10s, 1h], from a Prometheus in [10s, 24h] unless Statistic is
+	// PredictedPeak.
 	Windows ThresholdWindows
 	// DefaultRequests is the request that counts for a pod that requests nothing of a resource. Only cpu and memory are used. ≥ 0.
 	DefaultRequests corev1.ResourceList
-	// Statistic is compared with the thresholds; StdDevFactor, ≥ 0, multiplies the standard deviation in MeanPlusStdDev.
+	// Statistic is compared with the thresholds. P95 and Max are read from a Prometheus alone. StdDevFactor, ≥ 0, multiplies the standard deviation in MeanPlusStdDev.
 	// PredictedPeak says how peaks are predicted where Statistic is PredictedPeak.
 	Statistic     Statistic
 	StdDevFactor  float64

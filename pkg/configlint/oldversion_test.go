@@ -112,23 +112,23 @@ profiles:
   plugins:
     score:
       enabled:
-      - name: LowRiskOverCommitment
+      - name: NetworkOverhead
       - name: TargetLoadPacking
       - name: TargetLoadPaking
       - name: NodeResources
       disabled:
-      - name: Peaks
+      - name: SySched
     preFilter: {enabled: [{name: Coscheduling}]}
   pluginConfig:
-  - name: LowRiskOverCommitment
-    args: {apiVersion: kubescheduler.config.k8s.io/v1beta3, smoothingWindowSize: 5}
+  - name: NetworkOverhead
+    args: {apiVersion: kubescheduler.config.k8s.io/v1beta3, networkTopologyName: a}
 `, []string{
 			toV1,
-			"line 8: profiles[0].plugins.score.enabled[0]: LowRiskOverCommitment does not exist: remove this entry",
+			"line 8: profiles[0].plugins.score.enabled[0]: NetworkOverhead does not exist: remove this entry",
 			"line 10: profiles[0].plugins.score.enabled[2]: TargetLoadPaking does not exist: write TargetLoadPacking, or remove this entry",
 			"line 11: profiles[0].plugins.score.enabled[3]: NodeResources does not exist: write NodeResourcesBalancedAllocation or NodeResourcesFit, or remove this entry",
 			"line 14: profiles[0].plugins.preFilter.enabled[0]: Coscheduling does not exist: remove this entry",
-			"line 16: profiles[0].pluginConfig[0]: LowRiskOverCommitment does not exist: remove this entry",
+			"line 16: profiles[0].pluginConfig[0]: NetworkOverhead does not exist: remove this entry",
 		}},
 		{"the version and invalid values", `apiVersion: kubescheduler.config.k8s.io/v1beta3
 kind: KubeSchedulerConfiguration

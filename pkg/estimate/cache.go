@@ -20,10 +20,12 @@ type tableCache struct {
 	key       *cacheKey
 	config    *Config
 	estimator podusage.Estimator
+	// deriver is the estimator if that is a Deriver, otherwise nil.
+	deriver Deriver
 	// nodes holds the estimate computed last for each row of the table; nil until one is asked for. At first it holds those
 	// of the cache before, where that has the same index.
 	nodes []atomic.Pointer[nodeEstimate]
-	// unmeasured holds the *nodeEstimate of nodes that have no row, by name. It is used for predictions alone.
+	// unmeasured holds the *nodeEstimate of nodes that have no row, by name. It is used for predictions and derived values alone.
 	unmeasured sync.Map
 	// unmeasuredCount is the number of nodes that were added to unmeasured since it was last emptied.
 	unmeasuredCount atomic.Int64
@@ -63,6 +65,8 @@ type nodeEstimate struct {
 	uncovered uncoveredPods
 	// predicted is nil where the estimator does not predict peaks.
 	predicted *nodePrediction
+	// derived is nil where the estimator is no Deriver. It points into the same allocation; see newNodeEstimate.
+	derived *any
 }
 
 // nodePrediction is what the pods of a node are predicted to use.
@@ -88,6 +92,7 @@ func (m *Model) cacheFor(table *load.Table, statistics *learned.Snapshot) *table
 		estimator: m.config.Estimator,
 		nodes:     make([]atomic.Pointer[nodeEstimate], table.Index().Len()),
 	}
+	c.deriver, _ = c.estimator.(Deriver)
 	if m.predictor != nil {
 		c.key.prediction = m.predictor.At(statistics)
 		c.estimator = c.key.prediction
@@ -121,7 +126,7 @@ func (c *tableCache) isFor(table *load.Table, statistics *learned.Snapshot) bool
 // dropUnused drops the cache if no cycle has asked for anything since the previous snapshot was published: estimates keep
 // pods alive.
 func (m *Model) dropUnused(previous *load.Snapshot) {
-	if c := m.cache.Load(); c != nil && c.key.table != previous.Over(m.config.Window) {
+	if c := m.cache.Load(); c != nil && c.key.table != m.table(previous) {
 		m.cache.CompareAndSwap(c, nil)
 	}
 }
@@ -168,23 +173,18 @@ func (c *tableCache) compute(measured *load.NodeLoad, node fwk.NodeInfo, previou
 	if previous == nil || previous.key.statistics() != c.key.statistics() {
 		previous = &nodeEstimate{}
 	}
-	n := &nodeEstimate{
-		generation: node.GetGeneration(),
-		key:        c.key,
-		node:       node.Node(),
-		pods:       previous.pods,
-	}
+	n := c.newNodeEstimate()
+	n.generation, n.key, n.node, n.pods = node.GetGeneration(), c.key, node.Node(), previous.pods
 	if !slices.Equal(n.pods, node.GetPods()) {
 		n.pods = slices.Clone(node.GetPods()) // a NodeInfo may change its own in place
 	}
 	for r := range load.ResourceCount {
 		n.freshUntil[r] = freshUntil(&measured[r], c.config.Trust)
 	}
-	charge := func(position int) amounts { return amountsOf(c.estimator.Charge(n.pods[position].GetPod())) }
 	if c.key.prediction != nil {
 		n.predicted = c.predict(n, node, predictionMoment(measured, c.key.statistics()), previous)
-		charge = func(position int) amounts { return n.predicted.pods[position].means() }
 	}
+	charge := func(position int) amounts { return c.charge(n, position) }
 	n.uncovered = previous.uncovered.update(previous.pods, n.pods, horizonOf(measured), c.config.Window, charge)
 	capacity := podusage.Amounts{load.CPU: previous.fresh[load.CPU].Base, load.Memory: previous.fresh[load.Memory].Base}
 	if previous.node != node.Node() {
@@ -194,7 +194,31 @@ func (c *tableCache) compute(measured *load.NodeLoad, node fwk.NodeInfo, previou
 		n.fresh[r] = fresh(&measured[r], capacity[r], amountOf(node.GetAllocatable(), r))
 		n.fresh[r].Pending = n.uncovered.pending(&measured[r], r, n.fresh[r].Allocatable)
 	}
+	if c.deriver != nil {
+		*n.derived = c.derive(n, node, previous)
+	}
 	return n
+}
+
+// newNodeEstimate returns an empty estimate. Only that of a Deriver has room for a derived value.
+func (c *tableCache) newNodeEstimate() *nodeEstimate {
+	if c.deriver == nil {
+		return &nodeEstimate{}
+	}
+	n := &struct {
+		nodeEstimate
+		value any
+	}{}
+	n.derived = &n.value
+	return &n.nodeEstimate
+}
+
+// charge returns what the pod at a position of the node is charged as long as the window does not cover it.
+func (c *tableCache) charge(n *nodeEstimate, position int) amounts {
+	if n.predicted != nil {
+		return n.predicted.pods[position].means()
+	}
+	return amountsOf(c.estimator.Charge(n.pods[position].GetPod()))
 }
 
 // predict returns what the pods of the node are predicted to use at the given moment, in nanoseconds since 1970. It returns the

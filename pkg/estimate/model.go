@@ -26,6 +26,8 @@ type Model struct {
 type Config struct {
 	// Window is the span that means and deviations are taken over.
 	Window time.Duration
+	// Fraction is that of the quantile over Window, in (0, 1], that is estimated in place of the mean; 0 for the mean.
+	Fraction float64
 	// Trust says how long a measurement is used.
 	Trust load.Trust
 	// Estimator estimates the pods that a measurement does not cover yet. It must be comparable: readers with equal Configs share
@@ -61,7 +63,7 @@ func (m *Model) View(state fwk.CycleState) *View {
 		statistics = snapshot.statisticsOf(m.predictor.Statistics)
 	}
 	return &View{
-		cache:            m.cacheFor(snapshot.Over(m.config.Window), statistics),
+		cache:            m.cacheFor(m.table(snapshot.Snapshot), statistics),
 		hasStatistics:    statistics != nil && statistics.Len() > 0,
 		rows:             snapshot.rows,
 		now:              m.config.Clock.Now().UnixNano(),
@@ -69,10 +71,18 @@ func (m *Model) View(state fwk.CycleState) *View {
 	}
 }
 
+// table returns what the model reads of a snapshot.
+func (m *Model) table(s *load.Snapshot) *load.Table {
+	if m.config.Fraction > 0 {
+		return s.Quantile(load.Quantile{Window: m.config.Window, Fraction: m.config.Fraction})
+	}
+	return s.Over(m.config.Window)
+}
+
 // Measured returns what was measured of the node as it is known now, outside of any scheduling cycle. Pending is 0, and so
 // are all amounts where State is not Fresh.
 func (m *Model) Measured(node *corev1.Node) (e Estimate) {
-	measured, now := m.snapshots.publisher.Latest().Over(m.config.Window).Node(node.Name), m.config.Clock.Now()
+	measured, now := m.table(m.snapshots.publisher.Latest()).Node(node.Name), m.config.Clock.Now()
 	capacity, allocatable := podusage.AmountsOf(node.Status.Capacity), podusage.AmountsOf(node.Status.Allocatable)
 	for r := range load.ResourceCount {
 		if state := measured[r].State(now, m.config.Trust); state != load.Fresh {
@@ -154,11 +164,11 @@ func (v *View) WithPodSums(node fwk.NodeInfo) (e [load.ResourceCount]*ResourceEs
 	return e, &n.predicted.sums
 }
 
-// node returns what is known of the node if its load is fresh, or nil if it was never measured and nothing is predicted.
+// node returns what is known of the node if its load is fresh, or nil if it was never measured and nothing is predicted or derived.
 func (v *View) node(node fwk.NodeInfo) *nodeEstimate {
 	row, ok := v.rows.row(node)
 	if !ok {
-		if v.cache.key.prediction == nil {
+		if v.cache.key.prediction == nil && v.cache.deriver == nil {
 			return nil
 		}
 		return v.cache.unmeasuredNode(node, v.ignoreGeneration)

@@ -241,3 +241,45 @@ func TestModel_IsSafeForConcurrentUse(t *testing.T) {
 	}
 	group.Wait()
 }
+
+// A model of a quantile estimates by that, and charges pods until the span that the measurement states covers them.
+func TestModel_Quantile(t *testing.T) {
+	p := load.NewPublisher()
+	index := load.NewIndex([]string{"n"})
+	table := func(mean float64, span time.Duration) *load.Table {
+		m := measurement(mean, 0, 0)
+		m.Window = span
+		return load.NewTable(index, func(string) load.NodeLoad { return load.NodeLoad{load.CPU: m} })
+	}
+	q := load.Quantile{Window: time.Hour, Fraction: 0.95}
+	p.Publish(load.NewSnapshot(index, map[time.Duration]*load.Table{time.Hour: table(0.25, time.Hour)}, nil).
+		WithQuantiles(map[load.Quantile]*load.Table{q: table(0.5, 4*time.Minute)}))
+	config := Config{
+		Window: q.Window, Trust: load.Trust{RefreshInterval: 30 * time.Second, MaxAge: maxAge, DriftTolerance: 10},
+		Estimator: flat(1000), Clock: clocktesting.NewFakePassiveClock(now),
+	}
+	running := podOf(corev1.PodRunning, ago(3*time.Minute))
+	info := framework.NewNodeInfo(running)
+	info.SetNode(newNode(t, "n").Node())
+	for _, tc := range []struct {
+		name                  string
+		fraction              float64
+		wantMean, wantPending float64
+	}{
+		{"the mean", 0, 2000, 950},        // 57 minutes of 60 do not show the pod
+		{"the quantile", 0.95, 4000, 250}, // one minute of four does not
+		{"a quantile that is not read", 1, 0, 0},
+	} {
+		config.Fraction = tc.fraction
+		model := NewModel(NewSnapshots(p), config)
+		e := model.View(framework.NewCycleState()).Resource(info, load.CPU)
+		if known := e.State == load.Fresh; known != (tc.wantMean > 0) {
+			t.Errorf("%s: %v", tc.name, e.State)
+		} else if known && (e.Mean != tc.wantMean || e.Pending != tc.wantPending) {
+			t.Errorf("%s: mean %v and pending %v, want %v and %v", tc.name, e.Mean, e.Pending, tc.wantMean, tc.wantPending)
+		}
+		if got := model.Measured(info.Node())[load.CPU].Mean; got != tc.wantMean {
+			t.Errorf("%s: measured %v outside of a cycle, want %v", tc.name, got, tc.wantMean)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -112,23 +113,30 @@ func (t Trust) Loosest(other Trust) Trust {
 type Requirements struct {
 	// Windows are the spans that means and deviations are taken over.
 	Windows []time.Duration
+	// Quantiles are those of utilization, which a source may not have.
+	Quantiles []Quantile
 	// Metrics are the PromQL expressions of node metrics.
 	Metrics []string
 	// RefreshInterval is the longest time between two refreshes.
 	RefreshInterval time.Duration
 }
 
-// Add returns what serves both: all windows, the shortest first, all metrics, and the shorter interval. Neither is changed.
+// Add returns what serves both: all windows and quantiles, the shortest first, all metrics, and the shorter interval. Neither is changed.
 func (r Requirements) Add(other Requirements) Requirements {
 	sum := Requirements{RefreshInterval: r.RefreshInterval}
 	if sum.RefreshInterval == 0 || other.RefreshInterval < sum.RefreshInterval {
 		sum.RefreshInterval = other.RefreshInterval
 	}
 	sum.Windows = slices.Compact(slices.Sorted(slices.Values(slices.Concat(r.Windows, other.Windows))))
+	sum.Quantiles = slices.Compact(slices.SortedFunc(slices.Values(slices.Concat(r.Quantiles, other.Quantiles)), compareQuantiles))
 	for _, metric := range slices.Concat(r.Metrics, other.Metrics) {
 		if !slices.Contains(sum.Metrics, metric) {
 			sum.Metrics = append(sum.Metrics, metric)
 		}
 	}
 	return sum
+}
+
+func compareQuantiles(a, b Quantile) int {
+	return cmp.Or(cmp.Compare(a.Window, b.Window), cmp.Compare(a.Fraction, b.Fraction))
 }

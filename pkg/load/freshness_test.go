@@ -125,9 +125,17 @@ func TestMeasurement_State(t *testing.T) {
 }
 
 func TestRequirements_Add(t *testing.T) {
-	a := Requirements{Windows: []time.Duration{15 * time.Minute, time.Minute}, Metrics: []string{"x", "w"}, RefreshInterval: time.Minute}
-	b := Requirements{Windows: []time.Duration{5 * time.Minute, time.Minute}, Metrics: []string{"w", "v"}, RefreshInterval: 10 * time.Second}
+	minuteMax, hourP95, hourMax := Quantile{time.Minute, 1}, Quantile{time.Hour, 0.95}, Quantile{time.Hour, 1}
+	a := Requirements{
+		Windows: []time.Duration{15 * time.Minute, time.Minute}, Quantiles: []Quantile{hourMax, hourP95},
+		Metrics: []string{"x", "w"}, RefreshInterval: time.Minute,
+	}
+	b := Requirements{
+		Windows: []time.Duration{5 * time.Minute, time.Minute}, Quantiles: []Quantile{hourP95, minuteMax},
+		Metrics: []string{"w", "v"}, RefreshInterval: 10 * time.Second,
+	}
 	want := Requirements{
+		Quantiles:       []Quantile{minuteMax, hourP95, hourMax},
 		Windows:         []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute},
 		Metrics:         []string{"x", "w", "v"},
 		RefreshInterval: 10 * time.Second,

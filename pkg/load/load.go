@@ -40,12 +40,21 @@ type Stats [ResourceCount]Stat
 // Known reports whether at least one resource is known.
 func (s *Stats) Known() bool { return s[CPU].Known || s[Memory].Known }
 
+// Quantile is a quantile of utilization over a window.
+type Quantile struct {
+	Window time.Duration
+	// Fraction is in (0, 1]: 0.95 is the 95th percentile, 1 the maximum.
+	Fraction float64
+}
+
 // Sample is what a source measured of one node over one window.
 type Sample struct {
 	// Node is the name of the Node object.
 	Node string
 	// Window is the span that was measured; 0 is a sample of the moment.
 	Window time.Duration
+	// Fraction is that of the Quantile over Window that each Stat.Mean is; 0 for a mean.
+	Fraction float64
 	// End is the moment the window ends at: the time of the newest value in it, not of the query.
 	End   time.Time
 	Stats Stats

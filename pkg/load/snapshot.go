@@ -86,12 +86,13 @@ func (t *Table) Node(name string) NodeLoad {
 	return NodeLoad{}
 }
 
-// Snapshot is all that is known of the nodes at one moment: their load over each window, and the node metrics, that a reader
-// registered for. It is immutable.
+// Snapshot is all that is known of the nodes at one moment: their load over each window, the quantiles of it, and the node metrics,
+// that a reader registered for. It is immutable.
 type Snapshot struct {
-	index   *Index
-	tables  map[time.Duration]*Table
-	columns map[string]*MetricColumn
+	index     *Index
+	tables    map[time.Duration]*Table
+	quantiles map[Quantile]*Table
+	columns   map[string]*MetricColumn
 	// unmeasured is the table of a window that is not read.
 	unmeasured *Table
 }
@@ -116,6 +117,23 @@ func (s *Snapshot) Index() *Index { return s.index }
 // Over returns the load over the given window. A window that is not read has a table in which nothing is known.
 func (s *Snapshot) Over(window time.Duration) *Table {
 	if t, ok := s.tables[window]; ok {
+		return t
+	}
+	return s.unmeasured
+}
+
+// WithQuantiles returns the snapshot with one table per quantile, whose means are the quantiles. All tables have the nodes of Index.
+// It keeps the map, which must not change any more.
+func (s *Snapshot) WithQuantiles(tables map[Quantile]*Table) *Snapshot {
+	with := *s
+	with.quantiles = tables
+	return &with
+}
+
+// Quantile returns the quantile's table, whose means are the quantiles. A quantile that is not read has a table in which nothing is
+// known.
+func (s *Snapshot) Quantile(q Quantile) *Table {
+	if t, ok := s.quantiles[q]; ok {
 		return t
 	}
 	return s.unmeasured

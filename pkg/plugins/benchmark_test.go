@@ -14,7 +14,9 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadvariationriskbalancing"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/lowriskovercommitment"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/peaks"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/predictedpeak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/targetloadpacking"
 )
@@ -47,7 +49,7 @@ func perNode(b *testing.B, count int) {
 
 var (
 	limits = []string{loadthreshold.Name, nodemetrics.Name}
-	byLoad = []string{loadvariationriskbalancing.Name, predictedpeak.Name, targetloadpacking.Name}
+	byLoad = []string{loadvariationriskbalancing.Name, lowriskovercommitment.Name, peaks.Name, predictedpeak.Name, targetloadpacking.Name}
 )
 
 // BenchmarkPreFilter is the cost of one cycle's call.
@@ -169,7 +171,7 @@ func BenchmarkScore(b *testing.B) {
 			benchmarkScore(b, build(b, p, name, ""), func() []fwk.NodeInfo { return nodes })
 		})
 	}
-	bench(b, []string{predictedpeak.Name}, 30, "/30_recent_pods_per_node", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
+	bench(b, []string{lowriskovercommitment.Name, predictedpeak.Name}, 30, "/30_recent_pods_per_node", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
 		benchmarkScore(b, build(b, p, name, ""), func() []fwk.NodeInfo { return nodes })
 	})
 	bench(b, byLoad, 20, "/20_recent_pods_per_node,_node_just_changed", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {

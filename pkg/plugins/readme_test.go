@@ -49,7 +49,9 @@ func TestREADME_Configurations(t *testing.T) {
 		"../../apis/config/README.md":          1,
 		"loadthreshold/README.md":              1,
 		"loadvariationriskbalancing/README.md": 1,
-		"nodemetrics/README.md":                6,
+		"lowriskovercommitment/README.md":      1,
+		"nodemetrics/README.md":                9,
+		"peaks/README.md":                      1,
 		"predictedpeak/README.md":              1,
 		"targetloadpacking/README.md":          1,
 	} {

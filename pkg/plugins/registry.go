@@ -15,7 +15,9 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadvariationriskbalancing"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/lowriskovercommitment"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/peaks"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/predictedpeak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/targetloadpacking"
 )
@@ -40,7 +42,9 @@ func NewRegistry(provider LoadProvider, c clock.Clock, register func(...metrics.
 	for name, newPlugin := range map[string]factory{
 		loadthreshold.Name:              new(loadthreshold.Factory).New,
 		loadvariationriskbalancing.Name: loadvariationriskbalancing.New,
+		lowriskovercommitment.Name:      lowriskovercommitment.New,
 		nodemetrics.Name:                nodemetrics.New,
+		peaks.Name:                      peaks.New,
 		predictedpeak.Name:              predictedpeak.New,
 		targetloadpacking.Name:          targetloadpacking.New,
 	} {

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	helper "k8s.io/component-helpers/resource"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
@@ -96,6 +97,35 @@ func TestLimit(t *testing.T) {
 				t.Errorf("limits %v and %v, want %v and %v", cpu, memory, tc.cpu, tc.memory)
 			}
 			if allocs := testing.AllocsPerRun(10, func() { Limit(pod, load.Memory) }); allocs != 0 {
+				t.Errorf("%v allocations, want 0", allocs)
+			}
+		})
+	}
+}
+
+func TestStatedLimit(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spec corev1.PodSpec
+		want float64
+	}{
+		"the sum of two containers":                             {corev1.PodSpec{Containers: containers(container(limits("cpu", "1")), container(limits("cpu", "250m")))}, 1250},
+		"a container without a limit counts nothing":            {corev1.PodSpec{Containers: containers(container(limits("cpu", "1")), container(requests("cpu", "2")))}, 1000},
+		"native sidecars count":                                 {corev1.PodSpec{Containers: containers(container(limits("cpu", "1"))), InitContainers: containers(sidecar(limits("cpu", "500m")))}, 1500},
+		"a larger init container, beside the sidecar before it": {corev1.PodSpec{Containers: containers(container(limits("cpu", "1"))), InitContainers: containers(sidecar(limits("cpu", "500m")), container(limits("cpu", "3")))}, 3500},
+		"the limit of the pod as a whole replaces the sum":      {corev1.PodSpec{Resources: podLevel(limits("cpu", "2")), Containers: containers(container(limits("cpu", "8")))}, 2000},
+		"overhead is added":                                     {corev1.PodSpec{Containers: containers(container(limits("cpu", "1"))), Overhead: list("cpu", "100m")}, 1100},
+		"nothing":                                               {corev1.PodSpec{Containers: containers(container(requests("cpu", "1")))}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{Spec: tc.spec}
+			got := StatedLimit(pod, load.CPU)
+			if got != tc.want {
+				t.Errorf("limit %v, want %v", got, tc.want)
+			}
+			if summed := helper.PodLimits(pod, helper.PodResourcesOptions{}); got != Millis(*summed.Cpu()) {
+				t.Errorf("limit %v, but PodLimits of component-helpers has %v", got, summed.Cpu())
+			}
+			if allocs := testing.AllocsPerRun(10, func() { StatedLimit(pod, load.CPU) }); allocs != 0 {
 				t.Errorf("%v allocations, want 0", allocs)
 			}
 		})

@@ -164,6 +164,19 @@ func limitOf(requirements *corev1.ResourceRequirements, r load.Resource) float64
 	return math.Inf(1)
 }
 
+// StatedLimit returns the sum of the limits that the pod states of the resource, in milliCPU or bytes, as the scheduler sums up
+// requests: what is stated for the pod as a whole, or the larger of the limits of containers with native sidecars and those of
+// ordinary init containers; plus the pod's overhead. A container without a limit counts zero. It does not allocate.
+func StatedLimit(pod *corev1.Pod, r load.Resource) float64 {
+	limit := containersSum(&pod.Spec, r, limitsOf)
+	if whole := pod.Spec.Resources; whole != nil {
+		if stated, ok := quantityIn(whole.Limits, r); ok {
+			limit = amountOf(stated, r)
+		}
+	}
+	return limit + amountIn(pod.Spec.Overhead, r)
+}
+
 // isDefaulted reports whether the API server set the pod-level request: it does so for a pod with a pod-level limit of another
 // resource. The default is the larger of the containers' requests and those of the init containers. It says less than the
 // containers, whose limits it leaves out.
@@ -173,18 +186,27 @@ func isDefaulted(spec *corev1.PodSpec, r load.Resource) bool {
 	return requested && !limited && len(spec.Resources.Limits) > 0 && amountOf(request, r) == containersRequest(spec, r)
 }
 
-// containersRequest is AggregateContainerRequests of component-helpers for one resource, without its allocations.
+func requestsOf(c *corev1.Container) corev1.ResourceList { return c.Resources.Requests }
+
+func limitsOf(c *corev1.Container) corev1.ResourceList { return c.Resources.Limits }
+
 func containersRequest(spec *corev1.PodSpec, r load.Resource) float64 {
+	return containersSum(spec, r, requestsOf)
+}
+
+// containersSum is AggregateContainerRequests or AggregateContainerLimits of component-helpers for one resource, without their
+// allocations.
+func containersSum(spec *corev1.PodSpec, r load.Resource, stated func(*corev1.Container) corev1.ResourceList) float64 {
 	var sum, sidecars, initial float64
 	for i := range spec.Containers {
-		sum += amountIn(spec.Containers[i].Resources.Requests, r)
+		sum += amountIn(stated(&spec.Containers[i]), r)
 	}
 	for i := range spec.InitContainers {
 		c := &spec.InitContainers[i]
-		request := amountIn(c.Resources.Requests, r)
-		initial = max(initial, sidecars+request)
+		amount := amountIn(stated(c), r)
+		initial = max(initial, sidecars+amount)
 		if isSidecar(c) {
-			sidecars += request
+			sidecars += amount
 		}
 	}
 	return max(sum+sidecars, initial)

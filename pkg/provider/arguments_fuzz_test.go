@@ -87,7 +87,7 @@ func FuzzArguments(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kind := [...]string{config.TargetLoadPacking, config.LoadVariationRiskBalancing, config.LoadThreshold, config.NodeMetrics, config.PredictedPeak}[plugin%5] + "Args"
+		kind := [...]string{config.TargetLoadPacking, config.LoadVariationRiskBalancing, config.LoadThreshold, config.NodeMetrics, config.PredictedPeak, config.LowRiskOverCommitment, config.Peaks}[plugin%7] + "Args"
 		text := fmt.Sprintf("apiVersion: %s\nkind: %s\n%s", v1.SchemeGroupVersion, kind, strings.ReplaceAll(fields, "VALUE", string(quoted)))
 		if len(text) > size {
 			t.Skip("a scheduler takes larger files, but the fuzzer would do little else")
@@ -138,6 +138,10 @@ func validate(args runtime.Object) error {
 		return validation.ValidateLoadThresholdArgs(nil, args)
 	case *config.NodeMetricsArgs:
 		return validation.ValidateNodeMetricsArgs(nil, args)
+	case *config.LowRiskOverCommitmentArgs:
+		return validation.ValidateLowRiskOverCommitmentArgs(nil, args)
+	case *config.PeaksArgs:
+		return validation.ValidatePeaksArgs(nil, args)
 	case *config.PredictedPeakArgs:
 		return validation.ValidatePredictedPeakArgs(nil, args)
 	}

@@ -68,14 +68,29 @@ func (p *Provider) Model(ctx context.Context, handle fwk.Handle, spec config.Loa
 
 // ModelOf is Model for a cluster without a scheduler's handle.
 func (p *Provider) ModelOf(ctx context.Context, cluster Cluster, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
+	return p.model(ctx, cluster, spec, 0, e)
+}
+
+// QuantileModel is Model with a quantile of the load in place of its mean: fraction is in (0, 1]. Only a Prometheus has quantiles: of
+// another source nothing is ever known.
+func (p *Provider) QuantileModel(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, fraction float64, e podusage.Estimator) (*estimate.Model, error) {
+	return p.model(ctx, ClusterOf(handle), spec, fraction, e)
+}
+
+// model returns a model of the mean, or of the quantile of a fraction above 0.
+func (p *Provider) model(ctx context.Context, cluster Cluster, spec config.LoadSpec, fraction float64, e podusage.Estimator) (*estimate.Model, error) {
 	window := spec.Window.Duration
+	requirements := load.Requirements{Windows: []time.Duration{window}}
+	if fraction > 0 {
+		requirements = load.Requirements{Quantiles: []load.Quantile{{Window: window, Fraction: fraction}}}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s, err := p.source(ctx, cluster, spec, load.Requirements{Windows: []time.Duration{window}})
+	s, err := p.source(ctx, cluster, spec, requirements)
 	if err != nil {
 		return nil, err
 	}
-	return s.model(estimate.Config{Window: window, Trust: TrustOf(spec), Estimator: e, Clock: p.clock}), nil
+	return s.model(estimate.Config{Window: window, Fraction: fraction, Trust: TrustOf(spec), Estimator: e, Clock: p.clock}), nil
 }
 
 // NodeMetrics returns the node metrics of the PromQL expressions, read from the source that spec names until ctx is done.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
@@ -197,6 +198,31 @@ func TestReadersOfTheSameLoadShareAModel(t *testing.T) {
 		if got := model == first; got != tc.shared {
 			t.Errorf("%s: the model is shared: %v, want %v", tc.name, got, tc.shared)
 		}
+	}
+}
+
+func TestProvider_QuantileModel(t *testing.T) {
+	p, h := New(clock.RealClock{}, metrics.NewKubeRegistry(), Account{}), newHandle()
+	mean, err := p.Model(t.Context(), h, prometheusSpec(), podusage.ByRequests{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	quantile := func(fraction float64) *estimate.Model {
+		model, err := p.QuantileModel(t.Context(), h, prometheusSpec(), fraction, podusage.ByRequests{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := model.Config(); got.Fraction != fraction || got.Window != prometheusSpec().Window.Duration {
+			t.Errorf("a model of %+v, want the quantile %v", got, fraction)
+		}
+		if model.Snapshots() != mean.Snapshots() {
+			t.Errorf("the quantile %v has a source of its own", fraction)
+		}
+		return model
+	}
+	p95, maximum := quantile(0.95), quantile(1)
+	if p95 == mean || p95 == maximum || p95 != quantile(0.95) {
+		t.Error("models are shared by other than the quantile")
 	}
 }
 

@@ -13,6 +13,8 @@ const momentsPerWindow = 40
 
 type nodeHistory struct {
 	windows []windowHistory
+	// quantiles is nil where none is read.
+	quantiles map[load.Quantile]*windowHistory
 	// moments is used with sources that know no window, only the present.
 	moments moments
 }
@@ -31,8 +33,11 @@ type resourceHistory struct {
 	statedEnd int64
 }
 
-// find returns what is kept over the window, or nil.
-func (h *nodeHistory) find(window time.Duration) *windowHistory {
+// find returns what is kept of the mean or quantile over the window, or nil.
+func (h *nodeHistory) find(window time.Duration, fraction float64) *windowHistory {
+	if fraction > 0 {
+		return h.quantiles[load.Quantile{Window: window, Fraction: fraction}]
+	}
 	for i := range h.windows {
 		if h.windows[i].window == window {
 			return &h.windows[i]
@@ -41,10 +46,18 @@ func (h *nodeHistory) find(window time.Duration) *windowHistory {
 	return nil
 }
 
-// over returns what is kept over the window, which is nothing at first. The pointer is valid until over is called for another
-// window.
-func (h *nodeHistory) over(window time.Duration) *windowHistory {
-	if w := h.find(window); w != nil {
+// over returns what is kept of the mean or quantile over the window, which is nothing at first. The pointer is valid until over is
+// called for another.
+func (h *nodeHistory) over(window time.Duration, fraction float64) *windowHistory {
+	if w := h.find(window, fraction); w != nil {
+		return w
+	}
+	if fraction > 0 {
+		if h.quantiles == nil {
+			h.quantiles = map[load.Quantile]*windowHistory{}
+		}
+		w := &windowHistory{window: window}
+		h.quantiles[load.Quantile{Window: window, Fraction: fraction}] = w
 		return w
 	}
 	// append would take more room than needed: there are many nodes, and windows are seldom added.
@@ -62,16 +75,24 @@ func (w *windowHistory) load() (n load.NodeLoad) {
 }
 
 // newest is the end of the latest measurement of the node, over any window.
-func (h *nodeHistory) newest() time.Time {
-	var newest time.Time
+func (h *nodeHistory) newest() (newest time.Time) {
 	for i := range h.windows {
-		for r := range h.windows[i].resources {
-			if end := h.windows[i].resources[r].measurement.End; end.After(newest) {
-				newest = end
-			}
-		}
+		newest = h.windows[i].newest(newest)
+	}
+	for _, w := range h.quantiles {
+		newest = w.newest(newest)
 	}
 	return newest
+}
+
+// newest is the later of the given moment and the end of the latest measurement.
+func (w *windowHistory) newest(than time.Time) time.Time {
+	for r := range w.resources {
+		if end := w.resources[r].measurement.End; end.After(than) {
+			than = end
+		}
+	}
+	return than
 }
 
 // statedEnd is when a window ends as the source states it.

@@ -107,14 +107,20 @@ func (w *Watcher) registered() (load.Requirements, load.Trust) {
 // nodeStates counts the cluster's nodes by resource and state.
 type nodeStates [load.ResourceCount][load.StateCount]int
 
-// states returns the end of the newest measurement of any node, and the nodes' states over the shortest window. They are all
-// 0 if only node metrics are read.
+// states returns the end of the newest measurement of any node, and the nodes' states over the shortest window, or by the first
+// quantile if no window is read. They are all 0 if only node metrics are read.
 func (w *Watcher) states() (newest time.Time, states nodeStates) {
 	requirements, trust := w.registered()
-	if len(requirements.Windows) == 0 {
+	latest, now := w.publisher.Latest(), w.clock.Now()
+	var table *load.Table
+	switch {
+	case len(requirements.Windows) > 0:
+		table = latest.Over(requirements.Windows[0])
+	case len(requirements.Quantiles) > 0:
+		table = latest.Quantile(requirements.Quantiles[0])
+	default:
 		return newest, states
 	}
-	table, now := w.publisher.Latest().Over(requirements.Windows[0]), w.clock.Now()
 	for _, name := range w.nodes.Names() {
 		for r, m := range table.Node(name) {
 			states[r][m.State(now, trust)]++
@@ -178,7 +184,7 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 	logger := klog.FromContext(ctx).WithValues("source", w.label)
 	requirements, trust := w.registered()
 	began := w.clock.Now()
-	batch, err := w.source.Fetch(ctx, source.Request{Windows: requirements.Windows, Metrics: requirements.Metrics})
+	batch, err := w.source.Fetch(ctx, source.Request{Windows: requirements.Windows, Quantiles: requirements.Quantiles, Metrics: requirements.Metrics})
 	if err == nil && len(batch.Samples)+len(batch.Metrics) == 0 {
 		err = errors.New("the source returned no node")
 	}
@@ -194,7 +200,7 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 	}
 	w.metrics.unmatched.WithLabelValues(w.label).Set(float64(batch.UnmatchedCount))
 	for i := range batch.Samples {
-		w.store(&batch.Samples[i], requirements.Windows, trust.MaxAge, now)
+		w.store(&batch.Samples[i], requirements, trust.MaxAge, now)
 	}
 	oldest := now.Add(-trust.MaxAge)
 	maps.DeleteFunc(w.histories, func(_ string, h *nodeHistory) bool { return h.newest().Before(oldest) })
@@ -204,7 +210,7 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 	for _, table := range w.nodeMetrics {
 		maps.DeleteFunc(table, func(_ string, v load.MetricValue) bool { return v.End.Before(oldest) })
 	}
-	w.publish(requirements.Windows)
+	w.publish(requirements)
 	logger.V(4).Info("Load read", "windows", requirements.Windows, "samples", len(batch.Samples), "nodes", len(w.histories))
 	return nil
 }
@@ -245,15 +251,20 @@ func (w *Watcher) forgetIfClockWentBack(logger klog.Logger, now time.Time) {
 		clear(w.histories)
 		clear(w.nodeMetrics)
 		clear(w.metricEnds)
-		w.publish(nil)
+		w.publish(load.Requirements{})
 	}
 	w.lastRefresh = wall
 }
 
 // store stores the sample's possible values. A sample of the moment counts toward every window. A sample over a window that
-// nobody registered, from a source that knows only one window, is the best there is for all windows.
-func (w *Watcher) store(s *load.Sample, windows []time.Duration, maxAge time.Duration, now time.Time) {
-	stats := w.checked(s.Stats)
+// nobody registered, from a source that knows only one window, is the best there is for all windows. A quantile is itself alone.
+func (w *Watcher) store(s *load.Sample, requirements load.Requirements, maxAge time.Duration, now time.Time) {
+	stats, windows := w.checked(s.Stats), requirements.Windows
+	if s.Fraction > 0 {
+		if windows = nil; slices.Contains(requirements.Quantiles, load.Quantile{Window: s.Window, Fraction: s.Fraction}) {
+			windows = []time.Duration{s.Window}
+		}
+	}
 	if len(windows) == 0 || !stats.Known() {
 		return
 	}
@@ -269,7 +280,7 @@ func (w *Watcher) store(s *load.Sample, windows []time.Duration, maxAge time.Dur
 		windows = []time.Duration{s.Window}
 	}
 	for _, window := range windows {
-		kept := h.over(window)
+		kept := h.over(window, s.Fraction)
 		for r := range load.ResourceCount {
 			stat, span := stats[r], s.Window
 			if s.Window == 0 {
@@ -323,20 +334,29 @@ func (w *Watcher) storeMetric(m *source.MetricValues, now time.Time) {
 	}
 }
 
-func (w *Watcher) publish(windows []time.Duration) {
+func (w *Watcher) publish(requirements load.Requirements) {
 	w.updateIndex()
-	tables := make(map[time.Duration]*load.Table, len(windows))
-	for _, window := range windows {
-		tables[window] = load.NewTable(w.index, func(node string) load.NodeLoad {
-			if h, ok := w.histories[node]; ok {
-				if kept := h.find(window); kept != nil {
-					return kept.load()
-				}
-			}
-			return load.NodeLoad{}
-		})
+	tables := make(map[time.Duration]*load.Table, len(requirements.Windows))
+	for _, window := range requirements.Windows {
+		tables[window] = w.table(window, 0)
 	}
-	w.publisher.Publish(load.NewSnapshot(w.index, tables, w.nodeMetrics))
+	quantiles := make(map[load.Quantile]*load.Table, len(requirements.Quantiles))
+	for _, q := range requirements.Quantiles {
+		quantiles[q] = w.table(q.Window, q.Fraction)
+	}
+	w.publisher.Publish(load.NewSnapshot(w.index, tables, w.nodeMetrics).WithQuantiles(quantiles))
+}
+
+// table returns what is kept of all nodes of the mean or quantile over the window.
+func (w *Watcher) table(window time.Duration, fraction float64) *load.Table {
+	return load.NewTable(w.index, func(node string) load.NodeLoad {
+		if h, ok := w.histories[node]; ok {
+			if kept := h.find(window, fraction); kept != nil {
+				return kept.load()
+			}
+		}
+		return load.NodeLoad{}
+	})
 }
 
 // updateIndex replaces the index if the nodes have changed.

@@ -783,3 +783,66 @@ func TestRefresh_NodeMetricsAlone(t *testing.T) {
 		t.Errorf("metrics of the watcher: %v", err)
 	}
 }
+
+// Quantiles are kept apart from means, and from one another.
+func TestRefresh_Quantiles(t *testing.T) {
+	p95, longer := load.Quantile{Window: window, Fraction: 0.95}, load.Quantile{Window: time.Hour, Fraction: 0.95}
+	w, src, clock := newTestWatcher("a", "b")
+	w.Register(load.Requirements{Quantiles: []load.Quantile{p95, longer}, RefreshInterval: trust.RefreshInterval}, trust)
+	var asked source.Request
+	of := func(q load.Quantile, mean float64) load.Sample {
+		stat := load.Stat{Mean: mean, StdDev: math.NaN(), Span: time.Minute, Known: true}
+		return load.Sample{Node: "a", Window: q.Window, Fraction: q.Fraction, End: start, Stats: load.Stats{load.CPU: stat}}
+	}
+	src.fetch = func(_ context.Context, request source.Request) (source.Batch, error) {
+		asked = request
+		return source.Batch{Samples: []load.Sample{
+			{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.25)}},
+			of(p95, 0.5), of(longer, 0.75), of(load.Quantile{Window: window, Fraction: 1}, 0.9), // nobody asked for the last
+			{Node: "b", End: start, Stats: load.Stats{load.CPU: known(0.1)}},
+		}}, nil
+	}
+	clock.Step(time.Second)
+	if err := w.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(source.Request{Windows: []time.Duration{window}, Quantiles: []load.Quantile{p95, longer}}, asked); diff != "" {
+		t.Errorf("asked for (-want +got):\n%s", diff)
+	}
+	latest := w.Publisher().Latest()
+	for name, tc := range map[string]struct {
+		table *load.Table
+		want  float64
+		span  time.Duration
+	}{
+		"the mean":                     {latest.Over(window), 0.25, window},
+		"the quantile":                 {latest.Quantile(p95), 0.5, time.Minute},
+		"the quantile over an hour":    {latest.Quantile(longer), 0.75, time.Minute},
+		"the mean over an hour":        {latest.Over(time.Hour), 0, 0},
+		"a quantile nobody registered": {latest.Quantile(load.Quantile{Window: window, Fraction: 1}), 0, 0},
+	} {
+		if got := tc.table.Node("a")[load.CPU]; got.Mean != tc.want || got.Window != tc.span || got.StdDev != 0 {
+			t.Errorf("%s: %+v, want %v over %v", name, got, tc.want, tc.span)
+		}
+	}
+	if got := latest.Quantile(p95).Node("b")[load.CPU]; got.Known {
+		t.Errorf("a sample of the moment became a quantile: %+v", got)
+	}
+	if newest, states := w.states(); !newest.Equal(start) || states[load.CPU][load.Fresh] != 2 {
+		t.Errorf("newest %v, states %v", newest, states)
+	}
+}
+
+// A watcher that reads quantiles alone tells how many nodes it knows.
+func TestStates_QuantilesAlone(t *testing.T) {
+	src, clock := &fakeSource{}, clocktesting.NewFakeClock(start)
+	w := NewWatcher(src, "fake", cluster{names: []string{"a", "b"}}, clock, NewMetrics(metrics.NewKubeRegistry()))
+	w.Register(load.Requirements{Quantiles: []load.Quantile{{Window: window, Fraction: 1}}, RefreshInterval: trust.RefreshInterval}, trust)
+	src.respond(load.Sample{Node: "a", Window: window, Fraction: 1, End: start, Stats: load.Stats{load.CPU: known(0.5)}})
+	if err := w.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if newest, states := w.states(); !newest.Equal(start) || states[load.CPU][load.Fresh] != 1 || states[load.CPU][load.Absent] != 1 {
+		t.Errorf("newest %v, states %v; want one node of two", newest, states)
+	}
+}

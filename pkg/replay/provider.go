@@ -54,6 +54,11 @@ func (p *loadProvider) Model(_ context.Context, _ fwk.Handle, spec config.LoadSp
 	return m, nil
 }
 
+// QuantileModel implements plugins.LoadProvider.
+func (p *loadProvider) QuantileModel(context.Context, fwk.Handle, config.LoadSpec, float64, podusage.Estimator) (*estimate.Model, error) {
+	return nil, errors.New("a replay measures means and deviations alone: write another statistic than P95 and Max")
+}
+
 // Statistics implements plugins.LoadProvider.
 func (p *loadProvider) Statistics(_ context.Context, _ fwk.Handle, _ config.LoadSpec, spec config.StatisticsSpec) (*learned.Publisher, error) {
 	for _, s := range p.statistics {

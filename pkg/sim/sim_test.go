@@ -409,6 +409,10 @@ func (l loads) Model(_ context.Context, _ fwk.Handle, spec config.LoadSpec, e po
 	}), nil
 }
 
+func (l loads) QuantileModel(context.Context, fwk.Handle, config.LoadSpec, float64, podusage.Estimator) (*estimate.Model, error) {
+	return nil, fmt.Errorf("there are no quantiles")
+}
+
 func (l loads) Statistics(context.Context, fwk.Handle, config.LoadSpec, config.StatisticsSpec) (*learned.Publisher, error) {
 	return learned.NewPublisher(), nil
 }
@@ -490,6 +494,48 @@ profiles:
 	}
 	if diff := cmp.Diff(want, explained); diff != "" || d.Node != "worker-1" {
 		t.Errorf("node %q, want worker-1; terms (-want +got):\n%s", d.Node, diff)
+	}
+}
+
+// LowRiskOverCommitment and Peaks score by themselves, with no other extension point enabled.
+func TestLoadPlugins_ScoreAlone(t *testing.T) {
+	const profile = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins:
+    preScore: {disabled: [{name: "*"}]}
+    score: {disabled: [{name: "*"}], enabled: [{name: %s}]}
+  pluginConfig: [{name: %s, args: {%s}}]
+`
+	limited := pod("p", "2", "0").Obj()
+	limited.Spec.Containers[0].Resources.Limits = limited.Spec.Containers[0].Resources.Requests
+	for _, tc := range []struct {
+		plugin, args string
+		want         []int64
+		wantNode     string
+	}{
+		// The pod on worker-1 has no limit: 1, halved; with it 25 + 25 percent are used, more than the 25 requested: 1, halved. worker-2 has
+		// no pods, and worker-3 no load.
+		{"LowRiskOverCommitment", "riskLimitWeights: {memory: 0}", []int64{0, 100, 100}, ""},
+		// k2 doubles the power with every 25 percent. worker-1: 10·(8 − 4), with the pod that was just placed; worker-2: 10·(8 − 4) too, but
+		// of half the size; worker-3, without load: the mean of 0 and 100.
+		{"Peaks", "nodePowerModel: {worker-2: {k1: 5, k2: 0.0277258872}}, nodePowerModels: [{k1: 10, k2: 0.0277258872}]", []int64{0, 100, 50}, "worker-2"},
+	} {
+		t.Run(tc.plugin, func(t *testing.T) {
+			o := loads{"worker-1": 0.25, "worker-2": 0.50}.plugins()
+			o.Objects = []apiruntime.Object{
+				node("worker-1", "8", "16Gi"), node("worker-2", "8", "16Gi"), node("worker-3", "8", "16Gi"), pod("placed", "2", "0").Node("worker-1").Obj(),
+			}
+			d := explain(t, newScheduler(t, fmt.Sprintf(profile, tc.plugin, tc.plugin, tc.args), o), limited)
+			var got []int64
+			for _, n := range summarize(d.Nodes) {
+				got = append(got, n.Total)
+			}
+			if !slices.Equal(got, tc.want) || tc.wantNode != "" && d.Node != tc.wantNode {
+				t.Errorf("scores %v, node %s; want %v, %s", got, d.Node, tc.want, tc.wantNode)
+			}
+		})
 	}
 }
 

@@ -22,6 +22,8 @@ type Source interface {
 type Request struct {
 	// Windows are the spans that load is measured over; none asks for no load.
 	Windows []time.Duration
+	// Quantiles are those of load. Sources that know means alone return none.
+	Quantiles []load.Quantile
 	// Metrics are PromQL expressions with one value per node. Sources that do not speak PromQL return none.
 	Metrics []string
 }
@@ -38,7 +40,7 @@ type MetricValues struct {
 
 // Batch is the result of one refresh.
 type Batch struct {
-	// Samples holds each resource of a node at most once per window. Values are as measured: the reader checks them.
+	// Samples holds each resource of a node at most once per window and quantile. Values are as measured: the reader checks them.
 	Samples []load.Sample
 	// Metrics holds at most one element per metric; a metric that could not be read has none.
 	Metrics []MetricValues

@@ -1,4 +1,4 @@
-// Package podusage tests how the usage of pods is read from a real Prometheus, which is given a past.
+// Package podusage tests how the usage of pods, quantiles of nodes and metrics to copy are read from a real Prometheus, which is given a past.
 package podusage
 
 import (

@@ -62,6 +62,8 @@ profiles:
       - {name: NodeMetrics}
       - {name: TargetLoadPacking}
       - {name: LoadVariationRiskBalancing}
+      - {name: LowRiskOverCommitment}
+      - {name: Peaks}
   pluginConfig:
   - name: LoadThreshold
     args: {whenNoneFits: Reject, metricProvider: &source {type: Prometheus, address: %q}}
@@ -71,6 +73,8 @@ profiles:
       {name: b, query: perf_metric_b, prefer: Higher}]}
   - &packing {name: TargetLoadPacking, args: {metricProvider: *source}}
   - &balancing {name: LoadVariationRiskBalancing, args: {metricProvider: *source}}
+  - &overcommitment {name: LowRiskOverCommitment, args: {metricProvider: *source}}
+  - &power {name: Peaks, args: {metricProvider: *source, nodePowerModels: [{k0: 120, k1: 35, k2: 0.015}]}}
 - schedulerName: relaxing
   plugins: *plugins
   pluginConfig:
@@ -78,6 +82,8 @@ profiles:
   - {name: NodeMetrics, args: {whenNoneFits: Relax, metricProvider: *source, metrics: *metrics}}
   - *packing
   - *balancing
+  - *overcommitment
+  - *power
 `
 
 // timers is the number of timers that are set while all goroutines wait: one of the source, which the profiles share, and one for

@@ -201,6 +201,38 @@ func TestScheme_DecodesFile(t *testing.T) {
 			},
 		},
 		{
+			name:   "a known configuration of LowRiskOverCommitment",
+			yaml:   head + "profiles: [{pluginConfig: [{name: LowRiskOverCommitment, args: {smoothingWindowSize: 3, riskLimitWeights: {cpu: .75, memory: 0.25}, watcherAddress: 'http://127.0.0.1:2020'}}]}]",
+			plugin: "LowRiskOverCommitment",
+			want: &config.LowRiskOverCommitmentArgs{
+				LoadSpec:            withDefaults(func(spec *config.LoadSpec) { spec.WatcherAddress = "http://127.0.0.1:2020" }),
+				MissingLoad:         config.MissingLoadRequests,
+				SmoothingWindowSize: 3,
+				RiskLimitWeights:    map[corev1.ResourceName]float64{"cpu": 0.75, "memory": 0.25},
+				UnlimitedPods:       config.UnlimitedPodsUnlimited,
+			},
+		},
+		{
+			name:   "a known configuration of Peaks",
+			yaml:   head + "profiles: [{pluginConfig: [{name: Peaks, args: {watcherAddress: 'http://127.0.0.1:2020', nodePowerModel: {node-1: {k0: 471.7412504, k1: -91.50493019, k2: -0.07186049}}}}]}]",
+			plugin: "Peaks",
+			want: &config.PeaksArgs{
+				LoadSpec:       withDefaults(func(spec *config.LoadSpec) { spec.WatcherAddress = "http://127.0.0.1:2020" }),
+				MissingLoad:    config.MissingLoadNeutral,
+				NodePowerModel: map[string]config.PowerModel{"node-1": {K0: 471.7412504, K1: -91.50493019, K2: -0.07186049}},
+			},
+		},
+		{
+			name:   "models of Peaks by label",
+			yaml:   head + "profiles: [{pluginConfig: [{name: Peaks, args: {nodePowerModels: [{nodeSelector: {type: large}, k0: 300, k1: 80, k2: 0.01}]}}]}]",
+			plugin: "Peaks",
+			want: &config.PeaksArgs{
+				LoadSpec:        withDefaults(func(*config.LoadSpec) {}),
+				MissingLoad:     config.MissingLoadNeutral,
+				NodePowerModels: []config.NodePowerModel{{NodeSelector: map[string]string{"type": "large"}, PowerModel: config.PowerModel{K0: 300, K1: 80, K2: 0.01}}},
+			},
+		},
+		{
 			name:   "the added fields",
 			yaml:   newConfiguration,
 			plugin: "TargetLoadPacking",
@@ -501,7 +533,7 @@ func TestAddToScheme_MayBeCalledTwice(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, kind := range []string{"TargetLoadPackingArgs", "LoadVariationRiskBalancingArgs", "PredictedPeakArgs"} {
+	for _, kind := range []string{"TargetLoadPackingArgs", "LoadVariationRiskBalancingArgs", "LowRiskOverCommitmentArgs", "PeaksArgs", "PredictedPeakArgs"} {
 		if !s.Recognizes(v1.SchemeGroupVersion.WithKind(kind)) || !s.Recognizes(config.SchemeGroupVersion.WithKind(kind)) {
 			t.Errorf("%s is not registered in both versions", kind)
 		}

@@ -136,6 +136,44 @@ func TestConversion_KeepsEveryFieldBothWays(t *testing.T) {
 			},
 		},
 		{
+			name: "LowRiskOverCommitmentArgs",
+			versioned: &v1.LowRiskOverCommitmentArgs{
+				TypeMeta:            metav1.TypeMeta{APIVersion: "kubescheduler.config.k8s.io/v1", Kind: "LowRiskOverCommitmentArgs"},
+				LoadSpec:            fullLoadSpec(),
+				MissingLoad:         config.MissingLoadNeutral,
+				SmoothingWindowSize: ptr.To[int64](7),
+				RiskLimitWeights:    map[corev1.ResourceName]float64{corev1.ResourceCPU: 0.25, corev1.ResourceMemory: 1},
+				UnlimitedPods:       config.UnlimitedPodsAsRequest,
+			},
+			internal: &config.LowRiskOverCommitmentArgs{
+				LoadSpec:            fullInternalLoadSpec(),
+				MissingLoad:         config.MissingLoadNeutral,
+				SmoothingWindowSize: 7,
+				RiskLimitWeights:    map[corev1.ResourceName]float64{corev1.ResourceCPU: 0.25, corev1.ResourceMemory: 1},
+				UnlimitedPods:       config.UnlimitedPodsAsRequest,
+			},
+		},
+		{
+			name: "PeaksArgs",
+			versioned: &v1.PeaksArgs{
+				TypeMeta:       metav1.TypeMeta{APIVersion: "kubescheduler.config.k8s.io/v1", Kind: "PeaksArgs"},
+				LoadSpec:       fullLoadSpec(),
+				MissingLoad:    config.MissingLoadLowest,
+				NodePowerModel: map[string]v1.PowerModel{"node-1": {K0: 1, K1: 2, K2: 3}},
+				NodePowerModels: []v1.NodePowerModel{
+					{NodeSelector: map[string]string{"type": "large"}, PowerModel: v1.PowerModel{K0: 4, K1: 5, K2: 6}},
+				},
+			},
+			internal: &config.PeaksArgs{
+				LoadSpec:       fullInternalLoadSpec(),
+				MissingLoad:    config.MissingLoadLowest,
+				NodePowerModel: map[string]config.PowerModel{"node-1": {K0: 1, K1: 2, K2: 3}},
+				NodePowerModels: []config.NodePowerModel{
+					{NodeSelector: map[string]string{"type": "large"}, PowerModel: config.PowerModel{K0: 4, K1: 5, K2: 6}},
+				},
+			},
+		},
+		{
 			name: "PredictedPeakArgs",
 			versioned: &v1.PredictedPeakArgs{
 				TypeMeta:    metav1.TypeMeta{APIVersion: "kubescheduler.config.k8s.io/v1", Kind: "PredictedPeakArgs"},

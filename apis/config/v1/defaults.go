@@ -30,6 +30,9 @@ const (
 	defaultSafeVarianceMargin      = 1.0
 	defaultSafeVarianceSensitivity = 1.0
 
+	defaultSmoothingWindowSize = 5
+	defaultRiskLimitWeight     = 0.5
+
 	defaultCPUThreshold    = 80
 	defaultMemoryThreshold = 90
 	defaultStdDevFactor    = 1.0
@@ -100,6 +103,26 @@ func SetDefaults_LoadVariationRiskBalancingArgs(obj *LoadVariationRiskBalancingA
 	obj.MissingLoad = cmp.Or(obj.MissingLoad, config.MissingLoadRequests)
 	obj.SafeVarianceMargin = cmp.Or(obj.SafeVarianceMargin, ptr.To(defaultSafeVarianceMargin))
 	obj.SafeVarianceSensitivity = cmp.Or(obj.SafeVarianceSensitivity, ptr.To(defaultSafeVarianceSensitivity))
+}
+
+// SetDefaults_LowRiskOverCommitmentArgs fills in the fields that are not given.
+func SetDefaults_LowRiskOverCommitmentArgs(obj *LowRiskOverCommitmentArgs) {
+	obj.MissingLoad = cmp.Or(obj.MissingLoad, config.MissingLoadRequests)
+	obj.SmoothingWindowSize = cmp.Or(obj.SmoothingWindowSize, ptr.To[int64](defaultSmoothingWindowSize))
+	obj.UnlimitedPods = cmp.Or(obj.UnlimitedPods, config.UnlimitedPodsUnlimited)
+	if obj.RiskLimitWeights == nil {
+		obj.RiskLimitWeights = map[corev1.ResourceName]float64{}
+	}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		if _, ok := obj.RiskLimitWeights[name]; !ok {
+			obj.RiskLimitWeights[name] = defaultRiskLimitWeight
+		}
+	}
+}
+
+// SetDefaults_PeaksArgs fills in the fields that are not given.
+func SetDefaults_PeaksArgs(obj *PeaksArgs) {
+	obj.MissingLoad = cmp.Or(obj.MissingLoad, config.MissingLoadNeutral)
 }
 
 // SetDefaults_LoadThresholdArgs fills in the fields that are not given.

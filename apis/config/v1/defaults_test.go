@@ -65,6 +65,16 @@ func defaultLoadVariationRiskBalancingArgs() *v1.LoadVariationRiskBalancingArgs 
 	}
 }
 
+func defaultLowRiskOverCommitmentArgs() *v1.LowRiskOverCommitmentArgs {
+	return &v1.LowRiskOverCommitmentArgs{
+		LoadSpec:            defaultLoadSpec(),
+		MissingLoad:         "Requests",
+		SmoothingWindowSize: ptr.To[int64](5),
+		RiskLimitWeights:    map[corev1.ResourceName]float64{"cpu": 0.5, "memory": 0.5},
+		UnlimitedPods:       "Unlimited",
+	}
+}
+
 func defaultPeakSpec() v1.PeakSpec {
 	return v1.PeakSpec{
 		StatisticsSpec: v1.StatisticsSpec{History: duration(24 * time.Hour)},
@@ -123,6 +133,32 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 			name: "nothing given to LoadVariationRiskBalancing",
 			in:   &v1.LoadVariationRiskBalancingArgs{},
 			want: defaultLoadVariationRiskBalancingArgs(),
+		},
+		{
+			name: "nothing given to LowRiskOverCommitment",
+			in:   &v1.LowRiskOverCommitmentArgs{},
+			want: defaultLowRiskOverCommitmentArgs(),
+		},
+		{
+			name: "what is given to LowRiskOverCommitment stays, zeros included",
+			in: &v1.LowRiskOverCommitmentArgs{
+				MissingLoad: "Lowest", SmoothingWindowSize: ptr.To[int64](0), UnlimitedPods: "AsRequest",
+				RiskLimitWeights: map[corev1.ResourceName]float64{"cpu": 0, "memory": 1},
+			},
+			want: with(defaultLowRiskOverCommitmentArgs(), func(args *v1.LowRiskOverCommitmentArgs) {
+				args.MissingLoad, args.SmoothingWindowSize, args.UnlimitedPods = "Lowest", ptr.To[int64](0), "AsRequest"
+				args.RiskLimitWeights = map[corev1.ResourceName]float64{"cpu": 0, "memory": 1}
+			}),
+		},
+		{
+			name: "each resource of LowRiskOverCommitment has a weight",
+			in:   &v1.LowRiskOverCommitmentArgs{RiskLimitWeights: map[corev1.ResourceName]float64{"cpu": 0.2}},
+			want: with(defaultLowRiskOverCommitmentArgs(), func(args *v1.LowRiskOverCommitmentArgs) { args.RiskLimitWeights["cpu"] = 0.2 }),
+		},
+		{
+			name: "nothing given to Peaks",
+			in:   &v1.PeaksArgs{},
+			want: &v1.PeaksArgs{LoadSpec: defaultLoadSpec(), MissingLoad: "Neutral"},
 		},
 		{
 			name: "nothing given to LoadThreshold",

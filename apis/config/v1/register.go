@@ -22,6 +22,8 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
 		&TargetLoadPackingArgs{},
 		&LoadVariationRiskBalancingArgs{},
+		&LowRiskOverCommitmentArgs{},
+		&PeaksArgs{},
 		&LoadThresholdArgs{},
 		&NodeMetricsArgs{},
 		&PredictedPeakArgs{},

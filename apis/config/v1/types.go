@@ -124,6 +124,57 @@ type LoadVariationRiskBalancingArgs struct {
 	SafeVarianceSensitivity *float64 `json:"safeVarianceSensitivity,omitempty"`
 }
 
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// LowRiskOverCommitmentArgs holds the arguments of the LowRiskOverCommitment plugin.
+type LowRiskOverCommitmentArgs struct {
+	metav1.TypeMeta `json:",inline"`
+	LoadSpec        `json:",inline"`
+
+	// MissingLoad says how a node is judged whose load is unknown: Requests (default), Neutral or Lowest.
+	MissingLoad config.MissingLoad `json:"missingLoad,omitempty"`
+	// SmoothingWindowSize is the number of samples that each measured value is a mean of: the measured deviation is multiplied by its
+	// square root. At least 1. Defaults to 5.
+	SmoothingWindowSize *int64 `json:"smoothingWindowSize,omitempty"`
+	// RiskLimitWeights are the weights of the risk by limits beside that by load, for cpu and memory. From 0 to 1. Each defaults
+	// to 0.5.
+	RiskLimitWeights map[corev1.ResourceName]float64 `json:"riskLimitWeights,omitempty"`
+	// UnlimitedPods says how pods count that have a container without a limit: Unlimited (default), the pod may use whatever there
+	// is; or AsRequest, the limits that its containers state count, and at least what it requests.
+	UnlimitedPods config.UnlimitedPods `json:"unlimitedPods,omitempty"`
+}
+
+// PowerModel is the power that a node draws at a CPU utilization of x percent: k0 + k1·e^(k2·x), in any unit that all models share.
+type PowerModel struct {
+	K0 float64 `json:"k0"`
+	K1 float64 `json:"k1"`
+	K2 float64 `json:"k2"`
+}
+
+// NodePowerModel is the power model of the nodes that a selector selects.
+type NodePowerModel struct {
+	// NodeSelector selects the nodes that have all of these labels. Without it all nodes are selected.
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	PowerModel   `json:",inline"`
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// PeaksArgs holds the arguments of the Peaks plugin.
+type PeaksArgs struct {
+	metav1.TypeMeta `json:",inline"`
+	LoadSpec        `json:",inline"`
+
+	// MissingLoad says how a node is judged whose load is unknown: Neutral (default), Requests or Lowest. A node without a power
+	// model gets the mean score of the others, or the lowest if this is Lowest.
+	MissingLoad config.MissingLoad `json:"missingLoad,omitempty"`
+	// NodePowerModel are power models by name of the node. Without it they are read from the JSON file that the environment variable
+	// NODE_POWER_MODEL names, if that is set.
+	NodePowerModel map[string]PowerModel `json:"nodePowerModel,omitempty"`
+	// NodePowerModels are power models by labels, for nodes without a model by name: the first that selects the node counts.
+	NodePowerModels []NodePowerModel `json:"nodePowerModels,omitempty"`
+}
+
 // Thresholds are utilizations in percent, from 1 to 100. A resource without one is not limited.
 type Thresholds struct {
 	// CPU is the CPU utilization that no node may exceed.
@@ -134,9 +185,9 @@ type Thresholds struct {
 
 // ThresholdWindows are the windows over which the resources are measured. Each defaults to window.
 type ThresholdWindows struct {
-	// CPU is the window of the CPU threshold. From 10s to 1h.
+	// CPU is the window of the CPU threshold. From 10s to 1h, from a Prometheus up to 24h unless statistic is PredictedPeak.
 	CPU *metav1.Duration `json:"cpu,omitempty"`
-	// Memory is the window of the memory threshold. From 10s to 1h.
+	// Memory is the window of the memory threshold. From 10s to 1h, from a Prometheus up to 24h unless statistic is PredictedPeak.
 	Memory *metav1.Duration `json:"memory,omitempty"`
 }
 
@@ -168,7 +219,8 @@ type LoadThresholdArgs struct {
 	// DefaultRequests is the request that counts for a pod that requests nothing of a resource. Only cpu and memory are used. Not
 	// negative. Defaults to none.
 	DefaultRequests corev1.ResourceList `json:"defaultRequests,omitempty"`
-	// Statistic is compared with the thresholds: Mean (default), MeanPlusStdDev or PredictedPeak.
+	// Statistic is compared with the thresholds: Mean (default), MeanPlusStdDev, P95, Max or PredictedPeak. P95 and Max are read from a
+	// Prometheus alone.
 	Statistic config.Statistic `json:"statistic,omitempty"`
 	// StdDevFactor multiplies the standard deviation in MeanPlusStdDev. Not negative. Defaults to 1.
 	StdDevFactor *float64 `json:"stdDevFactor,omitempty"`

@@ -20,7 +20,9 @@ func RegisterDefaults(scheme *runtime.Scheme) error {
 	scheme.AddTypeDefaultingFunc(&LoadVariationRiskBalancingArgs{}, func(obj interface{}) {
 		SetObjectDefaults_LoadVariationRiskBalancingArgs(obj.(*LoadVariationRiskBalancingArgs))
 	})
+	scheme.AddTypeDefaultingFunc(&LowRiskOverCommitmentArgs{}, func(obj interface{}) { SetObjectDefaults_LowRiskOverCommitmentArgs(obj.(*LowRiskOverCommitmentArgs)) })
 	scheme.AddTypeDefaultingFunc(&NodeMetricsArgs{}, func(obj interface{}) { SetObjectDefaults_NodeMetricsArgs(obj.(*NodeMetricsArgs)) })
+	scheme.AddTypeDefaultingFunc(&PeaksArgs{}, func(obj interface{}) { SetObjectDefaults_PeaksArgs(obj.(*PeaksArgs)) })
 	scheme.AddTypeDefaultingFunc(&PredictedPeakArgs{}, func(obj interface{}) { SetObjectDefaults_PredictedPeakArgs(obj.(*PredictedPeakArgs)) })
 	scheme.AddTypeDefaultingFunc(&TargetLoadPackingArgs{}, func(obj interface{}) { SetObjectDefaults_TargetLoadPackingArgs(obj.(*TargetLoadPackingArgs)) })
 	return nil
@@ -41,8 +43,20 @@ func SetObjectDefaults_LoadVariationRiskBalancingArgs(in *LoadVariationRiskBalan
 	SetDefaults_MetricProviderSpec(&in.LoadSpec.MetricProvider)
 }
 
+func SetObjectDefaults_LowRiskOverCommitmentArgs(in *LowRiskOverCommitmentArgs) {
+	SetDefaults_LowRiskOverCommitmentArgs(in)
+	SetDefaults_LoadSpec(&in.LoadSpec)
+	SetDefaults_MetricProviderSpec(&in.LoadSpec.MetricProvider)
+}
+
 func SetObjectDefaults_NodeMetricsArgs(in *NodeMetricsArgs) {
 	SetDefaults_NodeMetricsArgs(in)
+	SetDefaults_LoadSpec(&in.LoadSpec)
+	SetDefaults_MetricProviderSpec(&in.LoadSpec.MetricProvider)
+}
+
+func SetObjectDefaults_PeaksArgs(in *PeaksArgs) {
+	SetDefaults_PeaksArgs(in)
 	SetDefaults_LoadSpec(&in.LoadSpec)
 	SetDefaults_MetricProviderSpec(&in.LoadSpec.MetricProvider)
 }

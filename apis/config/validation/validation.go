@@ -61,6 +61,10 @@ func validateArgs(path *field.Path, pluginConfig *kubeschedulerconfig.PluginConf
 		return ValidateTargetLoadPackingArgs(path, args)
 	case *config.LoadVariationRiskBalancingArgs:
 		return ValidateLoadVariationRiskBalancingArgs(path, args)
+	case *config.LowRiskOverCommitmentArgs:
+		return ValidateLowRiskOverCommitmentArgs(path, args)
+	case *config.PeaksArgs:
+		return ValidatePeaksArgs(path, args)
 	case *config.LoadThresholdArgs:
 		return ValidateLoadThresholdArgs(path, args)
 	case *config.NodeMetricsArgs:
@@ -106,6 +110,28 @@ func ValidateLoadVariationRiskBalancingArgs(path *field.Path, args *config.LoadV
 		allErrs = append(allErrs, field.Invalid(path.Child("safeVarianceSensitivity"), args.SafeVarianceSensitivity,
 			"must be a finite number of at least 0: write 0 to leave the deviation out, 1 to use it unchanged"))
 	}
+	return allErrs.ToAggregate()
+}
+
+// ValidateLowRiskOverCommitmentArgs validates the arguments of the LowRiskOverCommitment plugin, found at path.
+func ValidateLowRiskOverCommitmentArgs(path *field.Path, args *config.LowRiskOverCommitmentArgs) error {
+	allErrs := validateLoadSpec(path, &args.LoadSpec)
+	allErrs = append(allErrs, validateMissingLoad(path.Child("missingLoad"), args.MissingLoad)...)
+	if args.SmoothingWindowSize < 1 {
+		allErrs = append(allErrs, field.Invalid(path.Child("smoothingWindowSize"), args.SmoothingWindowSize,
+			"must be at least 1: write the number of samples that each measured value is a mean of, such as 5, or 1 to use the deviation unchanged"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(args.RiskLimitWeights)) {
+		keyPath := path.Child("riskLimitWeights").Key(string(name))
+		if name != corev1.ResourceCPU && name != corev1.ResourceMemory {
+			allErrs = append(allErrs, field.NotSupported(keyPath, name, []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}))
+		} else if weight := args.RiskLimitWeights[name]; !(weight >= 0 && weight <= 1) {
+			allErrs = append(allErrs, field.Invalid(keyPath, weight,
+				"must be in [0, 1]: write 0 to count the measured load alone, 1 to count the limits alone"))
+		}
+	}
+	allErrs = append(allErrs, validateOneOf(path.Child("unlimitedPods"), args.UnlimitedPods,
+		config.UnlimitedPodsUnlimited, config.UnlimitedPodsAsRequest)...)
 	return allErrs.ToAggregate()
 }
 

@@ -33,11 +33,16 @@ func ValidateLoadThresholdArgs(path *field.Path, args *config.LoadThresholdArgs)
 				"must be in [1, 100]: write the utilization, in percent, that no node may exceed"))
 		}
 		if resource.window != args.Window { // Window is the default, and already validated
-			allErrs = append(allErrs, validateWindow(path.Child("windows", resource.name), resource.window.Duration)...)
+			allErrs = append(allErrs, validateThresholdWindow(path.Child("windows", resource.name), resource.window.Duration, args)...)
 		}
 	}
 	allErrs = append(allErrs, validateOneOf(path.Child("statistic"), args.Statistic,
-		config.StatisticMean, config.StatisticMeanPlusStdDev, config.StatisticPredictedPeak)...)
+		config.StatisticMean, config.StatisticMeanPlusStdDev, config.StatisticP95, config.StatisticMax, config.StatisticPredictedPeak)...)
+	if statistic := args.Statistic; (statistic == config.StatisticP95 || statistic == config.StatisticMax) && !readsPrometheus(&args.LoadSpec) {
+		allErrs = append(allErrs, field.Invalid(path.Child("statistic"), statistic, fmt.Sprintf(
+			"needs metricProvider.type Prometheus and no watcherAddress, for %s knows no percentile and no maximum: set them, or write Mean or MeanPlusStdDev",
+			sourceOf(&args.LoadSpec))))
+	}
 	allErrs = append(allErrs, validatePeakSpec(path.Child("predictedPeak"), &args.PredictedPeak)...)
 	allErrs = append(allErrs, validateDefaultRequests(path.Child("defaultRequests"), args.DefaultRequests)...)
 	if !isFiniteNotNegative(args.StdDevFactor) {
@@ -47,6 +52,35 @@ func ValidateLoadThresholdArgs(path *field.Path, args *config.LoadThresholdArgs)
 	allErrs = append(allErrs, validateExemptions(path.Child("exempt"), &args.Exempt)...)
 	allErrs = append(allErrs, validateWhenNoneFits(path.Child("whenNoneFits"), args.WhenNoneFits)...)
 	return allErrs.ToAggregate()
+}
+
+// validateThresholdWindow accepts longer windows than other plugins have, where they need no history of our own.
+func validateThresholdWindow(path *field.Path, window time.Duration, args *config.LoadThresholdArgs) field.ErrorList {
+	why := ""
+	switch {
+	case !readsPrometheus(&args.LoadSpec):
+		why = fmt.Sprintf("%s knows no longer past: read metricProvider.type Prometheus without watcherAddress, or write a shorter window", sourceOf(&args.LoadSpec))
+	case args.Statistic == config.StatisticPredictedPeak:
+		why = "the past of statistic PredictedPeak is predictedPeak.history: write a shorter window"
+	default:
+		return validateWindowUpTo(path, window, maxThresholdWindow)
+	}
+	if window > maxWindow && window <= maxThresholdWindow {
+		return field.ErrorList{field.Invalid(path, window.String(), fmt.Sprintf("must be in [%s, %s], because %s", minWindow, maxWindow, why))}
+	}
+	return validateWindow(path, window)
+}
+
+func readsPrometheus(spec *config.LoadSpec) bool {
+	return spec.WatcherAddress == "" && spec.MetricProvider.Type == config.Prometheus
+}
+
+// sourceOf is what errors call the source of load.
+func sourceOf(spec *config.LoadSpec) string {
+	if spec.WatcherAddress != "" {
+		return "a load-watcher service"
+	}
+	return string(spec.MetricProvider.Type)
 }
 
 func validateExemptions(path *field.Path, exempt *config.Exemption) field.ErrorList {
@@ -88,11 +122,15 @@ func validateWhenNoneFits(path *field.Path, whenNoneFits config.WhenNoneFits) fi
 }
 
 func validateWindow(path *field.Path, window time.Duration) field.ErrorList {
-	if window >= minWindow && window <= maxWindow {
+	return validateWindowUpTo(path, window, maxWindow)
+}
+
+func validateWindowUpTo(path *field.Path, window, longest time.Duration) field.ErrorList {
+	if window >= minWindow && window <= longest {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(path, window.String(),
-		fmt.Sprintf("must be in [%s, %s]: write the time over which means are taken, such as 5m", minWindow, maxWindow))}
+		fmt.Sprintf("must be in [%s, %s]: write the time over which load is measured, such as 5m", minWindow, longest))}
 }
 
 // ValidateNodeMetricsArgs validates the arguments of the NodeMetrics plugin, found at path.

@@ -18,6 +18,10 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 )
 
+func fromPrometheus(a *config.LoadThresholdArgs) {
+	a.MetricProvider.Type, a.MetricProvider.Address = config.Prometheus, "http://prometheus:9090"
+}
+
 func TestValidateLoadThresholdArgs(t *testing.T) {
 	type args = config.LoadThresholdArgs
 	for _, tt := range []struct {
@@ -43,7 +47,41 @@ func TestValidateLoadThresholdArgs(t *testing.T) {
 		{name: "Pass is accepted", change: func(a *args) { a.MissingLoad = config.MissingLoadPass }},
 		{name: "Reject is accepted", change: func(a *args) { a.MissingLoad = config.MissingLoadReject }},
 		{name: "a scorer's missingLoad is refused", change: func(a *args) { a.MissingLoad = config.MissingLoadNeutral }, want: refused("missingLoad", `"Neutral"`, `"Requests"`, `"Pass"`, `"Reject"`)},
-		{name: "an unknown statistic is refused", change: func(a *args) { a.Statistic = "Max" }, want: refused("statistic", `"Max"`, `"Mean"`, `"MeanPlusStdDev"`, `"PredictedPeak"`)},
+		{name: "an unknown statistic is refused", change: func(a *args) { a.Statistic = "P99" }, want: refused("statistic", `"P99"`, `"Mean"`, `"MeanPlusStdDev"`, `"P95"`, `"Max"`, `"PredictedPeak"`)},
+		{name: "the 95th percentile from a Prometheus is accepted", change: func(a *args) { fromPrometheus(a); a.Statistic = config.StatisticP95 }},
+		{name: "the maximum from a Prometheus is accepted", change: func(a *args) { fromPrometheus(a); a.Statistic = config.StatisticMax }},
+		{name: "the 95th percentile from metrics-server is refused", change: func(a *args) { a.Statistic = config.StatisticP95 }, want: refused("statistic", `"P95"`, "metricProvider.type Prometheus", "KubernetesMetricsServer knows no percentile")},
+		{
+			name:   "the maximum from a load-watcher service is refused",
+			change: func(a *args) { fromPrometheus(a); a.WatcherAddress = "http://a"; a.Statistic = config.StatisticMax },
+			want:   refused("statistic", `"Max"`, "no watcherAddress", "a load-watcher service knows no percentile"),
+		},
+		{
+			name: "windows of a day from a Prometheus are accepted",
+			change: func(a *args) {
+				fromPrometheus(a)
+				a.Windows.CPU.Duration, a.Windows.Memory.Duration = 24*time.Hour, 2*time.Hour
+			},
+		},
+		{name: "more than a day is refused", change: func(a *args) { fromPrometheus(a); a.Windows.CPU.Duration = 25 * time.Hour }, want: refused("windows.cpu", `"25h0m0s"`, "[10s, 24h0m0s]")},
+		{name: "the default of the windows is at most an hour", change: func(a *args) { fromPrometheus(a); a.Window.Duration = 2 * time.Hour }, want: refused("window", `"2h0m0s"`, "[10s, 1h0m0s]")},
+		{
+			name: "a long window from a load-watcher service is refused",
+			change: func(a *args) {
+				fromPrometheus(a)
+				a.WatcherAddress = "http://a"
+				a.Windows.CPU.Duration = 2 * time.Hour
+			},
+			want: refused("windows.cpu", `"2h0m0s"`, "[10s, 1h0m0s]", "a load-watcher service knows no longer past"),
+		},
+		{
+			name: "a long window of predicted peaks is refused",
+			change: func(a *args) {
+				fromPrometheus(a)
+				a.Statistic, a.Windows.CPU.Duration = config.StatisticPredictedPeak, 2*time.Hour
+			},
+			want: refused("windows.cpu", `"2h0m0s"`, "predictedPeak.history"),
+		},
 		{name: "the predicted peak is accepted", change: func(a *args) { a.Statistic = config.StatisticPredictedPeak }},
 		{
 			name: "a negative default request is refused",

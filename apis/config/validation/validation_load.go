@@ -16,6 +16,7 @@ import (
 const (
 	minWindow          = 10 * time.Second
 	maxWindow          = time.Hour
+	maxThresholdWindow = 24 * time.Hour
 	minRefreshInterval = time.Second
 )
 

@@ -171,7 +171,7 @@ arguments name no source, reads KubernetesMetricsServer. */ -}}
 
 {{- /* The plugins that read load. */ -}}
 {{- define "plimsoll.loadPlugins" -}}
-[LoadThreshold, LoadVariationRiskBalancing, NodeMetrics, PredictedPeak, TargetLoadPacking]
+[LoadThreshold, LoadVariationRiskBalancing, LowRiskOverCommitment, NodeMetrics, Peaks, PredictedPeak, TargetLoadPacking]
 {{- end -}}
 
 {{- /* Non-empty if a plugin reads a source of the type. */ -}}

@@ -36,7 +36,9 @@ const Name = config.LoadThreshold
 // LoadThreshold is a plugin that rules out nodes above their load line. It is safe for concurrent use.
 type LoadThreshold struct {
 	// models are of the load over each resource's window. Equal windows have the same model.
-	models      [load.ResourceCount]*estimate.Model
+	models [load.ResourceCount]*estimate.Model
+	// fraction is that of the quantile that is compared with the line; 0 where it is the mean.
+	fraction    float64
 	reasons     [load.ResourceCount]reasons
 	line        line
 	deviations  float64
@@ -98,6 +100,10 @@ func (f *Factory) New(ctx context.Context, object runtime.Object, handle fwk.Han
 	switch args.Statistic {
 	case config.StatisticMeanPlusStdDev:
 		pl.deviations = args.StdDevFactor
+	case config.StatisticP95:
+		pl.fraction = 0.95
+	case config.StatisticMax:
+		pl.fraction = 1
 	case config.StatisticPredictedPeak:
 		predictor, err := peak.NewPredictor(ctx, handle, given.Load, args.LoadSpec, args.PredictedPeak)
 		if err != nil {
@@ -113,7 +119,12 @@ func (f *Factory) New(ctx context.Context, object runtime.Object, handle fwk.Han
 		}
 		spec := args.LoadSpec
 		spec.Window = window
-		if pl.models[r], err = given.Load.Model(ctx, handle, spec, pl.estimator); err != nil {
+		if pl.fraction > 0 {
+			pl.models[r], err = given.Load.QuantileModel(ctx, handle, spec, pl.fraction, pl.estimator)
+		} else {
+			pl.models[r], err = given.Load.Model(ctx, handle, spec, pl.estimator)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -188,7 +199,7 @@ func (pl *LoadThreshold) refuses(_ context.Context, state fwk.CycleState, pod *c
 }
 
 func (pl *LoadThreshold) terms(s *filterState, node fwk.NodeInfo) Terms {
-	t := Terms{Node: s.views[load.CPU].Estimate(node), Pod: s.podUsage, Deviations: pl.deviations, LinePercent: pl.lineOf(node.Node())}
+	t := Terms{Node: s.views[load.CPU].Estimate(node), Fraction: pl.fraction, Pod: s.podUsage, Deviations: pl.deviations, LinePercent: pl.lineOf(node.Node())}
 	if pl.models[load.Memory] != pl.models[load.CPU] {
 		t.Node[load.Memory] = s.views[load.Memory].Resource(node, load.Memory)
 	}

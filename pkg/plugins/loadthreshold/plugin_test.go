@@ -318,6 +318,53 @@ func TestFilter_Windows(t *testing.T) {
 	}
 }
 
+// A percentile or a maximum over the window is compared with the line in place of the mean, and pods count until it shows them.
+func TestFilter_Quantiles(t *testing.T) {
+	const prometheus = "metricProvider: {type: Prometheus, address: 'http://prometheus:9090'}\nwindows: {cpu: 24h, memory: 1h}\nstatistic: "
+	assumed := st.MakePod().Namespace("ns").Name("assumed").UID("assumed").Req(plugintest.CPU("1")).Obj()
+	for _, tc := range []struct {
+		statistic string
+		fraction  float64
+		// cpu is the quantile over a day, memory that over an hour.
+		cpu, memory float64
+		pods        []*corev1.Pod
+		want        string
+	}{
+		{"P95", 0.95, 0.79, 0.89, nil, ""},
+		{"P95", 0.95, 0.81, 0.5, nil, "node(s) above their cpu load line (80 percent)"},
+		{"P95", 0.95, 0.5, 0.91, nil, "node(s) above their memory load line (90 percent)"},
+		{"Max", 1, 0.79, 0.89, nil, ""},
+		{"Max", 1, 0.81, 0.5, nil, "node(s) above their cpu load line (80 percent)"},
+		{"P95", 0.95, 0.7, 0.5, []*corev1.Pod{assumed}, "node(s) above their cpu load line (80 percent)"}, // 0.7 + 1/8
+		{"P95", 0.95, 0.7, 0.5, []*corev1.Pod{plugintest.Running(assumed.DeepCopy(), 2*time.Hour)}, ""},
+	} {
+		t.Run(fmt.Sprint(tc.statistic, " of ", tc.cpu, " and ", tc.memory, " with ", len(tc.pods), " pods"), func(t *testing.T) {
+			b := build(t, prometheus+tc.statistic, nil)
+			index := load.NewIndex([]string{"n"})
+			table := func(cpu, memory float64) *load.Table {
+				n := both(cpu, memory)
+				for r := range n {
+					n[r].Window = 77 * time.Minute // what a source states of a day's 95th percentile
+				}
+				return load.NewTable(index, func(string) load.NodeLoad { return n })
+			}
+			// Means, and quantiles over the other's window, do not count.
+			b.loads.Publish(load.NewSnapshot(index, map[time.Duration]*load.Table{24 * time.Hour: table(1, 1), time.Hour: table(1, 1)}, nil).
+				WithQuantiles(map[load.Quantile]*load.Table{
+					{Window: 24 * time.Hour, Fraction: tc.fraction}: table(tc.cpu, 1), {Window: time.Hour, Fraction: tc.fraction}: table(1, tc.memory),
+				}))
+			n := infoOf(node("n"), tc.pods...)
+			if got := b.reasonOf(t, nothing(), n); got != tc.want {
+				t.Errorf("reason %q, want %q", got, tc.want)
+			}
+			terms := b.Explain(t.Context(), framework.NewCycleState(), nothing(), n).List()
+			if want := fmt.Sprintf("cpu measured, quantile %v %v%%", tc.fraction, 100*tc.cpu); terms[0].String() != want {
+				t.Errorf("explained as %q, want %q", terms[0], want)
+			}
+		})
+	}
+}
+
 // A node's annotation overrides the profile's thresholds.
 func TestAnnotation_Overrides(t *testing.T) {
 	for _, tc := range []struct {

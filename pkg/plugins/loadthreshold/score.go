@@ -1,6 +1,8 @@
 package loadthreshold
 
 import (
+	"fmt"
+
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
@@ -10,8 +12,10 @@ import (
 
 // Terms are what a node is judged by.
 type Terms struct {
-	// Node is what was measured of the node, and what is pending on it.
-	Node estimate.Estimate
+	// Node is what was measured of the node, and what is pending on it. Its means are quantiles where Fraction, that of the quantile,
+	// is above 0.
+	Node     estimate.Estimate
+	Fraction float64
 	// Pod is what the pod to place requests, or the mean that is predicted for it.
 	Pod podusage.Amounts
 	// Deviations is by how many standard deviations utilizations are judged above the mean.
@@ -69,12 +73,21 @@ func (t Terms) List() (terms []explain.Term) {
 			if t.PeakTerms != nil {
 				terms = append(terms, t.PeakTerms[r].List(r, t.Largest[r])...)
 			} else {
-				terms = append(terms, explain.Resource(r, &t.Node[r], t.Pod[r], t.Node[r].Base)...)
+				terms = append(terms, t.measured(r)...)
 			}
 			terms = append(terms,
 				explain.Term{Name: r.String() + " utilization", Value: 100 * t.Utilization(r), Unit: "%"},
 				explain.Term{Name: r.String() + " load line", Value: float64(line), Unit: "%"})
 		}
+	}
+	return terms
+}
+
+// measured returns the terms of a resource that is judged by what was measured.
+func (t Terms) measured(r load.Resource) []explain.Term {
+	terms := explain.Resource(r, &t.Node[r], t.Pod[r], t.Node[r].Base)
+	if t.Fraction > 0 && t.Node[r].State == load.Fresh && len(terms) > 0 {
+		terms[0].Name = fmt.Sprintf("%s measured, quantile %g", r, t.Fraction)
 	}
 	return terms
 }

@@ -9,16 +9,21 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
-// samplesOf returns the samples of each node and window that has a mean of a resource: one, or one of each resource if their
-// windows end at different moments.
-func samplesOf(results []*queryResult, m *matcher, windows []time.Duration) []load.Sample {
-	samples := make([]load.Sample, 0, len(windows)*len(m.nodes))
-	newest := find(results, newestSample)
+// samplesOf returns the samples of each node and window or quantile that has a value of a resource: one, or one of each resource if
+// their windows end at different moments.
+func samplesOf(results []*queryResult, m *matcher, windows []time.Duration, quantiles []load.Quantile) []load.Sample {
+	all := make([]load.Quantile, 0, len(windows)+len(quantiles)) // a fraction of 0 is a mean
 	for _, window := range windows {
+		all = append(all, load.Quantile{Window: window})
+	}
+	all = append(all, quantiles...)
+	samples := make([]load.Sample, 0, len(all)*len(m.nodes))
+	newest := find(results, newestSample)
+	for _, q := range all {
 		var means, deviations [load.ResourceCount]*queryResult
 		var end time.Time
 		for _, r := range results {
-			if r.nodes == 0 || r.query.window != window {
+			if r.nodes == 0 || r.query.window != q.Window || r.query.fraction != q.Fraction {
 				continue
 			}
 			switch r.query.kind {
@@ -45,7 +50,7 @@ func samplesOf(results []*queryResult, m *matcher, windows []time.Duration) []lo
 					resourceEnd = earliest(end, at)
 				}
 				if len(samples) == first || !samples[first].End.Equal(resourceEnd) {
-					samples = append(samples, load.Sample{Node: node.Name, Window: window, End: resourceEnd})
+					samples = append(samples, load.Sample{Node: node.Name, Window: q.Window, Fraction: q.Fraction, End: resourceEnd})
 				}
 				samples[len(samples)-1].Stats[r] = stat
 			}

@@ -55,10 +55,15 @@ type sampling struct {
 // samplingOf samples a window ten times, but at most once a second and at least once a minute, by rates over four steps but at
 // most two minutes: 30 s and 2 min for a window of 5 min, 1 s and 4 s for one of 10 s. A rate needs two scrapes, so the default
 // window has a deviation up to a scrape interval of one minute, and a window W below it up to W/5. The rates overlap, which
-// smooths: load that changes faster than the length of a rate deviates less than it really does.
+// smooths: load that changes faster than the length of a rate deviates less than it really does. Windows beyond an hour are sampled up
+// to 288 times, by rates that cover the whole window: every five minutes for a day.
 func samplingOf(window time.Duration) sampling {
 	step := min(max((window/10).Truncate(time.Second), time.Second), time.Minute)
 	rate := min(4*step, 2*time.Minute)
+	if window > time.Hour {
+		step = max(step, (window / 288).Round(time.Second))
+		rate = max(rate, step)
+	}
 	// The kubelet's samples are up to fifteen seconds old already when they are scraped.
 	s := sampling{
 		window:        model.Duration(window),
@@ -140,26 +145,31 @@ func (d Dialect) expression(r load.Resource, by string, s sampling) expression {
 }
 
 func nodeExporterMemory(available, by string, s sampling) expression {
-	const total = "node_memory_MemTotal_bytes"
 	return expression{
-		mean:   fmt.Sprintf("max by (%s) (1 - avg_over_time(%s[%s]) / %s)", by, available, s.window, total),
-		stdDev: fmt.Sprintf("max by (%s) (stddev_over_time(%s[%s]) / %s)", by, available, s.window, total),
+		mean:   fmt.Sprintf("max by (%s) (1 - avg_over_time(%s[%s]) / %s)", by, available, s.window, nodeExporterMemoryTotal),
+		stdDev: fmt.Sprintf("max by (%s) (stddev_over_time(%s[%s]) / %s)", by, available, s.window, nodeExporterMemoryTotal),
 	}
 }
+
+const nodeExporterMemoryTotal = "node_memory_MemTotal_bytes"
 
 // nodeExporterCPU divides what is used by the number of cpus: all modes of a cpu together grow by one second a second. The
 // quotient needs no correction when two jobs scrape one exporter, when the counters of a replaced exporter are still in the
 // window, or when the counters do not go back to the beginning of the window.
 func nodeExporterCPU(idle, by string, s sampling) expression {
-	used := func(over model.Duration) string {
-		return fmt.Sprintf(`sum by (%s) (rate(node_cpu_seconds_total{mode!~"idle|iowait|steal"}[%s])) / sum by (%s) (rate(node_cpu_seconds_total[%s]))`,
-			by, over, by, over)
-	}
 	return expression{
-		mean:   fmt.Sprintf(`%s and count by (%s) (%s)`, used(s.window), by, idle),
-		stdDev: fmt.Sprintf("stddev_over_time((%s)[%s:%s])", used(s.rate), s.window, s.step),
+		mean:   fmt.Sprintf(`%s and count by (%s) (%s)`, nodeExporterUsed(by, s.window), by, idle),
+		stdDev: fmt.Sprintf("stddev_over_time((%s)[%s:%s])", nodeExporterUsed(by, s.rate), s.window, s.step),
 	}
 }
+
+func nodeExporterUsed(by string, over model.Duration) string {
+	return fmt.Sprintf(`sum by (%s) (rate(node_cpu_seconds_total{mode!~"idle|iowait|steal"}[%s])) / sum by (%s) (rate(node_cpu_seconds_total[%s]))`,
+		by, over, by, over)
+}
+
+// ruled is the span that the rule of cpu is a mean over.
+const ruled = 5 * time.Minute
 
 // ruleExpression is for a recorded rule of utilization. It takes subqueries, because the interval at which rules are evaluated
 // may be longer than the window.
@@ -169,8 +179,7 @@ func ruleExpression(r load.Resource, rule string, s sampling) expression {
 		stdDev: fmt.Sprintf("stddev_over_time((%s)[%s:%s])", rule, s.window, s.step),
 	}
 	if r == load.CPU {
-		// The rule is itself a mean over five minutes; the mean of such means reaches back five minutes more.
-		const ruled = 5 * time.Minute
+		// The mean of means over five minutes reaches back five minutes more.
 		e.span = time.Duration(s.window) + ruled
 		if time.Duration(s.window) == ruled {
 			e.mean, e.span = rule, 0
@@ -186,22 +195,24 @@ func ruleExpression(r load.Resource, rule string, s sampling) expression {
 // notice that a series has ended. Where cAdvisor counts each cpu apart, the cpus are added up before the greatest of a target's
 // duplicates is taken.
 func usageSecondsExpression(counter, by string, s sampling) expression {
-	used := func(over model.Duration, shares int) string {
-		oldest := over / model.Duration(shares)
-		return fmt.Sprintf("(rate(%s[%s]) and count_over_time(%s[%s] offset %s))", counter, over, counter, oldest, over-oldest)
-	}
 	longest := make([]string, 0, 1+len(s.shorter))
-	longest = append(longest, used(s.window, 4))
+	longest = append(longest, rateWithin(counter, s.window, 4))
 	for _, shorter := range s.shorter {
-		longest = append(longest, used(shorter, 4))
+		longest = append(longest, rateWithin(counter, shorter, 4))
 	}
 	return expression{
 		mean: fmt.Sprintf("max by (%s) (sum without (cpu) ((%s) and timestamp(%s) > time() - %d))",
 			by, strings.Join(longest, " or "), counter, s.recentSeconds),
 		// A short rate has four steps, and may have only two scrapes.
-		stdDev:       fmt.Sprintf("stddev_over_time((max by (%s) (sum without (cpu) (%s)))[%s:%s])", by, used(s.rate, 2), s.window, s.step),
+		stdDev:       fmt.Sprintf("stddev_over_time((max by (%s) (sum without (cpu) (%s)))[%s:%s])", by, rateWithin(counter, s.rate, 2), s.window, s.step),
 		overCapacity: true,
 	}
+}
+
+// rateWithin is the rate of the counter over a span whose oldest share holds a sample.
+func rateWithin(counter string, over model.Duration, shares int) string {
+	oldest := over / model.Duration(shares)
+	return fmt.Sprintf("(rate(%s[%s]) and count_over_time(%s[%s] offset %s))", counter, over, counter, oldest, over-oldest)
 }
 
 // bytesExpression is for a gauge of used bytes. Only gauges with a recent sample are taken, for the same reason as counters.

@@ -15,7 +15,7 @@ import (
 type kind int
 
 const (
-	// mean and stdDev are statistics of a resource over a window.
+	// mean and stdDev are statistics of a resource over a window. A quantile is a mean with a fraction.
 	mean kind = iota
 	stdDev
 	// newestSample is the time of the newest sample that load is read from, in seconds since 1970.
@@ -29,6 +29,8 @@ type query struct {
 	// resource and window are those of a statistic; newestSample has a resource alone.
 	resource load.Resource
 	window   time.Duration
+	// fraction is that of a quantile, in (0, 1]; 0 for other queries.
+	fraction float64
 	// dialect is empty for the operator's own query.
 	dialect Dialect
 	// overCapacity, span and reads are as in expression.
@@ -50,6 +52,9 @@ func (q *query) String() string {
 		return fmt.Sprintf("time of the newest sample of %s (%s)", q.resource, origin)
 	case stdDev:
 		return fmt.Sprintf("standard deviation of %s over %s (%s)", q.resource, model.Duration(q.window), origin)
+	}
+	if q.fraction > 0 {
+		return fmt.Sprintf("%s-quantile of %s over %s (%s)", format(q.fraction), q.resource, model.Duration(q.window), origin)
 	}
 	return fmt.Sprintf("mean of %s over %s (%s)", q.resource, model.Duration(q.window), origin)
 }
@@ -79,10 +84,10 @@ func (p *planner) probe(d Dialect, window time.Duration) query {
 	return statistics(e, p.probed(), window, d)[mean]
 }
 
-// load returns the queries for the load over all windows, which are sorted. Without a dialect they are the operator's own. Means
-// come before deviations: they matter more. The time of the newest sample comes first, so that it is seldom later than
+// load returns the queries for the load over all windows, and for the quantiles; both are sorted. Without a dialect they are the
+// operator's own. Means come before quantiles, and these before deviations: they matter more. The time of the newest sample comes first, so that it is seldom later than
 // the samples that a mean is read from.
-func (p *planner) load(d Dialect, windows []time.Duration) []query {
+func (p *planner) load(d Dialect, windows []time.Duration, quantiles []load.Quantile) []query {
 	var means, deviations []query
 	for _, window := range windows {
 		for r := range load.ResourceCount {
@@ -100,7 +105,32 @@ func (p *planner) load(d Dialect, windows []time.Duration) []query {
 			means, deviations = append(means, both[mean]), append(deviations, both[stdDev])
 		}
 	}
-	return slices.Concat(p.newestSample(d, windows[0]), means, deviations)
+	for _, q := range quantiles {
+		for r := range load.ResourceCount {
+			s, origin := samplingOf(q.Window), d
+			var e expression
+			switch own := p.own[r]; {
+			case own != "":
+				e, origin = ownQuantile(own, s, q.Fraction), ""
+			case d != "":
+				e = d.quantile(r, p.by, s, q.Fraction)
+			default:
+				continue
+			}
+			quantile := statistics(e, r, q.Window, origin)[mean]
+			quantile.fraction = q.Fraction
+			means = append(means, quantile)
+		}
+	}
+	return slices.Concat(p.newestSample(d, shortestOf(windows, quantiles)), means, deviations)
+}
+
+// shortestOf returns the shortest window of load and quantiles, which are sorted and not both empty.
+func shortestOf(windows []time.Duration, quantiles []load.Quantile) time.Duration {
+	if len(windows) > 0 {
+		return windows[0]
+	}
+	return quantiles[0].Window
 }
 
 // newestSample returns the query for the time of the newest samples of cpu, or else of memory: a refresh has only one for both.

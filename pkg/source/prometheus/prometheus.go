@@ -2,7 +2,7 @@
 // speaks its HTTP API.
 //
 // A Dialect, or the operator's own queries, say which series hold the load. Each refresh sends four queries per
-// window, one for the time of the newest samples, and up to eight more while Auto looks for a dialect, whatever the number of
+// window, two per quantile, one for the time of the newest samples, and up to eight more while Auto looks for a dialect, whatever the number of
 // nodes. Each value has its own query, so that one that fails takes nothing with it.
 //
 // Queries omit the time, so the server evaluates them at its present time. If the clocks differ, a time of ours could miss the
@@ -124,9 +124,11 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 	logger := klog.FromContext(ctx)
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	windows := slices.Compact(slices.Sorted(slices.Values(request.Windows)))
-	if len(windows)+len(request.Metrics) == 0 || len(windows) > 0 && windows[0] <= 0 {
-		return source.Batch{}, fmt.Errorf("measure over windows %v and metrics %q: need at least one, and positive windows", windows, request.Metrics)
+	requirements := load.Requirements{}.Add(load.Requirements{Windows: request.Windows, Quantiles: request.Quantiles})
+	windows, quantiles := requirements.Windows, requirements.Quantiles
+	measures := len(windows)+len(quantiles) > 0
+	if !measures && len(request.Metrics) == 0 || measures && shortestOf(windows, quantiles) <= 0 {
+		return source.Batch{}, fmt.Errorf("measure over windows %v, quantiles %v and metrics %q: need at least one, and positive windows", windows, quantiles, request.Metrics)
 	}
 	nodes, err := s.nodes.List(labels.Everything())
 	if err != nil {
@@ -143,35 +145,42 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 	// Concurrently, so that a query for the one that hangs takes no time from the other.
 	var wait sync.WaitGroup
 	wait.Go(func() { metrics = qr.queryAll(ctx, nodeMetricQueries(request.Metrics)) })
-	if len(windows) > 0 {
-		loads, undetected = s.measure(ctx, qr, windows)
+	if measures {
+		loads, undetected = s.measure(ctx, qr, windows, quantiles)
 	}
 	wait.Wait()
 
 	results := slices.Concat(loads, metrics)
-	s.diagnosis = s.diagnose(m, results, len(windows) > 0, undetected)
+	s.diagnosis = s.diagnose(m, results, measures, undetected)
 	if err := failureOf(results, s.client.endpoint, undetected); err != nil {
 		return source.Batch{}, err
 	}
 	s.logged.log(logger, s.clock.Now(), &s.diagnosis)
 	return source.Batch{
-		Samples:        samplesOf(loads, m, windows),
+		Samples:        samplesOf(loads, m, windows, quantiles),
 		Metrics:        metricsOf(metrics, m),
 		UnmatchedCount: min(len(s.diagnosis.UnmatchedSeries), source.MaxUnmatched),
 	}, nil
 }
 
-// measure asks for the load over all windows. Auto looks for a dialect first if there is none, and once more if the one in use
+// longestProbe bounds the window that a dialect is looked for over where only quantiles are read.
+const longestProbe = 5 * time.Minute
+
+// measure asks for the load over all windows, and for the quantiles. Auto looks for a dialect first if there is none, and once more if the one in use
 // has no value for any node. undetected is why it found none.
-func (s *Source) measure(ctx context.Context, qr *querier, windows []time.Duration) (results []*queryResult, undetected error) {
+func (s *Source) measure(ctx context.Context, qr *querier, windows []time.Duration, quantiles []load.Quantile) (results []*queryResult, undetected error) {
+	probed := windows
+	if len(probed) == 0 {
+		probed = []time.Duration{min(quantiles[0].Window, longestProbe)}
+	}
 	detect := s.dialect == "" && s.planner.needsDialect()
 	if detect {
-		undetected = s.detectDialect(ctx, qr, windows)
+		undetected = s.detectDialect(ctx, qr, probed)
 	}
-	results = qr.queryAll(ctx, s.planner.load(s.dialect, windows))
+	results = qr.queryAll(ctx, s.planner.load(s.dialect, windows, quantiles))
 	if s.auto && !detect && s.planner.dialectEmpty(results) {
-		if undetected = s.detectDialect(ctx, qr, windows); undetected == nil {
-			results = qr.queryAll(ctx, s.planner.load(s.dialect, windows))
+		if undetected = s.detectDialect(ctx, qr, probed); undetected == nil {
+			results = qr.queryAll(ctx, s.planner.load(s.dialect, windows, quantiles))
 		}
 	}
 	return results, undetected

@@ -34,6 +34,7 @@ func rows() []row {
 		call("the same with 20 recently placed pods on every node", 60, 0, "Score", "TargetLoadPacking", busy),
 		call("the same, and the node just changed", 1500, anyNumber, "Score", "TargetLoadPacking", changed),
 		call("Score, one node, LoadVariationRiskBalancing", 100, 0, "Score", "LoadVariationRiskBalancing", busy),
+		call("Score, one node, LowRiskOverCommitment, with 30 recently placed pods on every node", 200, 0, "Score", "LowRiskOverCommitment", "30_recent_pods_per_node"),
 		call("Score, one node, PredictedPeak, with 30 recently placed pods on every node", 80, 0, "Score", "PredictedPeak", "30_recent_pods_per_node"),
 		call("Filter, one node, LoadThreshold", 100, 0, "Filter", "LoadThreshold"),
 		call("Filter, one node, NodeMetrics", 100, 0, "Filter", "NodeMetrics"),

@@ -18,6 +18,8 @@ import (
 type LoadProvider interface {
 	// Model returns a model of the nodes' load. Pods are estimated by e.
 	Model(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error)
+	// QuantileModel is Model with a quantile of the load in place of its mean: fraction is in (0, 1]. Only a Prometheus has quantiles.
+	QuantileModel(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, fraction float64, e podusage.Estimator) (*estimate.Model, error)
 	// Statistics returns what the statistics of the workloads' usage appear in. Equal specs share one publisher. It is empty until the
 	// first statistics are known, and stays so where the source has none.
 	Statistics(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, s config.StatisticsSpec) (*learned.Publisher, error)

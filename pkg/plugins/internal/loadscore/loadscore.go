@@ -19,8 +19,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
-// missing is what NodeScore returns for a node that gets the mean score of the others when scores are normalized.
-const missing int64 = -1
+// Missing is the score of a node that gets the mean score of the others when scores are normalized.
+const Missing int64 = -1
 
 // Extensions implements PreScore and ScoreExtensions for a plugin that embeds it, and keeps the plugin's state of the
 // scheduling cycle. PreScore need not be enabled. It is safe for concurrent use.
@@ -31,11 +31,18 @@ type Extensions struct {
 	missingLoad config.MissingLoad
 	counters    counters.Counters
 	states      *cyclestate.Memo[PreScoreState]
+	podState    func(pod *corev1.Pod) (state any, skip bool)
 }
 
 // New returns the extensions of the named plugin, which scores by the resources' load.
 func New(plugin string, model *estimate.Model, resources []load.Resource, missingLoad config.MissingLoad, c counters.Counters) *Extensions {
 	return &Extensions{plugin: plugin, model: model, resources: resources, missingLoad: missingLoad, counters: c, states: cyclestate.New[PreScoreState](plugin)}
+}
+
+// SetPodState makes PreScoreState.Pod hold what podState returns for the pod to place. The plugin is skipped for the pod where skip
+// is set.
+func (x *Extensions) SetPodState(podState func(pod *corev1.Pod) (state any, skip bool)) {
+	x.podState = podState
 }
 
 // PreScoreState is what a plugin scores all nodes of one scheduling cycle by.
@@ -45,7 +52,9 @@ type PreScoreState struct {
 	PodUsage podusage.Amounts
 	// PodUsages is what it is predicted to use over time; nil where the model predicts nothing.
 	PodUsages *learned.Usages
-	// Skip is set where no node's load is known: all nodes score alike.
+	// Pod is what else the plugin knows of it; nil without SetPodState.
+	Pod any
+	// Skip is set where no node's load is known, or the plugin is skipped for the pod: all nodes score alike.
 	Skip bool
 
 	fallbacks counters.Fallbacks
@@ -58,9 +67,16 @@ func (x *Extensions) PreScoreState(state fwk.CycleState, pod *corev1.Pod) *PreSc
 	}
 	view := x.model.View(state)
 	usage, usages := view.PodUsage(pod)
-	s, first := x.states.Store(state, &PreScoreState{View: view, PodUsage: usage, PodUsages: usages, Skip: x.skips(view)})
+	skips := x.skips(view)
+	s := &PreScoreState{View: view, PodUsage: usage, PodUsages: usages, Skip: skips}
+	if x.podState != nil {
+		var skipsPod bool
+		s.Pod, skipsPod = x.podState(pod)
+		s.Skip = skips || skipsPod
+	}
+	s, first := x.states.Store(state, s)
 	if first {
-		x.counters.Decision(s.Skip)
+		x.counters.Decision(skips)
 	}
 	return s
 }
@@ -87,18 +103,27 @@ func (x *Extensions) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFrag
 // NodeScore returns the node score nearest to score. freshest and stalest are the states of the node's best and worst known
 // resource: where even the freshest is not load.Fresh, the score is the one that missingLoad chooses.
 func (x *Extensions) NodeScore(s *PreScoreState, score float64, freshest, stalest load.State) int64 {
+	if replacement, ok := x.Replacement(s, freshest, stalest); ok {
+		return replacement
+	}
+	return rounded(score)
+}
+
+// Replacement returns the score that missingLoad chooses, Missing or the lowest, and whether it chooses one. freshest and stalest
+// are as in NodeScore.
+func (x *Extensions) Replacement(s *PreScoreState, freshest, stalest load.State) (score int64, ok bool) {
 	if stalest != load.Fresh {
 		x.counters.Fallback(&s.fallbacks, stalest)
 	}
 	if freshest != load.Fresh {
 		switch x.missingLoad {
 		case config.MissingLoadNeutral:
-			return missing
+			return Missing, true
 		case config.MissingLoadLowest:
-			return fwk.MinScore
+			return fwk.MinScore, true
 		}
 	}
-	return rounded(score)
+	return 0, false
 }
 
 // rounded is the node score nearest to score. NaN becomes the lowest score.
@@ -124,7 +149,7 @@ func (x *Extensions) ScoreExtensions() fwk.ScoreExtensions {
 func (x *Extensions) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
 	var sum, known int64
 	for _, n := range scores {
-		if n.Score != missing {
+		if n.Score != Missing {
 			sum += n.Score
 			known++
 		}
@@ -134,7 +159,7 @@ func (x *Extensions) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *core
 		mean = int64(math.Round(float64(sum) / float64(known)))
 	}
 	for i := range scores {
-		if scores[i].Score == missing {
+		if scores[i].Score == Missing {
 			scores[i].Score = mean
 		}
 	}

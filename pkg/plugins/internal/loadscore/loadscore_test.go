@@ -127,6 +127,34 @@ func TestExtensions_PreScore(t *testing.T) {
 	}
 }
 
+// What a plugin knows of the pod is asked for once a cycle. A pod that the plugin is skipped for is no decision without load.
+func TestExtensions_PodState(t *testing.T) {
+	deps := counters.NewMetrics(metrics.NewKubeRegistry().MustRegister).For("Percent")
+	pl, asked := newCounted(loadsOf(map[string]float64{"a": 0.5}), config.MissingLoadRequests, &counting{}, deps), 0
+	pl.SetPodState(func(pod *corev1.Pod) (any, bool) { asked++; return pod.Name, pod.Name == "skipped" })
+	for _, name := range []string{"scored", "skipped"} {
+		state, pod := framework.NewCycleState(), st.MakePod().Name(name).Obj()
+		for range 3 {
+			if s := pl.PreScoreState(state, pod); s.Pod != name || s.Skip != (name == "skipped") {
+				t.Errorf("pod %s: state %v, skipped %v", name, s.Pod, s.Skip)
+			}
+		}
+		if got := pl.PreScore(t.Context(), state, pod, nil).IsSkip(); got != (name == "skipped") {
+			t.Errorf("pod %s: PreScore skips: %v", name, got)
+		}
+	}
+	if asked != 2 {
+		t.Errorf("asked %d times in two cycles, want 2", asked)
+	}
+	decisions, err := testutil.GetCounterMetricValue(deps.Decisions)
+	if err != nil || decisions != 2 {
+		t.Errorf("%v decisions, %v; want 2", decisions, err)
+	}
+	if skipped, err := testutil.GetCounterMetricValue(deps.Skipped); err != nil || skipped != 0 {
+		t.Errorf("%v decisions without load, %v; want 0", skipped, err)
+	}
+}
+
 func TestExtensions_NodeScore(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

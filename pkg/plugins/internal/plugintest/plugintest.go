@@ -91,15 +91,25 @@ func Trust() load.Trust {
 
 // Model implements plugins.LoadProvider.
 func (l *Loads) Model(_ context.Context, _ fwk.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
-	trust := load.Trust{RefreshInterval: spec.RefreshInterval.Duration, MaxAge: spec.MaxAge.Duration, DriftTolerance: spec.DriftTolerance}
-	return l.model(spec.Window.Duration, trust, e), nil
+	return l.model(spec.Window.Duration, 0, trustOf(spec), e), nil
+}
+
+// QuantileModel implements plugins.LoadProvider.
+func (l *Loads) QuantileModel(_ context.Context, _ fwk.Handle, spec config.LoadSpec, fraction float64, e podusage.Estimator) (*estimate.Model, error) {
+	return l.model(spec.Window.Duration, fraction, trustOf(spec), e), nil
+}
+
+func trustOf(spec config.LoadSpec) load.Trust {
+	return load.Trust{RefreshInterval: spec.RefreshInterval.Duration, MaxAge: spec.MaxAge.Duration, DriftTolerance: spec.DriftTolerance}
 }
 
 // ModelOver returns a model of the load over Window.
-func (l *Loads) ModelOver(e podusage.Estimator) *estimate.Model { return l.model(Window, Trust(), e) }
+func (l *Loads) ModelOver(e podusage.Estimator) *estimate.Model {
+	return l.model(Window, 0, Trust(), e)
+}
 
-func (l *Loads) model(window time.Duration, trust load.Trust, e podusage.Estimator) *estimate.Model {
-	return estimate.NewModel(l.Snapshots, estimate.Config{Window: window, Trust: trust, Estimator: e, Clock: Clock()})
+func (l *Loads) model(window time.Duration, fraction float64, trust load.Trust, e podusage.Estimator) *estimate.Model {
+	return estimate.NewModel(l.Snapshots, estimate.Config{Window: window, Fraction: fraction, Trust: trust, Estimator: e, Clock: Clock()})
 }
 
 // Statistics implements plugins.LoadProvider.

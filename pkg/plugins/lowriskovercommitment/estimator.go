@@ -1,0 +1,110 @@
+package lowriskovercommitment
+
+import (
+	"math"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+)
+
+// estimator estimates pods by their requests, and derives the *nodeTerms of each node.
+type estimator struct {
+	podusage.ByRequests
+	smoothingWindowSize float64
+	// unlimitedAsRequest lets a pod without a limit count with what it requests; otherwise its limit is +Inf.
+	unlimitedAsRequest bool
+}
+
+var _ estimate.Deriver = estimator{}
+
+// Stated is what pods state of each resource.
+type Stated struct{ Request, Limit podusage.Amounts }
+
+// stated returns what the pod requests, and its limits, which are at least that.
+func (e estimator) stated(pod *corev1.Pod) Stated {
+	s := Stated{Request: e.Estimate(pod)}
+	for r := range load.ResourceCount {
+		s.Limit[r] = max(e.limit(pod, r), s.Request[r])
+	}
+	return s
+}
+
+func (e estimator) limit(pod *corev1.Pod, r load.Resource) float64 {
+	if !e.unlimitedAsRequest && math.IsInf(podusage.Limit(pod, r), 1) {
+		return math.Inf(1)
+	}
+	return podusage.StatedLimit(pod, r)
+}
+
+// nodeTerms are what the risk of a node follows from, whatever the pod to place is. They are immutable.
+type nodeTerms struct {
+	capacity podusage.Amounts
+	// pods are the sums over the pods on the node.
+	pods Stated
+	// loadRisk is the risk by the measured load, in [0, 1], while that is fresh.
+	loadRisk podusage.Amounts
+}
+
+// Derive implements estimate.Deriver: it returns the node's *nodeTerms. Other load leaves the sums as they are.
+func (e estimator) Derive(node fwk.NodeInfo, carries *estimate.Estimate, earlier any) any {
+	n := &nodeTerms{}
+	if known, ok := earlier.(*nodeTerms); ok {
+		*n = *known
+	} else {
+		n.capacity = podusage.AmountsOf(node.Node().Status.Capacity)
+		n.pods.Request = podusage.Amounts{load.CPU: float64(node.GetRequested().GetMilliCPU()), load.Memory: float64(node.GetRequested().GetMemory())}
+		for r := range load.ResourceCount {
+			n.pods.Limit[r] = e.sumOfLimits(node.GetPods(), r)
+		}
+	}
+	for r := range load.ResourceCount {
+		if c := n.capacity[r]; c > 0 {
+			resource := &carries[r]
+			n.loadRisk[r] = loadRisk(n.pods.Request[r]/c, n.pods.Limit[r]/c, (resource.Mean+resource.Pending)/c, resource.StdDev/c, e.smoothingWindowSize)
+		}
+	}
+	return n
+}
+
+// sumOfLimits sums up the limits of pods, each at least what the pod requests.
+func (e estimator) sumOfLimits(pods []fwk.PodInfo, r load.Resource) (sum float64) {
+	for _, pod := range pods {
+		limit := e.limit(pod.GetPod(), r)
+		if math.IsInf(limit, 1) {
+			return limit
+		}
+		sum += max(limit, podusage.Request(pod.GetPod(), r))
+	}
+	return sum
+}
+
+// isBestEffort reports whether the pod states neither a request nor a limit of any resource that is scored.
+func isBestEffort(pod *corev1.Pod) bool {
+	for r := range load.ResourceCount {
+		if podusage.Request(pod, r) > 0 || podusage.StatedLimit(pod, r) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// signature is what the scores of a pod follow from.
+type signature struct {
+	Stated
+	// Unlimited reports which of the limits are +Inf, which JSON has not; Limit is 0 there.
+	Unlimited [load.ResourceCount]bool
+}
+
+func (e estimator) signature(pod *corev1.Pod) signature {
+	s := signature{Stated: e.stated(pod)}
+	for r := range s.Limit {
+		if s.Unlimited[r] = math.IsInf(s.Limit[r], 1); s.Unlimited[r] {
+			s.Limit[r] = 0
+		}
+	}
+	return s
+}

@@ -1,0 +1,93 @@
+// Package lowriskovercommitment scores nodes by the risk of overcommitment: that the limits of their pods let them use more than
+// the node has, and that they use more than they request.
+package lowriskovercommitment
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+)
+
+// Name is the name of the plugin in configurations.
+const Name = config.LowRiskOverCommitment
+
+// LowRiskOverCommitment is a score plugin that prefers nodes of a low risk of overcommitment. It is safe for concurrent use.
+type LowRiskOverCommitment struct {
+	*loadscore.Extensions
+	estimator estimator
+	// limitWeights are the weights of the risk by limits, in [0, 1].
+	limitWeights podusage.Amounts
+}
+
+var (
+	_ fwk.PreScorePlugin = &LowRiskOverCommitment{}
+	_ fwk.SignPlugin     = &LowRiskOverCommitment{}
+	_ fwk.ScorePlugin    = &LowRiskOverCommitment{}
+	_ explain.Explainer  = &LowRiskOverCommitment{}
+)
+
+// New returns the plugin.
+func New(ctx context.Context, object runtime.Object, handle fwk.Handle, given deps.Deps) (fwk.Plugin, error) {
+	args, ok := object.(*config.LowRiskOverCommitmentArgs)
+	if !ok {
+		return nil, fmt.Errorf("want args of type LowRiskOverCommitmentArgs, got %T", object)
+	}
+	if err := validation.ValidateLowRiskOverCommitmentArgs(nil, args); err != nil {
+		return nil, err
+	}
+	e := estimator{
+		smoothingWindowSize: float64(args.SmoothingWindowSize),
+		unlimitedAsRequest:  args.UnlimitedPods == config.UnlimitedPodsAsRequest,
+	}
+	model, err := given.Load.Model(ctx, handle, args.LoadSpec, e)
+	if err != nil {
+		return nil, err
+	}
+	pl := &LowRiskOverCommitment{
+		Extensions:   loadscore.New(Name, model, []load.Resource{load.CPU, load.Memory}, args.MissingLoad, given.Counters),
+		estimator:    e,
+		limitWeights: podusage.Amounts{load.CPU: args.RiskLimitWeights[corev1.ResourceCPU], load.Memory: args.RiskLimitWeights[corev1.ResourceMemory]},
+	}
+	pl.SetPodState(func(pod *corev1.Pod) (any, bool) { return new(e.stated(pod)), isBestEffort(pod) })
+	return pl, nil
+}
+
+// Name returns the name of the plugin.
+func (pl *LowRiskOverCommitment) Name() string { return Name }
+
+// Score scores the risk of overcommitment with the pod on the node.
+func (pl *LowRiskOverCommitment) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+	s := pl.PreScoreState(state, pod)
+	if s.Skip {
+		return fwk.MinScore, nil
+	}
+	terms := pl.terms(s, node)
+	return pl.NodeScore(s, terms.Score(), terms.Node.Freshest(), terms.Node.Stalest()), nil
+}
+
+func (pl *LowRiskOverCommitment) terms(s *loadscore.PreScoreState, node fwk.NodeInfo) Terms {
+	e, derived := s.View.WithDerived(node)
+	return Terms{Node: e, nodeTerms: derived.(*nodeTerms), Pod: s.Pod.(*Stated), LimitWeights: pl.limitWeights}
+}
+
+// Explain returns the node's Terms.
+func (pl *LowRiskOverCommitment) Explain(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) explain.Terms {
+	terms := pl.terms(pl.PreScoreState(state, pod), node)
+	return &terms
+}
+
+// SignPod implements fwk.SignPlugin: scores depend on what the pod requests and on its limits, and on nothing else of the pod.
+func (pl *LowRiskOverCommitment) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	return []fwk.SignFragment{{Key: "v1.Pod.Spec." + Name + "()", Value: pl.estimator.signature(pod)}}, nil
+}

@@ -1,0 +1,322 @@
+package lowriskovercommitment
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2/ktesting"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
+)
+
+const kind = "LowRiskOverCommitmentArgs"
+
+// podOf has a container that requests cpu and has a limit of it; both may be empty. It has run for an hour.
+func podOf(name, request, limit string) *corev1.Pod {
+	pod := st.MakePod().Namespace("ns").Name(name).UID(name).Container("image").Obj()
+	resources := &pod.Spec.Containers[0].Resources
+	if request != "" {
+		resources.Requests = st.MakePod().Req(plugintest.CPU(request)).Obj().Spec.Containers[0].Resources.Requests
+	}
+	if limit != "" {
+		resources.Limits = st.MakePod().Lim(plugintest.CPU(limit)).Obj().Spec.Containers[0].Resources.Limits
+	}
+	return plugintest.Running(pod, time.Hour)
+}
+
+// uniform is a cpu load that is anything in [0, 1] alike: the probability of at most x is x.
+func uniform() load.NodeLoad {
+	return load.NodeLoad{load.CPU: plugintest.Measurement(0.5, deviationOf(1.0/12)), load.Memory: plugintest.Measurement(0, 0)}
+}
+
+func TestScore(t *testing.T) {
+	steady := load.NodeLoad{load.CPU: plugintest.Measurement(0.1, 0), load.Memory: plugintest.Measurement(0, 0)}
+	// The memory of all pods is unlimited, and none is requested: it has no part in the score.
+	const cpuAlone = "riskLimitWeights: {memory: 0}\n"
+	starting := podOf("starting", "4", "4")
+	starting.Status = corev1.PodStatus{}
+
+	// All nodes have 8 cores.
+	for _, tc := range []struct {
+		name     string
+		args     string
+		load     map[string]load.NodeLoad
+		onA, onB []*corev1.Pod
+		pod      *corev1.Pod
+		want     map[string]int64
+	}{
+		{
+			name: "limits and load both count",
+			load: map[string]load.NodeLoad{"a": uniform(), "b": steady},
+			onA:  []*corev1.Pod{podOf("x", "3", "4"), podOf("y", "1", "2")},
+			onB:  []*corev1.Pod{podOf("z", "4", "6")},
+			pod:  podOf("p", "1", "4"),
+			// Limits, both: (10 − 8) / (10 − 5) = 0.4. Load, a: 1 − (4/8) / (6/8) = 1/3; b: none. a: 0.2 + 0.1667; b: 0.2.
+			want: map[string]int64{"a": 63, "b": 80},
+		},
+		{
+			name: "weights",
+			args: "riskLimitWeights: {cpu: 0.25, memory: 0}",
+			load: map[string]load.NodeLoad{"a": uniform(), "b": steady},
+			onA:  []*corev1.Pod{podOf("x", "4", "6")},
+			onB:  []*corev1.Pod{podOf("z", "4", "6")},
+			pod:  podOf("p", "1", "4"),
+			// a: 0.25·0.4 + 0.75/3 = 0.35; b: 0.1.
+			want: map[string]int64{"a": 65, "b": 90},
+		},
+		{
+			name: "the smoothing window",
+			args: "smoothingWindowSize: 20",
+			// Measured with half the deviation, over four times as many samples: the load is uniform as well.
+			load: map[string]load.NodeLoad{"a": {load.CPU: plugintest.Measurement(0.5, deviationOf(1.0/12)/2), load.Memory: plugintest.Measurement(0, 0)}, "b": steady},
+			onA:  []*corev1.Pod{podOf("x", "4", "6")},
+			onB:  []*corev1.Pod{podOf("z", "4", "6")},
+			pod:  podOf("p", "1", "4"),
+			want: map[string]int64{"a": 63, "b": 80},
+		},
+		{
+			name: "a pod without a limit may use all there is",
+			load: map[string]load.NodeLoad{"a": steady, "b": steady},
+			onA:  []*corev1.Pod{podOf("x", "4", "")},
+			onB:  []*corev1.Pod{podOf("z", "4", "4")},
+			pod:  podOf("p", "1", "4"),
+			// a: its limits are unlimited, 1, halved. b: the limits, 8, are the capacity.
+			want: map[string]int64{"a": 50, "b": 100},
+		},
+		{
+			name: "one container without a limit is enough",
+			load: map[string]load.NodeLoad{"a": steady, "b": steady},
+			onA:  []*corev1.Pod{twoContainers()},
+			pod:  podOf("p", "1", "4"),
+			want: map[string]int64{"a": 50, "b": 100},
+		},
+		{
+			name: "a pod without a limit counts what it requests, if AsRequest",
+			args: "unlimitedPods: AsRequest",
+			load: map[string]load.NodeLoad{"a": steady, "b": steady},
+			onA:  []*corev1.Pod{podOf("x", "4", "")},
+			onB:  []*corev1.Pod{podOf("z", "4", "6")},
+			pod:  podOf("p", "1", "4"),
+			// a: the limits, 4 + 4, are the capacity. b: (10 − 8) / (10 − 5) = 0.4, halved.
+			want: map[string]int64{"a": 100, "b": 80},
+		},
+		{
+			name: "limits that some containers state count, if AsRequest",
+			args: "unlimitedPods: AsRequest",
+			load: map[string]load.NodeLoad{"a": steady, "b": steady},
+			onA:  []*corev1.Pod{twoContainers()},
+			pod:  podOf("p", "1", "4"),
+			// a: requests 4 + 1, limits 6 + 4: (10 − 8) / (10 − 5) = 0.4, halved.
+			want: map[string]int64{"a": 80, "b": 100},
+		},
+		{
+			name: "the pod itself has no limit",
+			load: map[string]load.NodeLoad{"a": uniform(), "b": steady},
+			onA:  []*corev1.Pod{podOf("x", "4", "6")},
+			onB:  []*corev1.Pod{podOf("z", "4", "6")},
+			pod:  podOf("p", "1", ""),
+			// Limits, both: 1, halved. Load, a: a sixth.
+			want: map[string]int64{"a": 33, "b": 50},
+		},
+		{
+			name: "pods that the window does not cover yet count",
+			load: map[string]load.NodeLoad{"a": steady, "b": steady},
+			onA:  []*corev1.Pod{podOf("x", "100m", "8"), starting},
+			onB:  []*corev1.Pod{podOf("y", "100m", "8"), podOf("covered", "4", "4")},
+			pod:  podOf("p", "100m", "100m"),
+			// Limits, both: (12.1 − 8) / (12.1 − 4.2) = 0.519, halved 0.2595. Load, a: 0.1 + 4/8 is more than the requests, 4.1/8: 1, halved.
+			want: map[string]int64{"a": 24, "b": 74},
+		},
+		{
+			name: "a node without load is judged by its limits",
+			load: map[string]load.NodeLoad{"a": uniform()},
+			onA:  []*corev1.Pod{podOf("x", "4", "6")},
+			onB:  []*corev1.Pod{podOf("z", "4", "6")},
+			pod:  podOf("p", "1", "4"),
+			want: map[string]int64{"a": 63, "b": 80},
+		},
+		{
+			name: "a node without load gets the mean of the others, if Neutral",
+			args: "missingLoad: Neutral",
+			load: map[string]load.NodeLoad{"a": uniform()},
+			onA:  []*corev1.Pod{podOf("x", "4", "6")},
+			pod:  podOf("p", "1", "4"),
+			want: map[string]int64{"a": 63, "b": 63},
+		},
+		{
+			name: "requests that take more than there is",
+			load: map[string]load.NodeLoad{"a": steady, "b": steady},
+			onA:  []*corev1.Pod{podOf("x", "8", "8")},
+			onB:  []*corev1.Pod{podOf("z", "6", "7")},
+			pod:  podOf("p", "1", "1"),
+			// a: (9 − 8) / (9 − 9): beyond all bounds. b: the limits, 8, are the capacity.
+			want: map[string]int64{"a": 0, "b": 100},
+		},
+		{
+			name: "requests that take more than there is, where limits do not count",
+			args: "riskLimitWeights: {cpu: 0, memory: 0}",
+			load: map[string]load.NodeLoad{"a": steady, "b": uniform()},
+			onA:  []*corev1.Pod{podOf("x", "8", "8")},
+			onB:  []*corev1.Pod{podOf("z", "6", "")},
+			pod:  podOf("p", "1", "1"),
+			// Load, b: 1 − 6/8.
+			want: map[string]int64{"a": 100, "b": 75},
+		},
+		{
+			name: "a pod that requests nothing and has no limits is not scored",
+			load: map[string]load.NodeLoad{"a": uniform(), "b": steady},
+			onA:  []*corev1.Pod{podOf("x", "4", "6")},
+			pod:  podOf("p", "", ""),
+			want: map[string]int64{"a": 0, "b": 0},
+		},
+		{
+			name: "no load is known",
+			onA:  []*corev1.Pod{podOf("x", "4", "6")},
+			pod:  podOf("p", "1", "4"),
+			want: map[string]int64{"a": 0, "b": 0},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			args := tc.args
+			if args == "" || args[0] != 'r' {
+				args = cpuAlone + args
+			}
+			pl := plugintest.Build(t, New, plugintest.Args(t, kind, args), tc.load)
+			got := plugintest.Scores(t, pl, tc.pod, plugintest.Node("a", plugintest.CPU("8"), tc.onA...), plugintest.Node("b", plugintest.CPU("8"), tc.onB...))
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("scores (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// twoContainers is a pod that requests 4 cores. One of its containers has a limit, of 6.
+func twoContainers() *corev1.Pod {
+	pod := podOf("two", "3", "6")
+	pod.Spec.Containers = append(pod.Spec.Containers, podOf("", "1", "").Spec.Containers...)
+	return pod
+}
+
+// Of two resources, the riskier decides.
+func TestScore_RiskierResource(t *testing.T) {
+	both := func(cpu, memory string) *corev1.Pod {
+		pod := st.MakePod().Name("p").Req(plugintest.CPUAndMemory("1", "1Gi")).Obj()
+		pod.Spec.Containers[0].Resources.Limits = st.MakePod().Lim(plugintest.CPUAndMemory(cpu, memory)).Obj().Spec.Containers[0].Resources.Limits
+		return pod
+	}
+	idle := load.NodeLoad{load.CPU: plugintest.Measurement(0, 0), load.Memory: plugintest.Measurement(0, 0)}
+	pl := plugintest.Build(t, New, plugintest.Args(t, kind, ""), map[string]load.NodeLoad{"n": idle})
+	node := plugintest.Node("n", plugintest.CPUAndMemory("8", "8Gi"))
+	for _, tc := range []struct {
+		pod  *corev1.Pod
+		want int64
+	}{
+		{both("8", "8Gi"), 100},
+		{both("15", "8Gi"), 75}, // (15 − 8) / (15 − 1) = 0.5, halved
+		{both("8", "15Gi"), 75},
+		{both("15", "29Gi"), 63}, // (29 − 8) / (29 − 1) = 0.75, halved 0.375
+	} {
+		if got := plugintest.Scores(t, pl, tc.pod, node)["n"]; got != tc.want {
+			t.Errorf("limits %v: score %d, want %d", tc.pod.Spec.Containers[0].Resources.Limits, got, tc.want)
+		}
+	}
+}
+
+// A pod that comes, or goes, counts at once; so does other load.
+func TestScore_FollowsTheNode(t *testing.T) {
+	loads := plugintest.NewLoads()
+	measure := func(n load.NodeLoad) { loads.Measure(map[string]load.NodeLoad{"n": n}, nil) }
+	measure(uniform())
+	plugin, err := New(t.Context(), plugintest.Args(t, kind, "riskLimitWeights: {memory: 0}"), nil, loads.Deps())
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, pod := plugintest.Node("n", plugintest.CPU("8"), podOf("x", "2", "4")), podOf("p", "1", "4")
+	check := func(when string, want int64) {
+		t.Helper()
+		if got := plugintest.Scores(t, plugin.(fwk.ScorePlugin), pod, node)["n"]; got != want {
+			t.Errorf("%s: score %d, want %d", when, got, want)
+		}
+	}
+	check("at first", 75) // load: 1 − (2/8) / (4/8) = 0.5, halved; limits: 8 of 8
+	check("again", 75)
+	added, err := framework.NewPodInfo(podOf("y", "2", "2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.AddPodInfo(added)
+	check("with another pod", 63) // load: 1 − (4/8) / (6/8) = 1/3; limits: (10 − 8) / (10 − 5) = 0.4
+	measure(load.NodeLoad{load.CPU: plugintest.Measurement(0.1, 0), load.Memory: plugintest.Measurement(0, 0)})
+	check("with other load", 80)
+	if err := node.RemovePod(ktesting.NewLogger(t, ktesting.NewConfig()), added.GetPod()); err != nil {
+		t.Fatal(err)
+	}
+	check("without the other pod", 100)
+}
+
+// A plugin skips pods that state nothing where PreScore is enabled.
+func TestPreScore_BestEffort(t *testing.T) {
+	pl := plugintest.Build(t, New, plugintest.Args(t, kind, ""), map[string]load.NodeLoad{"n": uniform()}).(fwk.PreScorePlugin)
+	for _, tc := range []struct {
+		name string
+		pod  *corev1.Pod
+		skip bool
+	}{
+		{"nothing", podOf("p", "", ""), true}, {"a request", podOf("p", "1m", ""), false}, {"a limit", podOf("p", "", "1"), false},
+		{"memory", st.MakePod().Req(plugintest.CPUAndMemory("0", "1Mi")).Obj(), false},
+	} {
+		if got := pl.PreScore(t.Context(), framework.NewCycleState(), tc.pod, nil).IsSkip(); got != tc.skip {
+			t.Errorf("%s stated: skipped %v, want %v", tc.name, got, tc.skip)
+		}
+	}
+}
+
+// Pods are signed alike if and only if they are scored alike.
+func TestSignPod(t *testing.T) {
+	pl := plugintest.Build(t, New, plugintest.Args(t, kind, ""), nil).(fwk.SignPlugin)
+	sign := func(pod *corev1.Pod) []fwk.SignFragment {
+		fragments, status := pl.SignPod(t.Context(), pod)
+		if !status.IsSuccess() {
+			t.Fatal(status)
+		}
+		return fragments
+	}
+	same := sign(podOf("a", "1", "2"))
+	if diff := cmp.Diff(same, sign(podOf("b", "1", "2"))); diff != "" {
+		t.Errorf("pods that state the same are signed differently:\n%s", diff)
+	}
+	for _, other := range []*corev1.Pod{podOf("c", "1", "3"), podOf("d", "2", "2"), podOf("e", "1", "")} {
+		if cmp.Equal(same, sign(other)) {
+			t.Errorf("pod %s is signed like one of other requests or limits", other.Name)
+		}
+	}
+}
+
+func TestExplain(t *testing.T) {
+	pl := plugintest.Build(t, New, plugintest.Args(t, kind, "riskLimitWeights: {memory: 0}"), map[string]load.NodeLoad{"n": uniform()})
+	node := plugintest.Node("n", plugintest.CPUAndMemory("8", "8Gi"), podOf("x", "4", "6"))
+	terms := pl.(*LowRiskOverCommitment).Explain(t.Context(), framework.NewCycleState(), podOf("p", "1", "4"), node)
+	if got := terms.Score(); math.Abs(got-100*(1-0.2-1.0/6)) > 1e-9 {
+		t.Errorf("explained as %v, want 63.33", got)
+	}
+	var got []string
+	for _, term := range terms.List() {
+		got = append(got, term.String())
+	}
+	want := []string{
+		"cpu measured 50%", "cpu deviation 12.91%", "cpu pending 0%", "cpu of the pod 12.5%",
+		"cpu requests of all pods 62.5%", "cpu limits of all pods 125%", "cpu risk by limits 40%", "cpu risk by load 33.33%", "cpu risk 36.67%",
+		"memory measured 0%", "memory pending 0%", "memory of the pod 0%",
+		"memory requests of all pods 0%", "memory risk by limits 100%", "memory risk by load 0%", "memory risk 0%",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("terms (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,119 @@
+package peaks
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/boundedfile"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+)
+
+// fileVariable is the environment variable that names a file of power models.
+const fileVariable = "NODE_POWER_MODEL"
+
+const (
+	// maxFileBytes bounds the file: 15,000 nodes take about 2 MiB.
+	maxFileBytes = 8 << 20
+	// fileTimeout bounds the reading of the file, which may be on a file system that does not respond.
+	fileTimeout = 10 * time.Second
+)
+
+// models are the power models of nodes. They are immutable.
+type models struct {
+	byName   map[string]config.PowerModel
+	byLabels []config.NodePowerModel
+}
+
+// modelsOf returns the models that the arguments state, or the file that NODE_POWER_MODEL names. It fails if there is no model at all.
+func modelsOf(ctx context.Context, args *config.PeaksArgs) (*models, error) {
+	m := &models{byName: args.NodePowerModel, byLabels: args.NodePowerModels}
+	if path := os.Getenv(fileVariable); path != "" && len(m.byName) == 0 {
+		var err error
+		if m.byName, err = readModels(ctx, path); err != nil {
+			return nil, fmt.Errorf("environment variable %s: read power models: %w", fileVariable, err)
+		}
+	}
+	if len(m.byName)+len(m.byLabels) == 0 {
+		return nil, field.Required(field.NewPath("nodePowerModel"), fmt.Sprintf(
+			"there is no power model: write nodePowerModel, such as {node-1: {k0: 470, k1: -91, k2: -0.07}}, or nodePowerModels, or name a JSON file in the environment variable %s", fileVariable))
+	}
+	return m, nil
+}
+
+// readModels reads a JSON object of power models by name of the node.
+func readModels(ctx context.Context, path string) (map[string]config.PowerModel, error) {
+	ctx, cancel := context.WithTimeout(ctx, fileTimeout)
+	defer cancel()
+	content, err := boundedfile.New(path, maxFileBytes).Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	const form = `want {"node-1": {"k0": 470, "k1": -91, "k2": -0.07}, …}`
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	decoder.DisallowUnknownFields()
+	var byName map[string]config.PowerModel
+	if err := decoder.Decode(&byName); err != nil {
+		return nil, fmt.Errorf("%s, before byte %d: %w: %s", path, decoder.InputOffset(), err, form)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s has more than one JSON value, from byte %d on: %s", path, decoder.InputOffset(), form)
+	}
+	if len(byName) == 0 {
+		return nil, fmt.Errorf("%s has no model: %s", path, form)
+	}
+	if err := validation.ValidatePowerModels(nil, byName).ToAggregate(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return byName, nil
+}
+
+// of returns the node's model, nil if it has none.
+func (m *models) of(node *corev1.Node) *config.PowerModel {
+	if model, ok := m.byName[node.Name]; ok {
+		return &model
+	}
+	for i := range m.byLabels {
+		if selects(m.byLabels[i].NodeSelector, node.Labels) {
+			return &m.byLabels[i].PowerModel
+		}
+	}
+	return nil
+}
+
+func selects(selector, labels map[string]string) bool {
+	for key, value := range selector {
+		if actual, ok := labels[key]; !ok || actual != value {
+			return false
+		}
+	}
+	return true
+}
+
+// estimator estimates pods by their requests, and derives the *config.PowerModel of each node, which is nil for a node without one.
+type estimator struct {
+	podusage.ByRequests
+	models *models
+}
+
+var _ estimate.Deriver = estimator{}
+
+// Derive implements estimate.Deriver.
+func (e estimator) Derive(node fwk.NodeInfo, _ *estimate.Estimate, earlier any) any {
+	if earlier != nil {
+		return earlier
+	}
+	return e.models.of(node.Node())
+}

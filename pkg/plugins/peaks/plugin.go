@@ -1,0 +1,169 @@
+// Package peaks scores nodes by how much more power they would draw with the pod on them, by a model of each node's power.
+package peaks
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
+)
+
+// Name is the name of the plugin in configurations.
+const Name = config.Peaks
+
+// Peaks is a score plugin that prefers the node whose power rises least. It is safe for concurrent use.
+type Peaks struct {
+	*loadscore.Extensions
+	missingLoad config.MissingLoad
+
+	mu sync.Mutex
+	// unmodelled are the nodes that the log says have no power model.
+	unmodelled map[string]struct{}
+}
+
+var (
+	_ fwk.PreScorePlugin  = &Peaks{}
+	_ fwk.SignPlugin      = &Peaks{}
+	_ fwk.ScorePlugin     = &Peaks{}
+	_ fwk.ScoreExtensions = &Peaks{}
+	_ explain.Explainer   = &Peaks{}
+)
+
+// New returns the plugin. It reads the file that NODE_POWER_MODEL names if the arguments have no models by name.
+func New(ctx context.Context, object runtime.Object, handle fwk.Handle, given deps.Deps) (fwk.Plugin, error) {
+	args, ok := object.(*config.PeaksArgs)
+	if !ok {
+		return nil, fmt.Errorf("want args of type PeaksArgs, got %T", object)
+	}
+	if err := validation.ValidatePeaksArgs(nil, args); err != nil {
+		return nil, err
+	}
+	models, err := modelsOf(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	model, err := given.Load.Model(ctx, handle, args.LoadSpec, estimator{models: models})
+	if err != nil {
+		return nil, err
+	}
+	return &Peaks{
+		Extensions:  loadscore.New(Name, model, []load.Resource{load.CPU}, args.MissingLoad, given.Counters),
+		missingLoad: args.MissingLoad,
+		unmodelled:  map[string]struct{}{},
+	}, nil
+}
+
+// Name returns the name of the plugin.
+func (pl *Peaks) Name() string { return Name }
+
+// unmodelled is the Score of a node without a power model that gets the mean score of the others. Like loadscore.Missing, it is the
+// bits of a NaN, which no cost is.
+const unmodelled int64 = -2
+
+// Score returns the bits of the node's cost. NormalizeScore makes a score of it.
+func (pl *Peaks) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+	s := pl.PreScoreState(state, pod)
+	if s.Skip {
+		return fwk.MinScore, nil
+	}
+	terms := pl.terms(s, node)
+	replacement, replaced := pl.Replacement(s, terms.CPU.State, terms.CPU.State)
+	switch {
+	case terms.Model == nil && pl.missingLoad != config.MissingLoadLowest:
+		return unmodelled, nil
+	case terms.Model == nil || replaced && replacement == fwk.MinScore:
+		return bitsOf(math.Inf(1)), nil
+	case replaced:
+		return replacement, nil
+	}
+	return bitsOf(terms.Score()), nil
+}
+
+func bitsOf(cost float64) int64 { return int64(math.Float64bits(cost)) }
+
+func (pl *Peaks) terms(s *loadscore.PreScoreState, node fwk.NodeInfo) Terms {
+	e, model := s.View.WithDerived(node)
+	return Terms{CPU: e[load.CPU], PodCPUMillis: s.PodUsage[load.CPU], Model: model.(*config.PowerModel)}
+}
+
+// Explain returns the node's Terms.
+func (pl *Peaks) Explain(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) explain.Terms {
+	return pl.terms(pl.PreScoreState(state, pod), node)
+}
+
+// ScoreExtensions returns the plugin itself.
+func (pl *Peaks) ScoreExtensions() fwk.ScoreExtensions { return pl }
+
+// NormalizeScore gives the candidate of the lowest cost 100, that of the highest 0, and the others what lies between; nodes that
+// would pass their capacity get 0, and those whose cost is not known the mean of all others.
+func (pl *Peaks) NormalizeScore(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
+	if pl.PreScoreState(state, pod).Skip {
+		return nil
+	}
+	pl.logUnmodelled(ctx, scores)
+	lowest, highest := math.Inf(1), math.Inf(-1)
+	for _, n := range scores {
+		if cost := math.Float64frombits(uint64(n.Score)); !math.IsNaN(cost) && !math.IsInf(cost, 1) {
+			lowest, highest = min(lowest, cost), max(highest, cost)
+		}
+	}
+	for i := range scores {
+		switch cost := math.Float64frombits(uint64(scores[i].Score)); {
+		case math.IsNaN(cost):
+			scores[i].Score = loadscore.Missing
+		case math.IsInf(cost, 1):
+			scores[i].Score = fwk.MinScore
+		case highest-lowest <= sameCost*max(math.Abs(highest), math.Abs(lowest)):
+			scores[i].Score = fwk.MaxScore
+		default:
+			scores[i].Score = int64(math.Round(float64(fwk.MaxScore) * (highest - cost) / (highest - lowest)))
+		}
+	}
+	return pl.Extensions.NormalizeScore(ctx, state, pod, scores)
+}
+
+// sameCost is the difference between costs, as a fraction of the larger, that is mere rounding.
+const sameCost = 1e-9
+
+const (
+	// maxUnmodelled bounds the nodes that are kept: nodes may come and go for ever.
+	maxUnmodelled = 100_000
+	// examples is how many nodes a log line names.
+	examples = 10
+)
+
+// logUnmodelled logs the candidates that have no power model, each once.
+func (pl *Peaks) logUnmodelled(ctx context.Context, scores fwk.NodeScoreList) {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	var names []string
+	for _, n := range scores {
+		if n.Score != unmodelled {
+			continue
+		}
+		if _, logged := pl.unmodelled[n.Name]; !logged {
+			names = append(names, n.Name)
+			pl.unmodelled[n.Name] = struct{}{}
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	if len(pl.unmodelled) > maxUnmodelled {
+		clear(pl.unmodelled)
+	}
+	klog.FromContext(ctx).Info("Nodes have no power model: they get the mean score of the other candidates. Add them to nodePowerModel or nodePowerModels",
+		"plugin", Name, "nodes", len(names), "examples", names[:min(len(names), examples)])
+}

@@ -1,0 +1,322 @@
+package peaks
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
+)
+
+const kind = "PeaksArgs"
+
+func cpu(mean float64) load.NodeLoad { return load.NodeLoad{load.CPU: plugintest.Measurement(mean, 0)} }
+
+// labelled is a node of 8 cores with a label.
+func labelled(name, instanceType string, pods ...*corev1.Pod) fwk.NodeInfo {
+	node := plugintest.Node(name, plugintest.CPU("8"), pods...)
+	object := node.Node().DeepCopy()
+	object.Labels = map[string]string{"type": instanceType}
+	node.SetNode(object)
+	return node
+}
+
+// k2 is such that e^(k2·x) doubles with every 25 percent.
+const k2 = math.Ln2 / 25
+
+func TestCost(t *testing.T) {
+	for _, tc := range []struct {
+		name            string
+		model           config.PowerModel
+		now, then, want float64
+	}{
+		{"power that rises faster the fuller the node is", config.PowerModel{K0: 100, K1: 10, K2: k2}, 25, 50, 20}, // 10·(2² − 2)
+		{"from an idle node", config.PowerModel{K0: 100, K1: 10, K2: k2}, 0, 25, 10},
+		{"up to a full node", config.PowerModel{K0: 100, K1: 10, K2: k2}, 75, 100, 80},                               // 10·(2⁴ − 2³)
+		{"power that rises slower the fuller the node is", config.PowerModel{K0: 100, K1: -80, K2: -k2}, 25, 50, 20}, // −80·(1/4 − 1/2)
+		{"a pod that requests nothing", config.PowerModel{K0: 100, K1: 10, K2: k2}, 50, 50, 0},
+		{"beyond the capacity", config.PowerModel{K0: 100, K1: 10, K2: k2}, 90, 100.1, math.Inf(1)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := cost(&tc.model, tc.now, tc.then); got != tc.want && math.Abs(got-tc.want) > 1e-9 {
+				t.Errorf("cost %v, want %v", got, tc.want)
+			}
+		})
+	}
+	if got := power(&config.PowerModel{K0: 100, K1: 10, K2: k2}, 50); math.Abs(got-140) > 1e-9 {
+		t.Errorf("power %v, want 140", got)
+	}
+}
+
+func TestScore(t *testing.T) {
+	byName := fmt.Sprintf("nodePowerModel: {a: {k0: 100, k1: 10, k2: %v}, b: {k0: 50, k1: 5, k2: %v}, c: {k0: 1, k1: 10, k2: %v}}\n", k2, k2, k2)
+	assumed := st.MakePod().Name("assumed").Req(plugintest.CPU("2")).Obj()
+	// All nodes have 8 cores; the pod requests 2 of them, 25 %.
+	for _, tc := range []struct {
+		name string
+		args string
+		load map[string]load.NodeLoad
+		onA  []*corev1.Pod
+		pod  string
+		want map[string]int64
+	}{
+		{
+			name: "the node whose power rises least is best",
+			args: byName,
+			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75), "c": cpu(0)},
+			// a: 10·(4 − 2) = 20; b: 5·(16 − 8) = 40; c: 10·(2 − 1) = 10. a: 100·(40 − 20) / (40 − 10).
+			want: map[string]int64{"a": 67, "b": 0, "c": 100},
+		},
+		{
+			name: "pods that the window does not cover yet count",
+			args: byName,
+			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75), "c": cpu(0)},
+			onA:  []*corev1.Pod{assumed},
+			// a: 10·(8 − 4) = 40, as b.
+			want: map[string]int64{"a": 0, "b": 0, "c": 100},
+		},
+		{
+			name: "a node that the pod takes beyond its capacity is worst",
+			args: byName,
+			load: map[string]load.NodeLoad{"a": cpu(0.9), "b": cpu(0.75), "c": cpu(0)},
+			// b is the most expensive of those with room: 0 too.
+			want: map[string]int64{"a": 0, "b": 0, "c": 100},
+		},
+		{
+			name: "nodes beyond their capacity beside equal ones",
+			args: byName,
+			load: map[string]load.NodeLoad{"a": cpu(0.5), "b": cpu(0.75), "c": cpu(0.9)},
+			// a: 10·(8 − 4) = 40, as b.
+			want: map[string]int64{"a": 100, "b": 100, "c": 0},
+		},
+		{
+			name: "a pod that requests nothing leaves all nodes alike",
+			args: byName,
+			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75), "c": cpu(0)},
+			pod:  "0",
+			want: map[string]int64{"a": 100, "b": 100, "c": 100},
+		},
+		{
+			name: "a node without load gets the mean of the others",
+			args: byName,
+			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75)},
+			want: map[string]int64{"a": 100, "b": 0, "c": 50},
+		},
+		{
+			name: "a node without load is judged by requests, if Requests",
+			args: byName + "missingLoad: Requests",
+			load: map[string]load.NodeLoad{"b": cpu(0.75), "c": cpu(0)},
+			onA:  []*corev1.Pod{assumed},
+			// a: 25 % requested, 20; b: 40; c: 10.
+			want: map[string]int64{"a": 67, "b": 0, "c": 100},
+		},
+		{
+			name: "a node without load is worst, if Lowest",
+			args: byName + "missingLoad: Lowest",
+			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0)},
+			// a: 20; b: 5·(2 − 1) = 5.
+			want: map[string]int64{"a": 0, "b": 100, "c": 0},
+		},
+		{
+			name: "a node without a model gets the mean of the others",
+			args: fmt.Sprintf("nodePowerModel: {a: {k0: 100, k1: 10, k2: %v}, b: {k0: 50, k1: 5, k2: %v}}", k2, k2),
+			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75), "c": cpu(0)},
+			want: map[string]int64{"a": 100, "b": 0, "c": 50},
+		},
+		{
+			name: "a node without a model is worst, if Lowest",
+			args: fmt.Sprintf("missingLoad: Lowest\nnodePowerModel: {a: {k0: 100, k1: 10, k2: %v}, b: {k0: 50, k1: 5, k2: %v}}", k2, k2),
+			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75), "c": cpu(0)},
+			want: map[string]int64{"a": 100, "b": 0, "c": 0},
+		},
+		{
+			name: "no node has a model",
+			args: "nodePowerModel: {other: {k0: 1, k1: 1, k2: 0.1}}",
+			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75)},
+			want: map[string]int64{"a": 0, "b": 0, "c": 0},
+		},
+		{
+			name: "no load is known",
+			args: byName,
+			want: map[string]int64{"a": 0, "b": 0, "c": 0},
+		},
+		{
+			name: "models by label, the first that selects the node",
+			args: fmt.Sprintf("nodePowerModel: {a: {k0: 0, k1: 10, k2: %v}}\nnodePowerModels: [{nodeSelector: {type: large, zone: x}, k1: 0}, {nodeSelector: {type: large}, k1: 40, k2: %v}, {k1: 20, k2: %v}]", k2, k2, k2),
+			load: map[string]load.NodeLoad{"a": cpu(0), "b": cpu(0), "c": cpu(0)},
+			// a by its name: 10; b, which is large: 40; c, by the model of all: 20. c: 100·(40 − 20) / (40 − 10).
+			want: map[string]int64{"a": 100, "b": 0, "c": 67},
+		},
+		{
+			name: "power that falls with load",
+			args: fmt.Sprintf("nodePowerModels: [{nodeSelector: {type: large}, k1: -10, k2: %v}, {k1: 20, k2: %v}]", k2, k2),
+			load: map[string]load.NodeLoad{"a": cpu(0), "b": cpu(0), "c": cpu(0.25)},
+			// a: 20; b: −10; c: 40. a: 100·(40 − 20) / (40 + 10).
+			want: map[string]int64{"a": 40, "b": 100, "c": 0},
+		},
+		{
+			name: "costs far apart",
+			args: "nodePowerModel: {a: {k1: 1.0e-15, k2: 0.01}, b: {k1: 1.0e+14, k2: 0.01}, c: {k1: -1.0e+14, k2: 0.01}}",
+			load: map[string]load.NodeLoad{"a": cpu(0), "b": cpu(0), "c": cpu(0)},
+			want: map[string]int64{"a": 50, "b": 0, "c": 100},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			pl := plugintest.Build(t, New, plugintest.Args(t, kind, tc.args), tc.load)
+			request := "2"
+			if tc.pod != "" {
+				request = tc.pod
+			}
+			got := plugintest.Scores(t, pl, st.MakePod().Req(plugintest.CPU(request)).Obj(), labelled("a", "small", tc.onA...), labelled("b", "large"), labelled("c", "small"))
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("scores (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A node without cpu is not the best because nothing changes there.
+func TestScore_NoCapacity(t *testing.T) {
+	pl := plugintest.Build(t, New, plugintest.Args(t, kind, "nodePowerModels: [{k1: 1, k2: 0.01}]"), map[string]load.NodeLoad{"a": cpu(0.5), "b": cpu(0.5)})
+	got := plugintest.Scores(t, pl, st.MakePod().Req(plugintest.CPU("1")).Obj(), plugintest.Node("a", nil), plugintest.Node("b", plugintest.CPU("8")))
+	if want := (map[string]int64{"a": 0, "b": 100}); !cmp.Equal(got, want) {
+		t.Errorf("scores %v, want %v", got, want)
+	}
+}
+
+// A node's labels count as they are.
+func TestScore_FollowsLabels(t *testing.T) {
+	pl := plugintest.Build(t, New, plugintest.Args(t, kind, fmt.Sprintf("nodePowerModels: [{nodeSelector: {type: large}, k1: 40, k2: %v}, {k1: 20, k2: %v}]", k2, k2)),
+		map[string]load.NodeLoad{"a": cpu(0), "b": cpu(0)})
+	pod, a, b := st.MakePod().Req(plugintest.CPU("2")).Obj(), labelled("a", "small"), labelled("b", "large")
+	check := func(want map[string]int64) {
+		t.Helper()
+		if diff := cmp.Diff(want, plugintest.Scores(t, pl, pod, a, b)); diff != "" {
+			t.Errorf("scores (-want +got):\n%s", diff)
+		}
+	}
+	check(map[string]int64{"a": 100, "b": 0})
+	relabelled := b.Node().DeepCopy()
+	relabelled.Labels["type"] = "small"
+	b.(*framework.NodeInfo).SetNode(relabelled)
+	check(map[string]int64{"a": 100, "b": 100})
+}
+
+// The log says once which nodes have no model.
+func TestScore_LogsNodesWithoutModel(t *testing.T) {
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2), ktesting.BufferLogs(true)))
+	ctx := klog.NewContext(t.Context(), logger)
+	pl := plugintest.Build(t, New, plugintest.Args(t, kind, "nodePowerModel: {n0: {k1: 1, k2: 0.01}}"), map[string]load.NodeLoad{"n0": cpu(0.5)}).(*Peaks)
+	decide := func(nodes int) {
+		state, pod := framework.NewCycleState(), st.MakePod().Req(plugintest.CPU("1")).Obj()
+		var scores fwk.NodeScoreList
+		for i := range nodes {
+			node := labelled(fmt.Sprint("n", i), "small")
+			score, _ := pl.Score(ctx, state, pod, node)
+			scores = append(scores, fwk.NodeScore{Name: node.Node().Name, Score: score})
+		}
+		pl.NormalizeScore(ctx, state, pod, scores)
+	}
+	for _, nodes := range []int{20, 20, 22, 22} {
+		decide(nodes)
+	}
+	logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+	lines := strings.Split(strings.TrimSpace(logged), "\n")
+	if len(lines) != 2 || !strings.Contains(lines[0], `nodes=19 examples=["n1","n2"`) || strings.Contains(lines[0], "n11") || !strings.Contains(lines[1], `nodes=2 examples=["n20","n21"]`) {
+		t.Errorf("logged, want one line for 19 nodes, ten of them named, and one for two:\n%s", logged)
+	}
+}
+
+func TestNew_File(t *testing.T) {
+	valid := fmt.Sprintf(`{"a": {"k0": 100, "k1": 10, "k2": %v}, "b": {"k0": 50, "k1": 5, "k2": %v}}`, k2, k2)
+	for _, tc := range []struct {
+		name, args string
+		// content is that of the file; the variable is not set if it is empty.
+		content string
+		wantErr []string
+	}{
+		{name: "models from the file", content: valid},
+		{name: "the arguments' own models come first", args: fmt.Sprintf("nodePowerModel: {a: {k1: 10, k2: %v}, b: {k1: 5, k2: %v}}", k2, k2), content: "not read"},
+		{name: "models by label beside the file", args: "nodePowerModels: [{k1: 1000, k2: 0.01}]", content: valid},
+		{name: "no models", wantErr: []string{"nodePowerModel: Required value", "nodePowerModels", "NODE_POWER_MODEL"}},
+		{name: "no JSON", content: "a: {k0: 1}", wantErr: []string{"NODE_POWER_MODEL", "models.json", "invalid character", `want {"node-1"`}},
+		{name: "an unknown field", content: `{"a": {"k0": 1, "k3": 1}}`, wantErr: []string{"NODE_POWER_MODEL", "models.json", `unknown field "k3"`, `want {"node-1"`}},
+		{name: "a list", content: `[]`, wantErr: []string{"models.json", "cannot unmarshal array", `want {"node-1"`}},
+		{name: "more than one value", content: valid + valid, wantErr: []string{"models.json", "more than one JSON value"}},
+		{name: "no models in the file", content: "{}", wantErr: []string{"models.json", "has no model"}},
+		{name: "nothing in the file", content: " ", wantErr: []string{"NODE_POWER_MODEL", "models.json"}},
+		{name: "power beyond all bounds", content: `{"a": {"k0": 1, "k1": 1, "k2": 8}}`, wantErr: []string{"models.json", "[a]", "k0=1 k1=1 k2=8", "in percent"}},
+		{name: "a file that is too large", content: valid + strings.Repeat(" ", maxFileBytes), wantErr: []string{"models.json", "more than 8388608 bytes"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if tc.content != "" {
+				path := filepath.Join(t.TempDir(), "models.json")
+				if err := os.WriteFile(path, []byte(tc.content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				t.Setenv(fileVariable, path)
+			}
+			loads := plugintest.NewLoads()
+			loads.Measure(map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75)}, nil)
+			pl, err := New(t.Context(), plugintest.Args(t, kind, tc.args), nil, loads.Deps())
+			for _, want := range tc.wantErr {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("error %v, want one with %q", err, want)
+				}
+			}
+			if len(tc.wantErr) > 0 {
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			// a: 10·(4 − 2) = 20; b: 5·(16 − 8) = 40.
+			got := plugintest.Scores(t, pl.(fwk.ScorePlugin), st.MakePod().Req(plugintest.CPU("2")).Obj(), labelled("a", "small"), labelled("b", "small"))
+			if want := (map[string]int64{"a": 100, "b": 0}); !cmp.Equal(got, want) {
+				t.Errorf("scores %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+func TestNew_MissingFile(t *testing.T) {
+	t.Setenv(fileVariable, filepath.Join(t.TempDir(), "missing.json"))
+	_, err := New(t.Context(), plugintest.Args(t, kind, ""), nil, plugintest.NewLoads().Deps())
+	if err == nil || !strings.Contains(err.Error(), fileVariable) || !strings.Contains(err.Error(), "missing.json: no such file") {
+		t.Errorf("error %v, want one that names the variable and the file", err)
+	}
+}
+
+func TestExplain(t *testing.T) {
+	pl := plugintest.Build(t, New, plugintest.Args(t, kind, fmt.Sprintf("nodePowerModel: {a: {k0: 100, k1: 10, k2: %v}}", k2)), map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.9)})
+	explain := func(name string) (float64, []string) {
+		terms := pl.(*Peaks).Explain(t.Context(), framework.NewCycleState(), st.MakePod().Req(plugintest.CPU("2")).Obj(), plugintest.Node(name, plugintest.CPU("8"), plugintest.Running(st.MakePod().Obj(), time.Hour)))
+		var list []string
+		for _, term := range terms.List() {
+			list = append(list, term.String())
+		}
+		return terms.Score(), list
+	}
+	if got, list := explain("a"); math.Abs(got-20) > 1e-9 || !cmp.Equal(list, []string{
+		"cpu measured 25%", "cpu pending 0%", "cpu of the pod 25%", "cpu utilization 50%", "power 120", "power with the pod 140",
+	}) {
+		t.Errorf("with a model: %v, %q", got, list)
+	}
+	if got, list := explain("b"); got != 0 || !cmp.Equal(list, []string{"cpu measured 90%", "cpu pending 0%", "cpu of the pod 25%", "cpu utilization 115%"}) {
+		t.Errorf("without a model: %v, %q", got, list)
+	}
+}

@@ -1,0 +1,56 @@
+package peaks
+
+import (
+	"math"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
+)
+
+// Terms are what a node is scored by.
+type Terms struct {
+	// CPU is what was measured of the node, and what is pending on it.
+	CPU estimate.ResourceEstimate
+	// PodCPUMillis is what the pod to place requests, in milliCPU.
+	PodCPUMillis float64
+	// Model is the node's power model; nil if it has none.
+	Model *config.PowerModel
+}
+
+// Score is the cost of placing the pod: by how much the node's power rises, in the unit of its model. A lower cost is better, until
+// NormalizeScore reverses it. It is +Inf where the pod takes the node beyond its capacity, and 0 without a model.
+func (t Terms) Score() float64 {
+	switch {
+	case t.Model == nil:
+		return 0
+	case t.CPU.Base <= 0: // any utilization would be that of a full node, and cost nothing more
+		return math.Inf(1)
+	}
+	return cost(t.Model, 100*t.CPU.Utilization(0), 100*t.CPU.Utilization(t.PodCPUMillis))
+}
+
+// List implements explain.Terms. A node without a model has no power.
+func (t Terms) List() []explain.Term {
+	terms := explain.Resource(load.CPU, &t.CPU, t.PodCPUMillis, t.CPU.Base)
+	now, then := 100*t.CPU.Utilization(0), 100*t.CPU.Utilization(t.PodCPUMillis)
+	terms = append(terms, explain.Term{Name: "cpu utilization", Value: then, Unit: "%"})
+	if t.Model == nil || then > 100 {
+		return terms
+	}
+	return append(terms, explain.Term{Name: "power", Value: power(t.Model, now)}, explain.Term{Name: "power with the pod", Value: power(t.Model, then)})
+}
+
+// power is the power that a node draws at a CPU utilization of x percent.
+//
+// The formulas here are those of Trimaran's Peaks (scheduler-plugins, "Power Efficiency Aware Kubernetes Scheduler").
+func power(m *config.PowerModel, x float64) float64 { return m.K0 + m.K1*math.Exp(m.K2*x) }
+
+// cost is by how much the power rises from a utilization of now to one of then, both in percent.
+func cost(m *config.PowerModel, now, then float64) float64 {
+	if then > 100 {
+		return math.Inf(1)
+	}
+	return m.K1 * (math.Exp(m.K2*then) - math.Exp(m.K2*now))
+}

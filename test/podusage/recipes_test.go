@@ -1,0 +1,128 @@
+package podusage
+
+import (
+	"math"
+	"os"
+	"regexp"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/yaml"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
+)
+
+// recipes are the queries of the metrics to copy in the README of NodeMetrics, by name.
+func recipes(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("../../pkg/plugins/nodemetrics/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	queries := map[string]string{}
+	for _, block := range regexp.MustCompile("(?s)```yaml\n(metrics:\n.*?)```").FindAllStringSubmatch(string(text), -1) {
+		var list struct {
+			Metrics []struct{ Name, Query string }
+		}
+		if err := yaml.Unmarshal([]byte(block[1]), &list); err != nil {
+			t.Fatal(err)
+		}
+		for _, metric := range list.Metrics {
+			queries[metric.Name] = metric.Query
+		}
+	}
+	return queries
+}
+
+// A real Prometheus returns a node's value for each metric to copy.
+func TestRecipes(t *testing.T) {
+	end := time.Now()
+	begin := end.Add(-20 * time.Minute)
+	var all []series
+	counter := func(rate float64, metric string, labels ...string) {
+		all = append(all, series{name: name(metric, labels...), rate: rate, begin: begin, end: end})
+	}
+	gauge := func(value float64, metric string, labels ...string) {
+		all = append(all, series{name: name(metric, labels...), value: value, begin: begin, end: end})
+	}
+	for disk, busy := range map[string]float64{"sda": 0.5, "sdb": 0.25} {
+		counter(busy, "node_disk_io_time_seconds_total", "instance", "n", "device", disk)
+		counter(1e6, "node_disk_read_bytes_total", "instance", "n", "device", disk)
+		counter(2e6, "node_disk_written_bytes_total", "instance", "n", "device", disk)
+		counter(0.03, "node_disk_read_time_seconds_total", "instance", "n", "device", disk)
+		counter(0.01, "node_disk_write_time_seconds_total", "instance", "n", "device", disk)
+		counter(6, "node_disk_reads_completed_total", "instance", "n", "device", disk)
+		counter(4, "node_disk_writes_completed_total", "instance", "n", "device", disk)
+	}
+	counter(3e6, "node_disk_read_bytes_total", "instance", "n", "device", "dm-0") // lies on the disks
+	counter(3e6, "node_disk_written_bytes_total", "instance", "n", "device", "dm-0")
+	for link, speed := range map[string]float64{"eth0": 1.25e8, "eth1": 1.25e9, "docker0": -1} {
+		gauge(speed, "node_network_speed_bytes", "instance", "n", "device", link)
+		counter(5e7, "node_network_receive_bytes_total", "instance", "n", "device", link)
+		counter(1e7, "node_network_transmit_bytes_total", "instance", "n", "device", link)
+	}
+	counter(0.3, "node_pressure_cpu_waiting_seconds_total", "instance", "n")
+	counter(0.2, "node_pressure_io_waiting_seconds_total", "instance", "n")
+	counter(0.1, "node_pressure_memory_stalled_seconds_total", "instance", "n")
+	for gpu, utilization := range map[string]float64{"0": 20, "1": 60} {
+		gauge(utilization, "DCGM_FI_DEV_GPU_UTIL", "Hostname", "n", "gpu", gpu)
+		gauge(utilization*100, "DCGM_FI_DEV_FB_USED", "Hostname", "n", "gpu", gpu)
+		gauge(10000-utilization*100, "DCGM_FI_DEV_FB_FREE", "Hostname", "n", "gpu", gpu)
+	}
+	counter(5, "http_request_duration_seconds_sum", "node", "n", "pod", "a")
+	counter(50, "http_request_duration_seconds_count", "node", "n", "pod", "a")
+	counter(45, "http_requests_total", "node", "n", "code", "200")
+	counter(5, "http_requests_total", "node", "n", "code", "503")
+	want := map[string]float64{
+		"http-latency":     0.1,   // 5 s of 50 requests
+		"disk-latency":     0.004, // 0.04 s of 10 requests
+		"disk-busy":        0.5,
+		"disk-throughput":  6e6,
+		"network-receive":  0.4, // 5e7 of 1.25e8
+		"network-transmit": 0.08,
+		"cpu-pressure":     0.3,
+		"io-pressure":      0.2,
+		"memory-pressure":  0.1,
+		"error-rate":       0.1,
+		"gpu-utilization":  40,
+		"gpu-memory":       0.4, // 8,000 of 20,000
+	}
+	queries := recipes(t)
+	if len(queries) != len(want) {
+		t.Errorf("%d metrics to copy, want %d", len(queries), len(want))
+	}
+
+	url, _ := startPrometheus(t, all)
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+	if err := indexer.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := prometheus.New(prometheus.Config{
+		Address: url, Dialect: prometheus.Auto, NodeLabels: []string{"node", "Hostname", "instance"}, Config: httpclient.Config{Timeout: time.Minute},
+	}, corelisters.NewNodeLister(indexer), clock.RealClock{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for metric, value := range want {
+		batch, err := s.Fetch(t.Context(), source.Request{Metrics: []string{queries[metric]}})
+		if err != nil {
+			t.Errorf("%s: %v", metric, err)
+			continue
+		}
+		if got := batch.Metrics[0].Values["n"]; math.Abs(got/value-1) > 0.02 {
+			t.Errorf("%s: %v, want %v", metric, got, value)
+		}
+	}
+}
