@@ -1,4 +1,4 @@
-# One image with the scheduler and the load-watcher service: static binaries that run as any user, on a read-only root.
+# One image with the scheduler, the load-watcher service and kubectl-plimsoll: static binaries that run as any user, on a read-only root.
 # `make image` fills in the arguments. For a release, name both images by digest: make image PINNED=1 GO_IMAGE=NAME@sha256:...
 # BASE=NAME@sha256:... refuses tags, which anyone with access to their registry can move.
 ARG GO_IMAGE=docker.io/library/golang:1.26
@@ -20,17 +20,17 @@ ARG TARGETARCH
 ARG VERSION
 RUN GOOS=${TARGETOS} GOARCH=${TARGETARCH} make build VERSION="${VERSION}"
 # The certificates of public authorities, because scratch has none.
-RUN mkdir -p /out/certs && cp bin/kube-scheduler bin/load-watcher /out/ && cp /etc/ssl/certs/ca-certificates.crt /out/certs/
+RUN mkdir -p /out/certs && cp bin/kube-scheduler bin/load-watcher bin/kubectl-plimsoll /out/ && cp /etc/ssl/certs/ca-certificates.crt /out/certs/
 
 # Prebuilt images get no certificates of public authorities. If the base has none either, https sources need caFile.
 FROM scratch AS prebuilt
 WORKDIR /out/certs
-COPY --chmod=0755 bin/kube-scheduler bin/load-watcher /out/
+COPY --chmod=0755 bin/kube-scheduler bin/load-watcher bin/kubectl-plimsoll /out/
 
 FROM ${BINARIES} AS binaries
 
 FROM ${BASE}
-COPY --from=binaries /out/kube-scheduler /out/load-watcher /bin/
+COPY --from=binaries /out/kube-scheduler /out/load-watcher /out/kubectl-plimsoll /bin/
 COPY --from=binaries /out/certs/ /etc/ssl/certs/
 COPY LICENSE /licenses/LICENSE
 ARG VERSION

@@ -14,10 +14,10 @@ LDFLAGS := -s -w -X main.version=$(VERSION) \
 PROGRAMS := ./cmd/...
 BIN := bin/
 
-unit := ./apis/... ./cmd/... ./pkg/... ./test/cluster/... ./test/manifests/... ./test/playground/... ./test/podusage/...
+unit := ./apis/... ./cmd/... ./hack/argsschema ./pkg/... ./test/cluster/... ./test/manifests/... ./test/playground/... ./test/podusage/...
 
 .DEFAULT_GOAL := help
-.PHONY: help build test fuzz verify lint generate image manifests playground bench bench-quick quality clean
+.PHONY: help build test fuzz verify lint generate image krew manifests playground bench bench-quick quality clean
 
 help: ## show this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,10 @@ build: ## build bin/kube-scheduler, bin/load-watcher and bin/kubectl-plimsoll
 image: export VERSION := $(VERSION)
 image: ## build the image with docker, podman or buildah (IMAGE=, PLATFORM=, BASE=; BINARIES=prebuilt takes bin/)
 	@hack/image.sh
+
+krew: export VERSION := $(VERSION)
+krew: ## make the archives of kubectl-plimsoll for a release, and their manifest for kubectl krew, in bin/krew (VERSION=v1.2.3)
+	@hack/krew.sh
 
 playground: ## place pods by measured load on a real control plane, on this machine (KEEP=1 keeps it up)
 	@go build -o bin/playground ./test/playground
@@ -56,7 +60,7 @@ lint: ## run the linters
 	bin/golangci-lint run ./...
 	cd test/perf/report && ../../../bin/golangci-lint run ./...
 
-generate: ## regenerate deepcopy, defaults and conversions of the plugin args
+generate: ## regenerate deepcopy, defaults, conversions and the chart's schema of the plugin args
 	hack/generate.sh
 
 manifests: ## render the checked-in manifests from the chart

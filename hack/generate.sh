@@ -2,7 +2,7 @@
 # Copyright The Plimsoll Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Writes the zz_generated.*.go files of the plugins' arguments. go.mod pins the generators as tools, so the result depends
+# Writes the zz_generated.*.go files of the plugins' arguments, and their schema in the chart. go.mod pins the generators as tools, so the result depends
 # only on the checkout. Once the module cache is filled, nothing is fetched.
 
 set -o errexit -o nounset -o pipefail
@@ -26,3 +26,5 @@ go tool defaulter-gen \
   --go-header-file "${header}" --output-file zz_generated.defaults.go "${versioned}"
 go tool conversion-gen \
   --go-header-file "${header}" --output-file zz_generated.conversion.go "${versioned}"
+
+go run ./hack/argsschema

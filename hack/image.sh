@@ -60,7 +60,7 @@ if [[ $BINARIES == prebuilt ]]; then
 		exit 1
 	fi
 	arch=${PLATFORM#linux/}
-	for program in bin/kube-scheduler bin/load-watcher; do
+	for program in bin/kube-scheduler bin/load-watcher bin/kubectl-plimsoll; do
 		built=$(go version -m "$program" 2>/dev/null || true)
 		if [[ $built != *GOARCH=$arch$'\n'*GOOS=linux* ]]; then
 			echo "make image: BINARIES=prebuilt needs $program, built for $PLATFORM: run GOOS=linux GOARCH=$arch make build" >&2

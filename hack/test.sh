@@ -23,8 +23,8 @@ if [[ ${1:-} == --stream ]]; then
 	go test -json -count=1 ./test/soak/... ./test/perf/memory || status=$?
 	say "replay: policies rank on generated traces as on real ones"
 	go test -json -count=1 -tags quality -run RanksPolicies ./pkg/replay || status=$?
-	say "end to end: the built binary on etcd, kube-apiserver, KWOK and Prometheus"
-	go test -json -count=1 -timeout 45m ./test/e2e/... || status=$?
+	say "end to end, on etcd, kube-apiserver, KWOK and Prometheus: the built scheduler, and beside it kubectl plimsoll; both mostly wait"
+	go test -json -count=1 -timeout 45m ./test/e2e/... ./test/inspect/... || status=$?
 	say "the image, from the built programs"
 	go test -json -count=1 ./test/image/... || status=$?
 	say "benchmarks: the report, and small runs of scheduling and refresh"

@@ -80,7 +80,7 @@ func TestCommand_RefusesInvalidArgumentsBeforeListening(t *testing.T) {
 		name, plugin, args string
 		want               []string
 	}{
-		{"unknown field", packing, "targetUtilisation: 40", []string{`unknown field "targetUtilisation"`}},
+		{"unknown field", packing, "targetUtilisation: 40", []string{`unknown field "targetUtilisation"`, "args.targetUtilisation", "did you mean targetUtilization?"}},
 		{"target 0", packing, "targetUtilization: 0", []string{"targetUtilization", "0", "1", "99"}},
 		{"target 100", packing, "targetUtilization: 100", []string{"targetUtilization", "100", "1", "99"}},
 		{"target -1", packing, "targetUtilization: -1", []string{"targetUtilization", "-1", "1", "99"}},

@@ -3,38 +3,96 @@ package main
 import (
 	"cmp"
 	"errors"
+	"flag"
+	"fmt"
+	"io"
 	"runtime/debug"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
+
+// errFound ends a command that has found something, and has printed it.
+var errFound = errors.New("found something")
 
 // usageError is an error in what the user wrote.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// exitCode is 2 for an error in what the user wrote, and 1 for any other.
+// exitCode is 0 for nil, 1 for errFound, and 2 for what could not be done.
 func exitCode(err error) int {
-	var usage usageError
-	if errors.As(err, &usage) {
-		return 2
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errFound):
+		return 1
 	}
-	return 1
+	return 2
+}
+
+// report prints the error, unless the command has printed what it found.
+func report(w io.Writer, command *cobra.Command, err error) {
+	if err == nil || errors.Is(err, errFound) {
+		return
+	}
+	fmt.Fprintln(w, "Error:", escapeLines(err.Error()))
+	_, usage := errors.AsType[usageError](err)
+	if _, option := errors.AsType[*live.OptionError](err); usage || option {
+		fmt.Fprintf(w, "See '%s --help' for usage.\n", command.CommandPath())
+	}
 }
 
 func newCommand() *cobra.Command {
 	command := &cobra.Command{
-		Use:           "kubectl-plimsoll",
-		Short:         "Tools for operators of the Plimsoll scheduler",
-		Version:       programVersion(),
-		SilenceUsage:  true, // an error has one line
-		SilenceErrors: true, // main prints it
-		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl plimsoll"},
+		Use:   "kubectl-plimsoll",
+		Short: "See why the Plimsoll scheduler decides as it does",
+		Long: `Answers why the Plimsoll scheduler decides as it does, from the code that decides. Nothing is ever written to the cluster.
+
+Exit codes: 0 fine, 1 something was found, 2 it could not be done.`,
+		Version:           programVersion(),
+		SilenceUsage:      true, // an error has one line
+		SilenceErrors:     true, // main prints it
+		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl plimsoll"},
+		PersistentPreRunE: silenceLog,
 	}
 	command.SetVersionTemplate("Plimsoll {{.Version}}\n")
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	command.AddCommand(newReplayCommand())
+	addVerbosity(command.PersistentFlags())
+	addGroup(command, &cobra.Group{ID: "cluster", Title: "Look at a running cluster:"}, newDoctorCommand(), newTopCommand(), newExplainCommand(), newWhatIfCommand())
+	addGroup(command, &cobra.Group{ID: "replay", Title: "Compare policies:"}, newReplayCommand())
+	addCompletion(command)
 	return command
+}
+
+// addGroup adds commands that the help shows together.
+func addGroup(command *cobra.Command, group *cobra.Group, commands ...*cobra.Command) {
+	command.AddGroup(group)
+	for _, c := range commands {
+		c.GroupID = group.ID
+		command.AddCommand(c)
+	}
+}
+
+// addVerbosity adds -v, as kubectl has it.
+func addVerbosity(flags *pflag.FlagSet) {
+	all := flag.NewFlagSet("", flag.ContinueOnError)
+	klog.InitFlags(all)
+	verbosity := all.Lookup("v")
+	verbosity.Usage = "verbosity of the log, which is silent without this flag"
+	flags.AddGoFlag(verbosity)
+}
+
+// silenceLog keeps what plugins and sources log out of tables, unless -v is given.
+func silenceLog(command *cobra.Command, _ []string) error {
+	if !command.Flags().Changed("v") {
+		klog.SetLogger(logr.Discard())
+	}
+	return nil
 }
 
 func programVersion() string {

@@ -117,7 +117,7 @@ func TestReplay_Interrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	out, err := execute(ctx, "replay", "--load", write(t, "pods.jsonl", twoPods))
-	if !errors.Is(err, errInterrupted) || exitCode(err) != 1 || !strings.Contains(out, "stock") {
+	if !errors.Is(err, errInterrupted) || exitCode(err) != 2 || !strings.Contains(out, "stock") {
 		t.Errorf("error %v and output %q; want the table, and an error that says that it is not complete", err, out)
 	}
 }

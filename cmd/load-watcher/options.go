@@ -313,7 +313,11 @@ func (o *options) checkQueries() []configlint.Finding {
 // mistakes returns what the validation of the plugins' arguments finds.
 func mistakes(args *config.LoadVariationRiskBalancingArgs) []*field.Error {
 	var found []*field.Error
-	if all, ok := errors.AsType[utilerrors.Aggregate](validation.ValidateLoadVariationRiskBalancingArgs(nil, args)); ok {
+	for _, err := range []error{validation.ValidateLoadVariationRiskBalancingArgs(nil, args), validation.ValidateFiles(nil, &args.LoadSpec)} {
+		all, ok := errors.AsType[utilerrors.Aggregate](err)
+		if !ok {
+			continue
+		}
 		for _, err := range all.Errors() {
 			mistake, ok := errors.AsType[*field.Error](err)
 			if !ok {

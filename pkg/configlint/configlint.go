@@ -4,6 +4,7 @@ package configlint
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 	kubeschedulerconfigv1 "k8s.io/kube-scheduler/config/v1"
@@ -20,6 +21,8 @@ type Options struct {
 	Plugins []string
 	// Flags are the scheduler's parsed flags, which may override fields. nil stands for no flags.
 	Flags *pflag.FlagSet
+	// FilesAreElsewhere says that the files that the configuration names are in the scheduler's pod, and cannot be read here.
+	FilesAreElsewhere bool
 }
 
 // Finding is something in a valid configuration that the operator probably did not mean.
@@ -32,6 +35,8 @@ type Finding struct {
 	Line int
 	// Details are further keys and values of a structured log line.
 	Details []any
+	// YAML is what to write instead, in the profile, the plugin's entry or the field that Field names; empty if no YAML mends it.
+	YAML string
 }
 
 // KeysAndValues returns Field, Line, if known, and Details as the keys and values of a structured log line.
@@ -52,18 +57,27 @@ func Check(content []byte, options Options) ([]Finding, error) {
 	if err := checkVersion(content, options.Plugins); err != nil {
 		return nil, err
 	}
-	cfg, err := decode(content)
-	if err != nil {
-		return nil, err
-	}
-	if err := validation.ValidatePluginConfigs(cfg); err != nil {
-		return nil, err
-	}
 	root := parse(content)
+	cfg, err := Decode(content)
+	if err != nil {
+		if unknown := unknownFields(root); len(unknown) > 0 {
+			err = fmt.Errorf("%w; %s", err, strings.Join(unknown, "; "))
+		}
+		return nil, err
+	}
+	validate := validation.ValidatePluginConfigs
+	if options.FilesAreElsewhere {
+		validate = validation.ValidatePluginConfigsOfPod
+	}
+	if err := validate(cfg); err != nil {
+		return nil, err
+	}
 	return slices.Concat(
 		unknownPlugins(root, options.Plugins),
 		overriddenFields(root, cfg, options.Flags),
 		unparsableQueries(root, cfg),
+		repeatedProfiles(root, cfg),
+		weights(root, cfg),
 	), nil
 }
 
@@ -80,8 +94,8 @@ func checkKind(content []byte) error {
 	return nil
 }
 
-// decode defaults the configuration as well.
-func decode(content []byte) (*kubeschedulerconfig.KubeSchedulerConfiguration, error) {
+// Decode returns the configuration with defaults. Only Check says which of its fields are of an old version or invalid.
+func Decode(content []byte) (*kubeschedulerconfig.KubeSchedulerConfiguration, error) {
 	object, kind, err := kubeschedulerscheme.Codecs.UniversalDecoder().Decode(content, nil, nil)
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 
 // plugins are the names of the plugins that exist in these tests.
 func plugins() []string {
-	return []string{"LoadVariationRiskBalancing", "NodeMetrics", "NodeResourcesBalancedAllocation", "NodeResourcesFit", "PodTopologySpread", "TargetLoadPacking"}
+	return []string{"LoadThreshold", "LoadVariationRiskBalancing", "NodeMetrics", "NodeResourcesBalancedAllocation", "NodeResourcesFit", "PodTopologySpread", "TargetLoadPacking"}
 }
 
 // check returns the findings about a configuration, whose first two lines it adds, beside flags of leader election.

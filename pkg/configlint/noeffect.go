@@ -25,7 +25,7 @@ func unknownPlugins(root *yaml.Node, plugins []string) []Finding {
 			details := []any{"name", name.Value}
 			if removed, ok := removedPlugins()[name.Value]; ok {
 				details = append(details, "advice", cmp.Or(advice(removed), noReplacement))
-			} else if similar := similarNames(name.Value, plugins); len(similar) > 0 {
+			} else if similar := SimilarNames(name.Value, plugins); len(similar) > 0 {
 				details = append(details, "similar", similar)
 			}
 			findings = append(findings, Finding{Message: message, Field: fmt.Sprintf("%s[%d]", path, i), Line: name.Line, Details: details})
@@ -77,13 +77,19 @@ func overriddenFields(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerCon
 	return findings
 }
 
-// similarNames returns the names that begin with name, or differ from it by at most three letters: two slips, or a forgotten
-// syllable. Case does not matter.
-func similarNames(name string, names []string) []string {
+// SimilarNames returns the names that begin with name, or else those that differ from it least, by at most three letters: two slips,
+// or a forgotten syllable. Case does not matter.
+func SimilarNames(name string, names []string) []string {
 	// Cobra has the search for mistyped commands.
-	program := &cobra.Command{SuggestionsMinimumDistance: 3}
+	program := &cobra.Command{}
 	for _, name := range names {
 		program.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
 	}
-	return program.SuggestionsFor(name)
+	for distance := range 4 {
+		program.SuggestionsMinimumDistance = distance
+		if similar := program.SuggestionsFor(name); len(similar) > 0 {
+			return similar
+		}
+	}
+	return nil
 }

@@ -152,7 +152,7 @@ func (u *upgrade) unknownPlugin(name *yaml.Node, path string) bool {
 		return false
 	}
 	advice := noReplacement
-	if similar := similarNames(text(name), u.plugins); len(similar) > 0 {
+	if similar := SimilarNames(text(name), u.plugins); len(similar) > 0 {
 		advice = "write " + strings.Join(similar, " or ") + ", or " + noReplacement
 	}
 	u.add(name.Line, path, text(name)+" does not exist: "+advice)
@@ -177,7 +177,7 @@ func (u *upgrade) validate() {
 	if err != nil {
 		return
 	}
-	cfg, err := decode(content)
+	cfg, err := Decode(content)
 	if err != nil {
 		u.add(0, "", "after these changes there is still: "+err.Error())
 		return

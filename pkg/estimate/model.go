@@ -152,6 +152,17 @@ func (v *View) PodUsage(pod *corev1.Pod) (usage podusage.Amounts, usages *learne
 	return v.cache.estimator.Estimate(pod), nil
 }
 
+// ExplainPodUsage says what PodUsage of the same pod follows from, as far as the estimator can tell.
+func (v *View) ExplainPodUsage(pod *corev1.Pod) (x [load.ResourceCount]podusage.Explanation) {
+	if prediction := v.cache.key.prediction; prediction != nil {
+		return prediction.Explain(pod)
+	}
+	if e, ok := v.cache.estimator.(podusage.Explainer); ok {
+		return e.Explain(pod)
+	}
+	return x
+}
+
 // WithPodSums returns the node's Estimate in parts, and what its pods are predicted to use. Neither must be changed. The estimator
 // must be a learned.Predictor.
 func (v *View) WithPodSums(node fwk.NodeInfo) (e [load.ResourceCount]*ResourceEstimate, sums *[load.ResourceCount]PodSums) {

@@ -177,16 +177,23 @@ func (u *uncoveredPods) update(before, now []fwk.PodInfo, horizon int64, window 
 // samePods reports whether two lists of pods are one, as those of a node are as long as its pods do not change.
 func samePods(a, b []fwk.PodInfo) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
+// on returns what the pod is charged of one resource on a node that offers allocatable, in milliCPU or bytes, and the share of it
+// that the measurement shows. No pod is charged more than allocatable, for it cannot use more there.
+func (p *uncoveredPod) on(allocatable float64, m *load.Measurement, r load.Resource) (charge, covered float64) {
+	end := m.End.UnixNano()
+	return min(p.at(end, r), allocatable), coverage(p.since, end, m.Window)
+}
+
 // pending is the usage of one resource that the measurement does not show yet: the sum over the pods of
-// charge · (1 − coverage). No pod is charged more than allocatable, for it cannot use more there.
+// charge · (1 − coverage).
 func (u *uncoveredPods) pending(m *load.Measurement, r load.Resource, allocatable float64) float64 {
 	if !m.Known {
 		return 0
 	}
-	pending, end := 0.0, m.End.UnixNano()
+	pending := 0.0
 	for i := range u.pods {
-		p := &u.pods[i]
-		pending += min(p.at(end, r), allocatable) * (1 - coverage(p.since, end, m.Window))
+		charge, covered := u.pods[i].on(allocatable, m, r)
+		pending += charge * (1 - covered)
 	}
 	return pending
 }

@@ -246,9 +246,21 @@ func TestCacheChangesNoEstimate(t *testing.T) {
 			uncached := load.NewPublisher()
 			uncached.Publish(publisher.Latest())
 			want := modelOn(NewSnapshots(uncached), podusage.ByRequests{}).View(framework.NewCycleState()).Estimate(n)
-			got := model.View(framework.NewCycleState()).Estimate(n)
+			view := model.View(framework.NewCycleState())
+			got := view.Estimate(n)
 			if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
 				t.Fatalf("estimate (-uncached +cached):\n%s", diff)
+			}
+			var ofPods [load.ResourceCount]float64
+			for _, pod := range view.Pods(n) {
+				for r := range ofPods {
+					ofPods[r] += pod.Resources[r].Pending
+				}
+			}
+			for r := range ofPods {
+				if math.Abs(ofPods[r]-got[r].Pending) > 1e-6 {
+					t.Fatalf("%s: %v is pending of the pods, and %v on the node", load.Resource(r), ofPods[r], got[r].Pending)
+				}
 			}
 		}
 	})

@@ -1,6 +1,9 @@
 package load
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Measurement is the latest believed statistic of one resource of one node.
 type Measurement struct {
@@ -109,6 +112,29 @@ func NewSnapshot(index *Index, tables map[time.Duration]*Table, metrics map[stri
 		columns:    newColumns(index, metrics),
 		unmeasured: NewTable(index, func(string) NodeLoad { return NodeLoad{} }),
 	}
+}
+
+// With returns a snapshot of the same nodes and those added, with the load that change returns for each over each window, and for
+// each quantile, that is read: it is called with what s has, which is the zero NodeLoad for an added node. The Fraction of a mean is
+// 0. Node metrics stay as they are.
+func (s *Snapshot) With(added []string, change func(of Quantile, node string, measured NodeLoad) NodeLoad) *Snapshot {
+	index := s.index
+	if len(added) > 0 {
+		index = NewIndex(slices.Concat(index.names, added)) // rows, which columns are read by, stay
+	}
+	changed := func(of Quantile, table *Table) *Table {
+		return NewTable(index, func(node string) NodeLoad { return change(of, node, table.Node(node)) })
+	}
+	tables, quantiles := make(map[time.Duration]*Table, len(s.tables)), make(map[Quantile]*Table, len(s.quantiles))
+	for window, table := range s.tables {
+		tables[window] = changed(Quantile{Window: window}, table)
+	}
+	for of, table := range s.quantiles {
+		quantiles[of] = changed(of, table)
+	}
+	with := NewSnapshot(index, tables, nil).WithQuantiles(quantiles)
+	with.columns = s.columns
+	return with
 }
 
 // Index numbers the nodes of all tables and columns of the snapshot.

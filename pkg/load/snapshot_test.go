@@ -93,3 +93,50 @@ func TestPublisher(t *testing.T) {
 		t.Errorf("the hook got %v, want the snapshots before each Publish: %v", previous, []*load.Snapshot{first, second})
 	}
 }
+
+func TestSnapshot_With(t *testing.T) {
+	const window = time.Minute
+	end := time.Unix(1000, 0)
+	mean := func(m float64) load.NodeLoad {
+		return load.NodeLoad{load.CPU: load.Measurement{Stat: load.Stat{Mean: m, Known: true}, End: end}}
+	}
+	before := loadtest.Snapshot(map[time.Duration]map[string]load.NodeLoad{window: {"a": mean(0.5), "b": mean(0.25)}},
+		map[string]load.MetricTable{"latency": {"b": {Value: 3, End: end}}})
+	p95 := load.Quantile{Window: window, Fraction: 0.95}
+	before = before.WithQuantiles(map[load.Quantile]*load.Table{
+		p95: load.NewTable(before.Index(), func(node string) load.NodeLoad { return map[string]load.NodeLoad{"a": mean(0.75)}[node] }),
+	})
+	after := before.With([]string{"c"}, func(of load.Quantile, node string, measured load.NodeLoad) load.NodeLoad {
+		switch {
+		case of.Window != window:
+			t.Errorf("called for a window of %v", of.Window)
+		case of == p95 && node == "c":
+			return mean(0.125)
+		case of == p95:
+		case node == "c":
+			return mean(0)
+		case node == "a":
+			measured[load.CPU].Mean -= 0.125
+		}
+		return measured
+	})
+	for node, want := range map[string]float64{"a": 0.375, "b": 0.25, "c": 0} {
+		if got := after.Over(window).Node(node)[load.CPU]; got.Mean != want || !got.Known {
+			t.Errorf("%s: %+v, want a mean of %v", node, got, want)
+		}
+	}
+	for node, want := range map[string]float64{"a": 0.75, "b": 0, "c": 0.125} {
+		if got := after.Quantile(p95).Node(node)[load.CPU]; got.Mean != want {
+			t.Errorf("%s: %+v, want a 95th percentile of %v", node, got, want)
+		}
+	}
+	if got := before.Over(window).Node("a")[load.CPU].Mean; got != 0.5 {
+		t.Errorf("the snapshot itself has a mean of %v now, want 0.5", got)
+	}
+	for node, want := range map[string]int64{"b": end.UnixNano(), "c": 0} {
+		row, _ := after.Index().Row(node)
+		if _, got := after.Metric("latency").Row(row); got != want {
+			t.Errorf("%s: a node metric of moment %d, want %d", node, got, want)
+		}
+	}
+}

@@ -34,6 +34,24 @@ type Term = explain.Term
 // Explainer is a plugin that shows its Terms. All plugins are Explainers.
 type Explainer = explain.Explainer
 
+// LoadReader is a plugin that judges nodes by their load. All plugins but NodeMetrics are LoadReaders.
+type LoadReader = explain.LoadReader
+
+// LoadLine is how a node stands against the load line of a LoadReader.
+type LoadLine = explain.LoadLine
+
+// Limit is a limit that a filter compares a figure of the node with.
+type Limit = explain.Limit
+
+// Limiter is Terms of a plugin that filters by limits.
+type Limiter = explain.Limiter
+
+// PodUsage is what a plugin expects the pod to place to use of one resource.
+type PodUsage = explain.PodUsage
+
+// UsageExplainer is an Explainer that judges nodes by what the pod to place is expected to use.
+type UsageExplainer = explain.UsageExplainer
+
 // NewRegistry returns the factories of all plugins of one scheduler, by name. Their telemetry is registered by register.
 func NewRegistry(provider LoadProvider, c clock.Clock, register func(...metrics.Registerable)) frameworkruntime.Registry {
 	type factory = func(context.Context, runtime.Object, fwk.Handle, deps.Deps) (fwk.Plugin, error)

@@ -72,58 +72,84 @@ func (e BySpec) Charge(pod *corev1.Pod) Amounts {
 // The spec counts, not the status: a resize in progress is expected to succeed. A limit counts up to maxRatio times the request
 // beside it. Stated does not allocate.
 func (e BySpec) Stated(pod, starting *corev1.Pod, r load.Resource, maxRatio float64) (usage, silent float64) {
-	usage, silent = e.containers(&starting.Spec, r, maxRatio)
-	if whole, ok := e.podLevel(&pod.Spec, r, maxRatio); ok {
+	return e.statedIn(pod, starting, r, maxRatio, nil)
+}
+
+// statedIn is Stated, and records in parts, unless that is nil, what the usage is the sum of. Containers that state nothing are
+// recorded with an amount of 0.
+func (e BySpec) statedIn(pod, starting *corev1.Pod, r load.Resource, maxRatio float64, parts *[]Part) (usage, silent float64) {
+	usage, silent = e.containers(&starting.Spec, r, maxRatio, parts)
+	if whole, by := e.podLevel(&pod.Spec, r, maxRatio); by != byNothing {
 		if starting == pod || silent > 0 {
 			usage = whole
 		}
 		usage, silent = min(usage, whole), 0
+		if parts != nil {
+			*parts = []Part{{Amount: usage, Basis: e.basis(by, "the pod")}}
+		}
 	}
-	return usage + amountIn(pod.Spec.Overhead, r), silent
+	overhead := amountIn(pod.Spec.Overhead, r)
+	if parts != nil && overhead > 0 {
+		*parts = append(*parts, Part{Amount: overhead, Basis: "overhead of the pod"})
+	}
+	return usage + overhead, silent
 }
 
-// podLevel returns the usage by what is stated for the pod as a whole, and whether anything is.
-func (e BySpec) podLevel(spec *corev1.PodSpec, r load.Resource, maxRatio float64) (usage float64, ok bool) {
+// podLevel returns the usage by what is stated for the pod as a whole.
+func (e BySpec) podLevel(spec *corev1.PodSpec, r load.Resource, maxRatio float64) (usage float64, by statement) {
 	if spec.Resources == nil || isDefaulted(spec, r) {
-		return 0, false
+		return 0, byNothing
 	}
 	return e.stated(spec.Resources, r, maxRatio)
 }
 
 // containers returns the sum of what containers and native sidecars state, and the number of those that state nothing.
-func (e BySpec) containers(spec *corev1.PodSpec, r load.Resource, maxRatio float64) (usage, silent float64) {
+func (e BySpec) containers(spec *corev1.PodSpec, r load.Resource, maxRatio float64, parts *[]Part) (usage, silent float64) {
 	for i := range spec.Containers {
-		usage, silent = e.add(&spec.Containers[i], r, maxRatio, usage, silent)
+		usage, silent = e.add(&spec.Containers[i], r, maxRatio, usage, silent, parts)
 	}
 	for i := range spec.InitContainers {
 		if c := &spec.InitContainers[i]; isSidecar(c) {
-			usage, silent = e.add(c, r, maxRatio, usage, silent)
+			usage, silent = e.add(c, r, maxRatio, usage, silent, parts)
 		}
 	}
 	return usage, silent
 }
 
 // add adds what the container states to the usage, or 1 to the number of containers that state nothing.
-func (e BySpec) add(c *corev1.Container, r load.Resource, maxRatio, usage, silent float64) (float64, float64) {
-	if stated, ok := e.stated(&c.Resources, r, maxRatio); ok {
-		return usage + stated, silent
+func (e BySpec) add(c *corev1.Container, r load.Resource, maxRatio, usage, silent float64, parts *[]Part) (float64, float64) {
+	stated, by := e.stated(&c.Resources, r, maxRatio)
+	if parts != nil {
+		*parts = append(*parts, Part{Amount: stated, Basis: e.basis(by, "container "+c.Name), silent: by == byNothing})
 	}
-	return usage, silent + 1
+	if by == byNothing {
+		silent++
+	}
+	return usage + stated, silent
 }
 
-// stated returns the usage by limit or request, and whether there is either.
-func (e BySpec) stated(requirements *corev1.ResourceRequirements, r load.Resource, maxRatio float64) (usage float64, ok bool) {
+// statement is what of a spec an amount follows from.
+type statement int
+
+const (
+	byNothing statement = iota
+	byLimit
+	byRequest
+)
+
+// stated returns the usage by limit or request.
+func (e BySpec) stated(requirements *corev1.ResourceRequirements, r load.Resource, maxRatio float64) (usage float64, by statement) {
 	request, requested := quantityIn(requirements.Requests, r)
 	if limit, ok := quantityIn(requirements.Limits, r); ok {
 		if !requested || math.IsInf(maxRatio, 1) {
-			return amountOf(limit, r), true // the API server requests the limit where only that is stated
+			return amountOf(limit, r), byLimit // the API server requests the limit where only that is stated
 		}
-		return min(amountOf(limit, r), maxRatio*amountOf(request, r)), true
+		return min(amountOf(limit, r), maxRatio*amountOf(request, r)), byLimit
 	}
 	if requested {
-		return e.Multiplier * amountOf(request, r), true
+		return e.Multiplier * amountOf(request, r), byRequest
 	}
-	return 0, false
+	return 0, byNothing
 }
 
 // Request returns what the pod requests of the resource, in milliCPU or bytes, as ByRequests estimates it, but by the pod's spec

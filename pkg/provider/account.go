@@ -12,6 +12,8 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
@@ -45,6 +47,29 @@ func AccountOfEnvironment() (Account, error) {
 		return Account{}, nil
 	}
 	return Account{Dir: podAccountDir}, nil
+}
+
+// Access says how a server is reached.
+type Access interface {
+	// Reach returns the address and the settings with which the server at an address is read. The server is that of the spec, which
+	// is valid; cfg are the settings that the spec asks for.
+	Reach(ctx context.Context, spec config.LoadSpec, address string, cfg httpclient.Config) (string, httpclient.Config, error)
+}
+
+var _ Access = Account{}
+
+// Reach implements Access: the server is reached directly, with the account's credentials if the spec has no token. A hosted service,
+// which does not know the account, never gets them. It fails if a file that the spec names, or the account's token that is needed,
+// cannot be read.
+func (a Account) Reach(ctx context.Context, spec config.LoadSpec, address string, cfg httpclient.Config) (string, httpclient.Config, error) {
+	if err := validation.ValidateFiles(nil, &spec); err != nil {
+		return "", cfg, err
+	}
+	if isHosted(spec) {
+		return address, cfg, nil
+	}
+	cfg, err := a.authenticate(ctx, address, cfg)
+	return address, cfg, err
 }
 
 // authenticate returns cfg with the account's credentials if it has no token of its own. The account's token is only sent over

@@ -104,6 +104,9 @@ func FuzzArguments(f *testing.F) {
 			return
 		}
 		spec := *args.(interface{ GetLoadSpec() *config.LoadSpec }).GetLoadSpec()
+		if validation.ValidateFiles(nil, &spec) != nil {
+			return
+		}
 		if _, err := Open(t.Context(), cluster, spec, Account{}, clock.RealClock{}); err != nil {
 			t.Errorf("the arguments are valid, but their source cannot be opened: %v\n%s", err, text)
 		}

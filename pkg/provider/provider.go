@@ -23,9 +23,11 @@ import (
 // Provider shares one watcher for each distinct source between all plugins and profiles of a process. It is safe for
 // concurrent use. Use New.
 type Provider struct {
-	account Account
+	access  Access
 	clock   clock.Clock
 	metrics *refresh.Metrics
+	// onDemand says that sources are read by Refresh alone.
+	onDemand bool
 
 	mu         sync.Mutex
 	sources    []*sharedSource
@@ -38,6 +40,7 @@ type Provider struct {
 type sharedSource struct {
 	cluster   Cluster
 	spec      sourceSpec
+	status    SourceStatus
 	watcher   *refresh.Watcher
 	snapshots *estimate.Snapshots
 	models    []*estimate.Model
@@ -55,9 +58,9 @@ func (s *sharedSource) model(config estimate.Config) *estimate.Model {
 	return m
 }
 
-// New returns a provider whose watchers report to registry. Sources without a token of their own are read as account.
-func New(c clock.Clock, registry refresh.Registry, account Account) *Provider {
-	return &Provider{account: account, clock: c, metrics: refresh.NewMetrics(registry), labels: map[string]int{}}
+// New returns a provider whose watchers report to registry. Servers are reached by access.
+func New(c clock.Clock, registry refresh.Registry, access Access) *Provider {
+	return &Provider{access: access, clock: c, metrics: refresh.NewMetrics(registry), labels: map[string]int{}}
 }
 
 // Model returns a model of the load that spec names, read from the cluster of the handle until ctx is done. Pods are
@@ -115,14 +118,25 @@ func (p *Provider) source(ctx context.Context, cluster Cluster, spec config.Load
 	requirements.RefreshInterval = spec.RefreshInterval.Duration
 	s := p.find(cluster, sourceSpecOf(spec))
 	if s == nil {
-		src, err := Open(ctx, cluster, spec, p.account, p.clock)
+		src, err := Open(ctx, cluster, spec, p.access, p.clock)
 		if err != nil {
-			return nil, err
+			if !p.onDemand {
+				return nil, err
+			}
+			src = unopened{nameOf(spec), err}
 		}
-		watcher := refresh.NewWatcher(src, p.label(src.Name()), cluster, p.clock, p.metrics)
-		s = &sharedSource{cluster: cluster, spec: sourceSpecOf(spec), watcher: watcher, snapshots: estimate.NewSnapshots(watcher.Publisher())}
+		label := p.label(src.Name())
+		watcher := refresh.NewWatcher(src, label, cluster, p.clock, p.metrics)
+		s = &sharedSource{
+			cluster: cluster, spec: sourceSpecOf(spec), status: SourceStatus{Label: label, Spec: spec, Source: src},
+			watcher: watcher, snapshots: estimate.NewSnapshots(watcher.Publisher()),
+		}
 		p.sources = append(p.sources, s)
-		defer func() { go watcher.Run(ctx) }()
+		if p.onDemand {
+			closeWith(ctx, src)
+		} else {
+			defer func() { go watcher.Run(ctx) }()
+		}
 	}
 	s.watcher.Register(requirements, TrustOf(spec))
 	return s, nil

@@ -60,25 +60,25 @@ func (c Cluster) Names() []string {
 	return names
 }
 
-// Open returns the source that a valid spec names. Without a token in the spec, it authenticates as account to Prometheus and to a
-// load-watcher service.
-func Open(ctx context.Context, cluster Cluster, spec config.LoadSpec, account Account, c clock.PassiveClock) (source.Source, error) {
+// Open returns the source that a valid spec names. Its server is reached by access; metrics-server is read with the cluster's
+// KubeConfig.
+func Open(ctx context.Context, cluster Cluster, spec config.LoadSpec, access Access, c clock.PassiveClock) (source.Source, error) {
 	provider := spec.MetricProvider
 	server := serverOf(provider)
 	switch {
 	case spec.WatcherAddress != "":
-		server, err := account.authenticate(ctx, spec.WatcherAddress, server)
+		address, server, err := access.Reach(ctx, spec, spec.WatcherAddress, server)
 		if err != nil {
 			return nil, err
 		}
-		return loadwatcherclient.New(loadwatcherclient.Config{Address: spec.WatcherAddress, Config: server}, cluster.Nodes)
+		return loadwatcherclient.New(loadwatcherclient.Config{Address: address, Config: server}, cluster.Nodes)
 	case provider.Type == config.Prometheus:
-		server, err := account.authenticate(ctx, provider.Address, server)
+		address, server, err := access.Reach(ctx, spec, provider.Address, server)
 		if err != nil {
 			return nil, err
 		}
 		cfg := prometheus.Config{
-			Address:    provider.Address,
+			Address:    address,
 			Config:     server,
 			Dialect:    prometheus.Dialect(provider.Dialect),
 			NodeLabels: provider.NodeLabels,
@@ -88,8 +88,12 @@ func Open(ctx context.Context, cluster Cluster, spec config.LoadSpec, account Ac
 		}
 		return prometheus.New(cfg, cluster.Nodes, c)
 	case provider.Type == config.SignalFx:
+		address, server, err := access.Reach(ctx, spec, provider.Address, server)
+		if err != nil {
+			return nil, err
+		}
 		cfg := signalfx.Config{
-			Address:        provider.Address,
+			Address:        address,
 			Config:         server,
 			ClusterName:    provider.ClusterName,
 			HostNameSuffix: provider.HostNameSuffix,
@@ -100,8 +104,12 @@ func Open(ctx context.Context, cluster Cluster, spec config.LoadSpec, account Ac
 		return signalfx.New(cfg, cluster.Nodes, c)
 	case provider.Type == config.Datadog:
 		server.Key, server.KeyFile = string(provider.ApplicationKey), provider.ApplicationKeyFile
+		address, server, err := access.Reach(ctx, spec, provider.Address, server)
+		if err != nil {
+			return nil, err
+		}
 		cfg := datadog.Config{
-			Address:        provider.Address,
+			Address:        address,
 			Config:         server,
 			ClusterName:    provider.ClusterName,
 			HostNameSuffix: provider.HostNameSuffix,
@@ -118,21 +126,27 @@ func Open(ctx context.Context, cluster Cluster, spec config.LoadSpec, account Ac
 }
 
 // OpenPods returns the source of pod usage that a valid spec names: the Prometheus that is the source of load, or else metrics-server,
-// for the other sources know nodes alone. It authenticates as Open does.
-func OpenPods(ctx context.Context, cluster Cluster, spec config.LoadSpec, account Account) (source.PodSource, error) {
+// for the other sources know nodes alone. It is reached as with Open.
+func OpenPods(ctx context.Context, cluster Cluster, spec config.LoadSpec, access Access) (source.PodSource, error) {
 	provider := spec.MetricProvider
 	if !readsPrometheus(spec) {
 		return metricsserver.NewPodSource(cluster.KubeConfig)
 	}
-	server, err := account.authenticate(ctx, provider.Address, serverOf(provider))
+	address, server, err := access.Reach(ctx, spec, provider.Address, serverOf(provider))
 	if err != nil {
 		return nil, err
 	}
-	return prometheus.NewPodSource(prometheus.Config{Address: provider.Address, Config: server})
+	return prometheus.NewPodSource(prometheus.Config{Address: address, Config: server})
 }
 
 func readsPrometheus(spec config.LoadSpec) bool {
 	return spec.WatcherAddress == "" && spec.MetricProvider.Type == config.Prometheus
+}
+
+// isHosted reports whether the spec names a service outside of the cluster, which has accounts of its own.
+func isHosted(spec config.LoadSpec) bool {
+	provider := spec.MetricProvider
+	return spec.WatcherAddress == "" && (provider.Type == config.SignalFx || provider.Type == config.Datadog)
 }
 
 // serverOf returns how the provider's server is reached.

@@ -13,10 +13,11 @@ import (
 
 // sharedStatistics are the statistics of one source's pods.
 type sharedStatistics struct {
-	cluster   Cluster
-	source    sourceSpec
-	spec      config.StatisticsSpec
-	publisher *learned.Publisher
+	cluster Cluster
+	source  sourceSpec
+	spec    config.StatisticsSpec
+	status  StatisticsStatus
+	watcher *refresh.WorkloadWatcher
 }
 
 // Statistics returns statistics of what the pods of each workload use, read until ctx is done from the source that spec names, or
@@ -32,22 +33,33 @@ func (p *Provider) StatisticsOf(ctx context.Context, cluster Cluster, spec confi
 	from := podSourceSpecOf(spec)
 	for _, known := range p.statistics {
 		if known.cluster.KubeConfig == cluster.KubeConfig && known.spec == s && reflect.DeepEqual(known.source, from) {
-			return known.publisher, nil
+			return known.watcher.Publisher(), nil
 		}
 	}
-	src, err := OpenPods(ctx, cluster, spec, p.account)
+	src, err := OpenPods(ctx, cluster, spec, p.access)
 	if err != nil {
-		return nil, err
+		if !p.onDemand {
+			return nil, err
+		}
+		src = unopened{podSourceNameOf(spec), err}
 	}
+	label := p.label(src.Name() + " pods")
 	watcher := refresh.NewWorkloadWatcher(refresh.WorkloadConfig{
-		Source: src, Label: p.label(src.Name() + " pods"),
+		Source: src, Label: label,
 		Pods: cluster.Pods, Nodes: cluster.Nodes,
 		HasSynced: func() bool { return cluster.NodesSynced() && cluster.PodsSynced() },
 		History:   s.History.Duration, WorkloadLabel: s.WorkloadLabel,
 		Clock: p.clock, Metrics: p.metrics,
 	})
-	p.statistics = append(p.statistics, &sharedStatistics{cluster, from, s, watcher.Publisher()})
-	go watcher.Run(ctx)
+	p.statistics = append(p.statistics, &sharedStatistics{
+		cluster: cluster, source: from, spec: s,
+		status: StatisticsStatus{Label: label, Spec: spec, Statistics: s, Publisher: watcher.Publisher()}, watcher: watcher,
+	})
+	if p.onDemand {
+		closeWith(ctx, src)
+	} else {
+		go watcher.Run(ctx)
+	}
 	return watcher.Publisher(), nil
 }
 

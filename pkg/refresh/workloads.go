@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// workloadInterval is the time between two observations of all pods.
-	workloadInterval = 5 * time.Minute
+	// WorkloadInterval is the time between two observations of all pods.
+	WorkloadInterval = 5 * time.Minute
 	// workloadRetryAfter is as retryAfter, but longer: the queries are more work for the source.
 	workloadRetryAfter = 15 * time.Second
 	// maxWorkloads bounds the workloads of which statistics are kept.
@@ -72,6 +72,8 @@ type WorkloadWatcher struct {
 	started  bool
 	missing  []source.Period
 	attempts int
+	// historyErr is why a part of the history is missing.
+	historyErr error
 	// failure is the text of the last refresh's errors, empty if it had none.
 	failure string
 }
@@ -98,7 +100,7 @@ func (w *WorkloadWatcher) Run(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), w.HasSynced) {
 		return
 	}
-	repeat(ctx, w.Clock, workloadRetryAfter, w.Refresh, func() time.Duration { return workloadInterval })
+	repeat(ctx, w.Clock, workloadRetryAfter, w.Refresh, func() time.Duration { return WorkloadInterval })
 }
 
 // Refresh observes all pods once, then reads what is missing of the history, and publishes the results of both. It fails if no
@@ -118,7 +120,7 @@ func (w *WorkloadWatcher) Refresh(ctx context.Context) error {
 	}
 	if history, ok := w.Source.(source.WorkloadHistory); ok {
 		if !w.started {
-			w.missing = periods(began.Add(-workloadInterval), w.History)
+			w.missing = periods(began.Add(-WorkloadInterval), w.History)
 		}
 		w.readHistory(ctx, history)
 	}
@@ -234,10 +236,15 @@ func (w *WorkloadWatcher) readHistory(ctx context.Context, history source.Worklo
 		w.publish(observations, w.publisher.Latest().Cluster())
 		w.missing = w.missing[1:]
 	}
+	w.historyErr = nil
 	klog.FromContext(ctx).Info("The history of workloads has been read", "history", w.History, "workloads", w.publisher.Latest().Len())
 }
 
+// HistoryErr returns why a part of the history has not been read. It must not be called while Run or Refresh runs.
+func (w *WorkloadWatcher) HistoryErr() error { return w.historyErr }
+
 func (w *WorkloadWatcher) historyFailed(ctx context.Context, err error) {
+	w.historyErr = err
 	logger := klog.FromContext(ctx)
 	if w.attempts++; w.attempts < historyAttempts {
 		logger.Info("The history of workloads cannot be read yet", "err", err, "before", w.missing[0].End)
@@ -337,7 +344,7 @@ func (t *tally) add(u *source.PodUsage) {
 	}
 	usage = t.bounded(pod, u.Resource, usage)
 	t.measured++
-	share := min(float64(ran)/float64(workloadInterval), 1)
+	share := min(float64(ran)/float64(WorkloadInterval), 1)
 	t.requesting.Add(u.Resource, usage, podusage.Request(pod, u.Resource), share)
 	workload, ok := learned.WorkloadOf(pod, t.WorkloadLabel)
 	if !ok {
@@ -415,7 +422,7 @@ func (t *tally) observations(failed [load.ResourceCount]error) []learned.Observa
 		for r := range resources {
 			if s := &resources[r]; failed[r] == nil && s.pods > 0 {
 				all = append(all, learned.Observation{
-					Workload: workload, Resource: load.Resource(r), At: t.now, Span: workloadInterval,
+					Workload: workload, Resource: load.Resource(r), At: t.now, Span: WorkloadInterval,
 					Pods: s.pods, Sum: s.usage, SumSquares: s.squares,
 				})
 			}

@@ -122,7 +122,7 @@ func (c *podCluster) end(t *testing.T, pods ...*corev1.Pod) {
 // refresh refreshes once, five minutes later than before.
 func (c *podCluster) refresh(t *testing.T) {
 	t.Helper()
-	c.clock.Step(workloadInterval)
+	c.clock.Step(WorkloadInterval)
 	if err := c.Refresh(klog.NewContext(t.Context(), logr.Discard())); err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +270,7 @@ func TestWorkloads_Label(t *testing.T) {
 
 // TestWorkloads_ShortRuns observes one pod of 100 milliCPU over a window of five minutes.
 func TestWorkloads_ShortRuns(t *testing.T) {
-	now := start.Add(workloadInterval)
+	now := start.Add(WorkloadInterval)
 	for _, tc := range []struct {
 		name string
 		pod  *corev1.Pod
@@ -363,7 +363,7 @@ func TestWorkloads_UsagePerRequest(t *testing.T) {
 	}
 	src.cpu(map[string]float64{"shop/a-aaaaa": 600})
 	c.refresh(t)
-	before := math.Exp(-float64(workloadInterval) / float64(day))
+	before := math.Exp(-float64(WorkloadInterval) / float64(day))
 	want := (815*before + 600) / (2010*before + 1000)
 	if got := c.Publisher().Latest().Cluster().UsagePerRequest[load.CPU]; !near(got, want) {
 		t.Errorf("five minutes later got %v, want the average over the history, %v", got, want)
@@ -385,7 +385,7 @@ func TestWorkloads_Failure(t *testing.T) {
 	src.usages = append(src.usages, source.PodUsage{Namespace: "shop", Pod: "a-aaaaa", Resource: load.Memory, Usage: 1000})
 	refresh := func(cpu, memory error, fails bool) *learned.Snapshot {
 		t.Helper()
-		c.clock.Step(workloadInterval)
+		c.clock.Step(WorkloadInterval)
 		src.failed = [load.ResourceCount]error{cpu, memory}
 		if err := c.Refresh(ctx); (err != nil) != fails {
 			t.Errorf("error %v, want one: %v", err, fails)
@@ -462,7 +462,7 @@ func TestWorkloads_History(t *testing.T) {
 		}, nil
 	}
 	c.refresh(t)
-	now := start.Add(workloadInterval)
+	now := start.Add(WorkloadInterval)
 	var periods []source.Period
 	for i := range 4 {
 		periods = append(periods, source.Period{End: now.Add(-window - time.Duration(i)*6*time.Hour), Length: 6 * time.Hour})
@@ -574,7 +574,7 @@ func TestWorkloads_RunEndsWithTheContext(t *testing.T) {
 	go func() { defer close(done); c.Run(ctx) }()
 	for range 3 {
 		waitForTimer(t, c.clock)
-		c.clock.Step(workloadInterval + workloadInterval/10)
+		c.clock.Step(WorkloadInterval + WorkloadInterval/10)
 	}
 	waitForTimer(t, c.clock)
 	cancel()

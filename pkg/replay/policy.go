@@ -5,9 +5,7 @@ import (
 	"fmt"
 
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 
-	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // decodes the plugins' arguments
 	"github.com/plimsoll-scheduler/plimsoll/pkg/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 )
@@ -73,20 +71,8 @@ func BuiltinPolicy(name string) (Policy, error) {
 }
 
 func builtin(name string, percentage int, plugin, disabledScores, args string) (Policy, error) {
-	configuration, err := decode(fmt.Appendf(nil, builtinProfile, percentage, name, plugin, disabledScores, args))
+	configuration, err := configlint.Decode(fmt.Appendf(nil, builtinProfile, percentage, name, plugin, disabledScores, args))
 	return Policy{name, configuration}, err
-}
-
-func decode(content []byte) (*schedulerconfig.KubeSchedulerConfiguration, error) {
-	object, _, err := scheme.Codecs.UniversalDecoder().Decode(content, nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	configuration, ok := object.(*schedulerconfig.KubeSchedulerConfiguration)
-	if !ok {
-		return nil, fmt.Errorf("kind: %T is not a configuration: write KubeSchedulerConfiguration", object)
-	}
-	return configuration, nil
 }
 
 // maxConfigurationBytes bounds what is read of a configuration.
@@ -101,7 +87,7 @@ func ReadPolicies(ctx context.Context, file string) ([]Policy, error) {
 	if _, err := configlint.Check(content, configlint.Options{}); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	configuration, err := decode(content)
+	configuration, err := configlint.Decode(content)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}

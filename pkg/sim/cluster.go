@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// kinds returns an object of each kind that the scheduler and the stock plugins read. Pods, which depend on the others, are last.
-func kinds() []runtime.Object {
+// Kinds returns an object of each kind that the scheduler and the stock plugins read. Pods, which depend on the others, are last.
+func Kinds() []runtime.Object {
 	return []runtime.Object{
 		&corev1.Namespace{}, &corev1.Node{}, &corev1.PersistentVolume{}, &corev1.PersistentVolumeClaim{},
 		&corev1.ReplicationController{}, &corev1.Service{},
@@ -39,7 +39,7 @@ func ObjectsOf(factory informers.SharedInformerFactory) []runtime.Object {
 	close(stopped)
 	started := factory.WaitForCacheSync(stopped) // which returns at once
 	var objects []runtime.Object
-	for _, kind := range kinds() {
+	for _, kind := range Kinds() {
 		if _, ok := started[reflect.TypeOf(kind)]; !ok {
 			continue
 		}
@@ -54,6 +54,9 @@ func ObjectsOf(factory informers.SharedInformerFactory) []runtime.Object {
 	}
 	return objects
 }
+
+// Informers returns the informers that hold the cluster's objects. They must not be started.
+func (s *Scheduler) Informers() informers.SharedInformerFactory { return s.cluster }
 
 // Add adds objects to the cluster: nodes, bound and waiting pods, and the other objects that plugins read, such as
 // PersistentVolumeClaims, Services and PodDisruptionBudgets. A pod must have a UID. Objects are not copied, and must not be
@@ -89,7 +92,7 @@ func newCluster(client kubernetes.Interface) *cluster {
 		byKind:                map[reflect.Type]*informer{},
 		synced:                make(chan struct{}),
 	}
-	for _, kind := range kinds() {
+	for _, kind := range Kinds() {
 		i := &informer{
 			SharedIndexInformer: cache.NewSharedIndexInformer(&cache.ListWatch{}, kind, 0,
 				cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),

@@ -34,6 +34,9 @@ type Decision struct {
 	PostFilter *PostFilter
 	// Nodes are all nodes, in the order of the scheduler's snapshot. Explain alone sets it.
 	Nodes []NodeResult
+	// PodUsages is what plugins expect the pod to use, sorted by the plugin's name. Plugins that are skipped are left out. Explain
+	// alone sets it.
+	PodUsages []PodUsage
 	// SkippedFilters and SkippedScores are the plugins that had nothing to filter or to score, sorted by name.
 	SkippedFilters, SkippedScores []string
 
@@ -68,6 +71,12 @@ type NodeResult struct {
 	Explanations []Explanation
 }
 
+// PodUsage is what one plugin expects the pod to use.
+type PodUsage struct {
+	Plugin    string
+	Resources []plugins.PodUsage
+}
+
 // Explanation is what one plugin judges one node by.
 type Explanation struct {
 	Plugin string
@@ -75,6 +84,8 @@ type Explanation struct {
 	Score float64
 	// Terms are in the order of the plugin's formula.
 	Terms []plugins.Term
+	// Limits are those that the plugin's filter compares figures of the node with.
+	Limits []plugins.Limit
 }
 
 // Score is one plugin's score of one node.
@@ -301,6 +312,11 @@ func (c *cycle) results(ctx context.Context, d *Decision) []NodeResult {
 		_, filters := e.(fwk.FilterPlugin)
 		return slices.Contains(d.SkippedScores, e.Name()) && (!filters || slices.Contains(d.SkippedFilters, e.Name()))
 	})
+	for _, e := range explainers {
+		if u, ok := e.(plugins.UsageExplainer); ok {
+			d.PodUsages = append(d.PodUsages, PodUsage{Plugin: e.Name(), Resources: u.ExplainPodUsage(d.state, d.Pod)})
+		}
+	}
 	nodes, _ := c.snapshot.List() // a snapshot returns no error
 	results := make([]NodeResult, len(nodes))
 	for i, node := range nodes {
@@ -323,7 +339,11 @@ func (c *cycle) results(ctx context.Context, d *Decision) []NodeResult {
 		}
 		for _, e := range explainers {
 			terms := e.Explain(ctx, d.state, d.Pod, node)
-			r.Explanations = append(r.Explanations, Explanation{Plugin: e.Name(), Score: terms.Score(), Terms: terms.List()})
+			x := Explanation{Plugin: e.Name(), Score: terms.Score(), Terms: terms.List()}
+			if l, ok := terms.(plugins.Limiter); ok {
+				x.Limits = l.Limits()
+			}
+			r.Explanations = append(r.Explanations, x)
 		}
 		results[i] = r
 	}

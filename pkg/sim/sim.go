@@ -176,6 +176,33 @@ func (s *Scheduler) profileFor(pod *corev1.Pod) (*profile, error) {
 		klog.KObj(pod), pod.Spec.SchedulerName, strings.Join(names, ", "))
 }
 
+// NodeInfos returns all nodes with their pods, as the scheduler's cache holds them. They are the scheduler's own: they must not be
+// changed, and are valid until the next call of any method.
+func (s *Scheduler) NodeInfos(ctx context.Context) ([]fwk.NodeInfo, error) {
+	for _, p := range s.profiles { // all profiles have the same snapshot
+		if err := s.scheduler.Cache.UpdateSnapshot(klog.FromContext(ctx), p.snapshot); err != nil {
+			return nil, err
+		}
+		return p.snapshot.List()
+	}
+	return nil, nil
+}
+
+// LoadReaders returns the plugins of the named profile that judge nodes by their load, sorted by name; none if there is no such
+// profile.
+func (s *Scheduler) LoadReaders(schedulerName string) (readers []plugins.LoadReader) {
+	p, ok := s.profiles[schedulerName]
+	if !ok {
+		return nil
+	}
+	for _, e := range p.explainers {
+		if r, ok := e.(plugins.LoadReader); ok {
+			readers = append(readers, r)
+		}
+	}
+	return readers
+}
+
 // Assume places the decision's pod on its node, and calls the profile's Reserve plugins. Afterwards Add or Update the bound pod,
 // or call Forget.
 func (s *Scheduler) Assume(ctx context.Context, d *Decision) error {

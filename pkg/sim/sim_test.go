@@ -449,6 +449,53 @@ profiles:
 	}
 }
 
+func TestNodeInfos_FollowObjectsAndDecisions(t *testing.T) {
+	o := loads{"a": 0.25}.plugins()
+	o.Objects = []apiruntime.Object{node("a", "8", "16Gi")}
+	s := newScheduler(t, withLoad, o)
+	pods := func() (names []string) {
+		t.Helper()
+		infos, err := s.NodeInfos(t.Context())
+		must(t, err)
+		for _, info := range infos {
+			names = append(names, info.Node().Name)
+			for _, p := range info.GetPods() {
+				names = append(names, p.GetPod().Name)
+			}
+		}
+		return names
+	}
+	expect := func(step string, want ...string) {
+		t.Helper()
+		if got := pods(); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", step, got, want)
+		}
+	}
+	d := decide(t, s, pod("assumed", "1", "1Gi").Obj())
+	expect("a decision changes nothing", "a")
+	must(t, s.Assume(t.Context(), d))
+	expect("an assumed pod is on its node", "a", "assumed")
+	must(t, s.Add(pod("bound", "1", "1Gi").Node("a").Obj()))
+	expect("so is a bound pod", "a", "assumed", "bound")
+	must(t, s.Forget(t.Context(), d))
+	must(t, s.Remove(pod("bound", "1", "1Gi").Node("a").Obj()))
+	expect("neither is any more", "a")
+}
+
+func TestLoadReaders(t *testing.T) {
+	s := newScheduler(t, withLoad, loads{}.plugins())
+	var names []string
+	for _, r := range s.LoadReaders(corev1.DefaultSchedulerName) {
+		names = append(names, r.Name())
+	}
+	if want := []string{"LoadThreshold", "LoadVariationRiskBalancing", "TargetLoadPacking"}; !slices.Equal(names, want) {
+		t.Errorf("%v, want %v", names, want)
+	}
+	if got := s.LoadReaders("none"); got != nil {
+		t.Errorf("%v of a profile that does not exist", got)
+	}
+}
+
 // The worked example, with a pod that uses 400m of 8 cores, 5 %, beside one placed a moment ago on worker-1 that uses 5 % too.
 func TestExplain_TermsOfLoadPlugins(t *testing.T) {
 	const yaml = `
@@ -483,11 +530,11 @@ profiles:
 	}
 	want := map[string]string{
 		// Both count 25 + 5 + 5 = 35 percent; 60·35/40 + 40 = 92.5. LoadThreshold's score is in hundredths of a percent.
-		"worker-1": "LoadThreshold 3500.0: [cpu measured 25% cpu pending 5% cpu of the pod 5% cpu utilization 35% cpu load line 45%]\n" +
-			"TargetLoadPacking 92.5: [cpu measured 25% cpu pending 5% cpu of the pod 5% cpu utilization 35% target utilization 40%]",
+		"worker-1": "LoadThreshold 3500.0: [cpu measured 25% cpu deviation 0% cpu pending 5% cpu of the pod 5% cpu utilization 35% cpu load line 45%]\n" +
+			"TargetLoadPacking 92.5: [cpu measured 25% cpu deviation 0% cpu pending 5% cpu of the pod 5% cpu utilization 35% target utilization 40%]",
 		// 50 + 5 = 55 percent, above the load line, and 40·(100 − 55)/60 = 30.
-		"worker-2": "LoadThreshold 5500.0: [cpu measured 50% cpu pending 0% cpu of the pod 5% cpu utilization 55% cpu load line 45%]\n" +
-			"TargetLoadPacking 30.0: [cpu measured 50% cpu pending 0% cpu of the pod 5% cpu utilization 55% target utilization 40%]",
+		"worker-2": "LoadThreshold 5500.0: [cpu measured 50% cpu deviation 0% cpu pending 0% cpu of the pod 5% cpu utilization 55% cpu load line 45%]\n" +
+			"TargetLoadPacking 30.0: [cpu measured 50% cpu deviation 0% cpu pending 0% cpu of the pod 5% cpu utilization 55% target utilization 40%]",
 		// No load is known, and no pod requests anything: 5 percent; 60·5/40 + 40 = 47.5.
 		"worker-3": "LoadThreshold 500.0: [cpu requested 0% cpu pending 0% cpu of the pod 5% cpu utilization 5% cpu load line 45%]\n" +
 			"TargetLoadPacking 47.5: [cpu requested 0% cpu pending 0% cpu of the pod 5% cpu utilization 5% target utilization 40%]",

@@ -156,6 +156,9 @@ func start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	return c, group.Wait()
 }
 
+// SchedulerConfiguration is the file of the scheduler's configuration; see Options.Scheduler.
+func (c *Cluster) SchedulerConfiguration() string { return c.path(schedulerConfig) }
+
 // Reconfigure restarts the scheduler with another configuration; see Options.Scheduler.
 func (c *Cluster) Reconfigure(ctx context.Context, configuration string) error {
 	if err := c.Scheduler.Stop(); err != nil {

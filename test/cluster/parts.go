@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strconv"
 
@@ -124,6 +126,41 @@ func (c *Cluster) prometheus() *Process {
 	)
 }
 
+// PrometheusReplica is one of several Prometheuses of a cluster.
+type PrometheusReplica struct {
+	*Process
+	// URL is its address.
+	URL string
+}
+
+// RunPrometheus runs one more Prometheus, which has no samples yet, and waits until it can be used. It ends with the cluster. The name
+// is also that of its log. edit changes the configuration of Cluster.Prometheus; files are written beside it, by name.
+func (c *Cluster) RunPrometheus(ctx context.Context, name string, edit func(string) string, files map[string]string) (PrometheusReplica, error) {
+	original, err := os.ReadFile(c.path("prometheus.yaml"))
+	if err != nil {
+		return PrometheusReplica{}, err
+	}
+	files = maps.Clone(files)
+	if files == nil {
+		files = map[string]string{}
+	}
+	files[name+".yaml"] = edit(string(original))
+	for file, content := range files {
+		if err := os.WriteFile(c.path(file), []byte(content), 0o600); err != nil {
+			return PrometheusReplica{}, err
+		}
+	}
+	port, err := FreePort()
+	if err != nil {
+		return PrometheusReplica{}, err
+	}
+	url := "http://" + address(port)
+	p := c.process(name, respondsOK(url+"/-/ready"),
+		"--config.file="+c.path(name+".yaml"), "--storage.tsdb.path=data", "--web.listen-address="+address(port), "--log.level=warn")
+	p.path = filepath.Join(c.options.BinDir, build.Prometheus().Name)
+	return PrometheusReplica{p, url}, c.run(ctx, p)
+}
+
 func (c *Cluster) scheduler() *Process {
 	return c.process(c.options.scheduler().Name, respondsOK(schedulerURL(c.ports.scheduler, "/readyz")),
 		append(c.schedulerArgs(schedulerConfig, c.ports.scheduler), c.options.SchedulerArgs...)...)
@@ -164,6 +201,9 @@ func (c *Cluster) RunScheduler(ctx context.Context, name string, part build.Part
 	p.path = filepath.Join(c.options.BinDir, part.Name)
 	return Replica{p, port}, c.run(ctx, p)
 }
+
+// URL is the address that the replica listens at. /metrics takes no certificate.
+func (r Replica) URL() string { return schedulerURL(r.port, "") }
 
 // Metrics returns the metrics of the replica. A paused replica does not respond before ctx ends.
 func (r Replica) Metrics(ctx context.Context) (Metrics, error) {

@@ -39,7 +39,7 @@ func TestCommand_InvalidConfiguration(t *testing.T) {
 		// want are parts of the line.
 		want []string
 	}{
-		{"an unknown field", "TargetLoadPacking", "targetUtilisation: 40", []string{"targetUtilisation"}},
+		{"an unknown field", "TargetLoadPacking", "targetUtilisation: 40", []string{"targetUtilisation", "did you mean targetUtilization?"}},
 		{"a target out of range", "TargetLoadPacking", "targetUtilization: 150", []string{"targetUtilization", "150", "99"}},
 		{"a negative margin", "LoadVariationRiskBalancing", "safeVarianceMargin: -1", []string{"safeVarianceMargin", "-1"}},
 		{"an unknown provider", "TargetLoadPacking", "metricProvider: {type: Graphite}", []string{"metricProvider.type", "Graphite"}},

@@ -72,7 +72,7 @@ func buildFromPrebuilt(t *testing.T) layout {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := builder.Build(t.Context(), build.KubeScheduler(), build.LoadWatcher()); err != nil {
+	if err := builder.Build(t.Context(), build.KubeScheduler(), build.LoadWatcher(), build.KubectlPlimsoll()); err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
@@ -221,12 +221,12 @@ func TestImage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]string{"bin/kube-scheduler", "bin/load-watcher", "licenses/LICENSE"}, files); diff != "" {
+		if diff := cmp.Diff([]string{"bin/kube-scheduler", "bin/kubectl-plimsoll", "bin/load-watcher", "licenses/LICENSE"}, files); diff != "" {
 			t.Errorf("files (-want +got):\n%s", diff)
 		}
 	})
 
-	for _, program := range []string{"kube-scheduler", "load-watcher"} {
+	for _, program := range []string{"kube-scheduler", "load-watcher", "kubectl-plimsoll"} {
 		t.Run(program+" is static", func(t *testing.T) {
 			file, err := elf.Open(filepath.Join(root, "bin", program))
 			if err != nil {

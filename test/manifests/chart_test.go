@@ -20,6 +20,7 @@ import (
 	kubeschedulerv1 "k8s.io/kube-scheduler/config/v1"
 	podsecurity "k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
+	"sigs.k8s.io/yaml"
 )
 
 const everythingOff = `
@@ -58,6 +59,7 @@ config:
     - name: LoadVariationRiskBalancing
       args: {watcherAddress: http://plimsoll-load-watcher:2020}
 tokenSecret: {name: token}
+applicationKeySecret: {name: token, key: app}
 caConfigMap: {name: ca, key: service-ca.crt}
 extraArgs: [--feature-gates=GenericWorkload=true]
 nodeSelector: {node-role.kubernetes.io/control-plane: ""}
@@ -83,6 +85,7 @@ loadWatcher:
   provider: Prometheus
   address: https://prometheus.monitoring.svc:9090
   tokenSecret: {name: token}
+  applicationKeySecret: {name: application-key}
   caConfigMap: {name: ca}
   clients: [{podSelector: {matchLabels: {app: scheduler}}}]
   extraArgs: [--windows=5m]
@@ -126,7 +129,30 @@ func TestChart_RendersValidManifests(t *testing.T) {
 		{name: "the dashboard alone", values: "dashboard: {enabled: true}"},
 		{name: "the load-watcher alone", values: "loadWatcher: {enabled: true}"},
 		{name: "a token alone", values: "tokenSecret: {name: token}"},
+		{name: "an application key alone", values: "applicationKeySecret: {name: key}"},
 		{name: "a CA bundle alone", values: "caConfigMap: {name: ca}"},
+		{name: "a load-watcher with SignalFx", values: "loadWatcher: {enabled: true, provider: SignalFx, tokenSecret: {name: token}}"},
+		{
+			name:   "a load-watcher with Datadog",
+			values: "loadWatcher: {enabled: true, provider: Datadog, tokenSecret: {name: keys}, applicationKeySecret: {name: keys}}",
+		},
+		{
+			name: "Datadog as source",
+			values: `
+tokenSecret: {name: datadog, key: api-key}
+applicationKeySecret: {name: datadog, key: application-key}
+config:
+  profiles:
+  - schedulerName: a
+    pluginConfig:
+    - name: Peaks
+      args:
+        metricProvider:
+          type: Datadog
+          tokenFile: /etc/plimsoll/token/token
+          applicationKeyFile: /etc/plimsoll/application-key/application-key
+`,
+		},
 		{name: "ports of the API server alone", values: "networkPolicy: {apiServer: {ports: [443]}}"},
 		{name: "one replica that elects no leader", values: "{replicas: 1, config: {leaderElection: {leaderElect: false}}}", absent: []string{"Role"}},
 		{
@@ -183,6 +209,13 @@ func TestChart_RendersValidManifests(t *testing.T) {
 func TestChart_RefusesInvalidValues(t *testing.T) {
 	const args = "{config: {profiles: [{schedulerName: a, pluginConfig: [{name: TargetLoadPacking, args: {metricProvider: %}}]}]}}"
 	provider := func(p string) string { return strings.Replace(args, "%", p, 1) }
+	arguments := func(plugin, args string) string {
+		return "config: {profiles: [{schedulerName: a, pluginConfig: [{name: NodeResourcesFit}, {name: " + plugin + ", args: " + args + "}]}]}"
+	}
+	// misspelt is how the error names a field of the second plugin's arguments.
+	misspelt := func(field, advice string) []string {
+		return []string{"config.profiles[0].pluginConfig[1].args." + field + ": there is no such field: " + advice + "\n"}
+	}
 	tests := []struct {
 		name, values string
 		want         []string
@@ -198,10 +231,53 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 		{"an unknown field of the configuration", "config: {profile: []}", []string{"/config", "'profile' not allowed"}},
 		{"an unknown field of a profile", "config: {profiles: [{schedulerName: a, plugin: {}}]}", []string{"/config/profiles/0", "'plugin' not allowed"}},
 		{"a load-watcher with Prometheus but no address", "loadWatcher: {enabled: true, provider: Prometheus}", []string{"/loadWatcher/address"}},
+		{"a load-watcher with SignalFx but no token", "loadWatcher: {enabled: true, provider: SignalFx}", []string{"/loadWatcher/tokenSecret/name"}},
+		{
+			"a load-watcher with Datadog but no application key", "loadWatcher: {enabled: true, provider: Datadog, tokenSecret: {name: a}}",
+			[]string{"/loadWatcher/applicationKeySecret/name"},
+		},
+		{"an unknown provider of a load-watcher", "loadWatcher: {enabled: true, provider: Graphite}", []string{"/loadWatcher/provider", "'SignalFx', 'Datadog'"}},
+		{"a misspelt argument", arguments("TargetLoadPacking", "{targetUtilisation: 40}"), misspelt("targetUtilisation", "did you mean targetUtilization?")},
+		{"a misspelt argument in another case", arguments("PredictedPeak", "{MAXLIMITREQUESTRATIOS: 2}"), misspelt("MAXLIMITREQUESTRATIOS", "did you mean maxLimitRequestRatio?")},
+		{"the beginning of an argument", arguments("LowRiskOverCommitment", "{smoothing: 1}"), misspelt("smoothing", "did you mean smoothingWindowSize?")},
+		{"an argument of another plugin", arguments("PredictedPeak", "{thresholds: {}}"), []string{"args.thresholds: there is no such field: the fields are apiVersion, deviations, "}},
+		{"a misspelt field of the source", arguments("LoadThreshold", "{metricProvider: {tokenfile: a}}"), misspelt("metricProvider.tokenfile", "did you mean tokenFile?")},
+		{"a misspelt field of a metric", arguments("NodeMetrics", "{metrics: [{name: a}, {name: b, wieght: 1}]}"), misspelt("metrics[1].wieght", "did you mean weight?")},
+		{"a misspelt field of a power model", arguments("Peaks", "{nodePowerModels: [{nodeSelectors: {a: b}}]}"), misspelt("nodePowerModels[0].nodeSelectors", "did you mean nodeSelector?")},
+		{"a misspelt field of a node's power model", arguments("Peaks", "{nodePowerModel: {n1: {k0: 1, K1: 1}}}"), misspelt("nodePowerModel.n1.K1", "did you mean k1?")},
+		{"a misspelt field of a selector", arguments("LoadThreshold", "{exempt: {podSelector: {matchLabel: {}}}}"), misspelt("exempt.podSelector.matchLabel", "did you mean matchLabels?")},
+		{"an argument that is similar to none", arguments("LoadThreshold", "{thresholds: {ephemeral: 1}}"), misspelt("thresholds.ephemeral", "the fields are cpu, memory")},
+		{
+			"an argument of another type", arguments("TargetLoadPacking", "{targetUtilization: forty}"),
+			[]string{"'/config/profiles/0/pluginConfig/1/args/targetUtilization': got string, want null or integer"},
+		},
+		{
+			"a number for a string", arguments("LoadVariationRiskBalancing", "{window: 300}"),
+			[]string{"'/config/profiles/0/pluginConfig/1/args/window': got number, want null or string"},
+		},
+		{
+			"a string for an object", arguments("LoadThreshold", "{metricProvider: Prometheus}"),
+			[]string{"'/config/profiles/0/pluginConfig/1/args/metricProvider': got string, want null or object"},
+		},
+		{
+			"a string for a number in a list", arguments("Peaks", "{nodePowerModels: [{k0: '1'}]}"),
+			[]string{"'/config/profiles/0/pluginConfig/1/args/nodePowerModels/0/k0': got string, want null or number"},
+		},
 		{"a share above 1", "prometheusRule: {fallbackShare: 10}", []string{"/prometheusRule/fallbackShare"}},
 		{
 			"a token in the configuration", provider("{type: Prometheus, token: s3cret}"),
 			[]string{"config.profiles[0], arguments of TargetLoadPacking: metricProvider.token", "tokenSecret", "tokenFile: /etc/plimsoll/token/token"},
+		},
+		{
+			"an application key in the configuration", provider("{type: Datadog, tokenFile: a, applicationKey: s3cret}"),
+			[]string{
+				"config.profiles[0], arguments of TargetLoadPacking: metricProvider.applicationKey", "applicationKeySecret",
+				"applicationKeyFile: /etc/plimsoll/application-key/application-key",
+			},
+		},
+		{
+			"an application key that is not mounted", provider("{type: Datadog, applicationKeyFile: /etc/plimsoll/application-key/application-key}"),
+			[]string{"metricProvider.applicationKeyFile", "name it in applicationKeySecret"},
 		},
 		{"a token file that is not mounted", provider("{type: Prometheus, tokenFile: /etc/plimsoll/token/token}"), []string{"metricProvider.tokenFile", "name it in tokenSecret"}},
 		{"a CA file that is not mounted", provider("{type: Prometheus, caFile: /etc/plimsoll/ca/ca.crt}"), []string{"metricProvider.caFile", "name it in caConfigMap"}},
@@ -253,6 +329,52 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 				t.Errorf("the error shows the token:\n%v", err)
 			}
 		})
+	}
+}
+
+// TestChart_KeepsArguments expects the arguments of the plugins in the ConfigMap as they were given.
+func TestChart_KeepsArguments(t *testing.T) {
+	const pluginConfig = `
+    - name: NodeResourcesFit
+      args: {targetUtilisation: 1, scoringStrategy: {type: {}}}
+    - name: Coscheduling
+      args: {metricProvider: {addrss: a}}
+    - name: TargetLoadPacking
+      args:
+        apiVersion: kubescheduler.config.k8s.io/v1
+        kind: TargetLoadPackingArgs
+        window: null
+        defaultRequests: {cpu: 2, memory: 1Gi}
+        defaultRequestsMultiplier: "2"
+        metricProvider: {type: Prometheus, address: http://prometheus, insecureSkipVerify: true, nodeLabels: [node], timeout: 5s, queries: {cpu: a}}
+    - name: Peaks
+      args:
+        nodePowerModel: {n1.example.com: {k0: 1, k1: 2.5, k2: -1}}
+        nodePowerModels: [{nodeSelector: {example.com/kind: a}, k0: 1, k1: 2, k2: 3}]
+    - name: LowRiskOverCommitment
+      args: {riskLimitWeights: {cpu: 0.25, memory: 1}}
+    - name: LoadThreshold
+      args:
+        thresholds: {cpu: 80}
+        exempt: {podSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: In, values: [b]}]}}
+    - name: NodeMetrics
+      args: {metrics: [{name: a, query: b, prefer: Lower, weight: 2, bounds: {best: 1, worst: 2.5}, reject: "> 5"}]}
+    - name: PredictedPeak
+`
+	var config struct {
+		Profiles []struct {
+			PluginConfig any `json:"pluginConfig"`
+		} `json:"profiles"`
+	}
+	if err := yaml.Unmarshal([]byte(rendered(t, template(t, "config:\n  profiles:\n  - schedulerName: a\n    pluginConfig:"+pluginConfig))), &config); err != nil {
+		t.Fatal(err)
+	}
+	var want any
+	if err := yaml.Unmarshal([]byte(pluginConfig), &want); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, config.Profiles[0].PluginConfig); diff != "" {
+		t.Errorf("pluginConfig (-want +got):\n%s", diff)
 	}
 }
 
@@ -323,7 +445,7 @@ func TestChartReadme_ExampleRenders(t *testing.T) {
 
 // withoutFiles removes the fields of a configuration that name files in a pod.
 func withoutFiles(config string) string {
-	return regexp.MustCompile(`(?m)^ *(tokenFile|caFile): .*\n`).ReplaceAllString(config, "")
+	return regexp.MustCompile(`(?m)^ *(tokenFile|applicationKeyFile|caFile): .*\n`).ReplaceAllString(config, "")
 }
 
 func TestChart_ConfigurationChangesChecksum(t *testing.T) {
@@ -366,12 +488,13 @@ config:
   leaderElection: {resourceName: "NAME", resourceNamespace: "NAME"}
   profiles: [{schedulerName: "NAME"}]
 tokenSecret: {name: "NAME", key: "NAME"}
+applicationKeySecret: {name: "NAME", key: "NAME"}
 caConfigMap: {name: "NAME", key: "NAME"}
 admissionPolicy: {enabled: true}
 `)
 			if target == "Deployment" {
 				values += `
-loadWatcher: {enabled: true, tokenSecret: {name: "` + name + `", key: "` + name + `"}, caConfigMap: {name: "` + name + `", key: "` + name + `"}}
+loadWatcher: {enabled: true, tokenSecret: {name: "` + name + `", key: "` + name + `"}, applicationKeySecret: {name: "` + name + `", key: "` + name + `"}, caConfigMap: {name: "` + name + `", key: "` + name + `"}}
 `
 			}
 			stream, err := helm(t).Template(t.Context(), name, name, values)
@@ -419,9 +542,20 @@ func TestChart_MountsCredentialsAsFiles(t *testing.T) {
 				}
 			}
 		}
-		want := []string{"token.token at /etc/plimsoll/token/token", "ca.service-ca.crt at /etc/plimsoll/ca/ca.crt"}
+		want := []string{
+			"token.token at /etc/plimsoll/token/token", "token.app at /etc/plimsoll/application-key/application-key",
+			"ca.service-ca.crt at /etc/plimsoll/ca/ca.crt",
+		}
 		if d.Name == "plimsoll-load-watcher" {
-			want[1] = "ca.ca.crt at /etc/plimsoll/ca/ca.crt"
+			want[1] = "application-key.application-key at /etc/plimsoll/application-key/application-key"
+			want[2] = "ca.ca.crt at /etc/plimsoll/ca/ca.crt"
+			for _, flag := range []string{
+				"--token-file=/etc/plimsoll/token/token", "--application-key-file=/etc/plimsoll/application-key/application-key", "--ca-file=/etc/plimsoll/ca/ca.crt",
+			} {
+				if !slices.Contains(spec.Containers[0].Command, flag) {
+					t.Errorf("%s has no flag %s: %q", d.Name, flag, spec.Containers[0].Command)
+				}
+			}
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("credentials of %s (-want +got):\n%s", d.Name, diff)
@@ -521,6 +655,10 @@ config:
 		{"an address without a port", source("http://prometheus.monitoring.svc"), [][]int32{{53, 53, 5353, 5353}, {6443}, {80}}},
 		{"an https address without a port", source("https://prometheus.monitoring.svc/prefix"), [][]int32{{53, 53, 5353, 5353}, {6443}, {443}}},
 		{"an IPv6 address", source("https://[fd00::9]"), [][]int32{{53, 53, 5353, 5353}, {6443}, {443}}},
+		{
+			"the default address of a hosted service", strings.Replace(source(""), "type: Prometheus, address: ''", "type: Datadog", 1),
+			[][]int32{{53, 53, 5353, 5353}, {6443}, {443}},
+		},
 		{"two sources, and an extra rule", strings.Replace(everythingOn, "loadWatcher:\n  enabled: true", "loadWatcher:\n  enabled: false", 1), [][]int32{{53, 53, 5353, 5353}, {6443}, {9090, 2020}, {10902}}},
 	}
 	for _, tt := range tests {
@@ -537,6 +675,26 @@ config:
 				t.Errorf("egress ports by rule (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestChart_LoadWatcherOfHostedService(t *testing.T) {
+	rendered := render(t, `
+networkPolicy: {apiServer: {ports: [6443]}}
+loadWatcher: {enabled: true, provider: Datadog, tokenSecret: {name: keys, key: api}, applicationKeySecret: {name: keys}}
+`)
+	for _, policy := range find[networkingv1.NetworkPolicy](t, rendered, "NetworkPolicy") {
+		if policy.Name != "plimsoll-load-watcher" {
+			continue
+		}
+		if diff := cmp.Diff([][]int32{{53, 53, 5353, 5353}, {6443}, {443}}, egressPorts(policy)); diff != "" {
+			t.Errorf("egress ports by rule (-want +got):\n%s", diff)
+		}
+	}
+	for _, d := range find[appsv1.Deployment](t, rendered, "Deployment") {
+		if d.Name == "plimsoll-load-watcher" && !slices.Contains(d.Spec.Template.Spec.Containers[0].Command, "--metrics-provider-name=Datadog") {
+			t.Errorf("the command is %q", d.Spec.Template.Spec.Containers[0].Command)
+		}
 	}
 }
 

@@ -26,7 +26,8 @@ config:
       args: {metricProvider: {type: Prometheus, address: http://prometheus}}
 `
 
-// rights returns what rules allow, as "verb group/resource", followed by the object's name if the rule names objects.
+// rights returns what rules allow, as "verb group/resource", followed by the object's name if the rule names objects, and as
+// "verb URL".
 func rights(rules ...rbacv1.PolicyRule) sets.Set[string] {
 	all := sets.New[string]()
 	for _, rule := range rules {
@@ -35,6 +36,9 @@ func rights(rules ...rbacv1.PolicyRule) sets.Set[string] {
 			names = []string{""}
 		}
 		for _, verb := range rule.Verbs {
+			for _, url := range rule.NonResourceURLs {
+				all.Insert(verb + " " + url)
+			}
 			for _, group := range rule.APIGroups {
 				for _, resource := range rule.Resources {
 					for _, name := range names {
@@ -61,13 +65,14 @@ func TestRBAC_RightsEqualStockScheduler(t *testing.T) {
 			want.Delete(right)
 		}
 	}
+	want.Insert("get /metrics") // kubectl-plimsoll doctor, in the scheduler's container
 	if want.Len() < 50 {
 		t.Fatalf("the stock roles have only %d rights", want.Len())
 	}
 
 	got := rights(one[rbacv1.ClusterRole](t, render(t, readsPrometheus), "ClusterRole").Rules...)
 	if diff := cmp.Diff(sets.List(want), sets.List(got)); diff != "" {
-		t.Errorf("rights (-stock +chart):\n%s", diff)
+		t.Errorf("rights (-want +got):\n%s", diff)
 	}
 	for right := range got {
 		if strings.Contains(right, "secrets") || strings.HasPrefix(right, "patch /nodes") {

@@ -93,6 +93,8 @@ func untilInterrupted() (context.Context, func()) {
 type playground struct {
 	*cluster.Cluster
 	progress progress
+	// kubectlPlimsoll is the path of the program of that name.
+	kubectlPlimsoll string
 	// prepared is when all scenarios were prepared.
 	prepared time.Time
 }
@@ -104,10 +106,11 @@ func run(ctx context.Context, out *os.File, keep bool) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := builder.Build(ctx, options.Parts()...); err != nil {
+	if err := builder.Build(ctx, append(options.Parts(), build.KubectlPlimsoll())...); err != nil {
 		return err
 	}
 	options.BinDir = builder.BinDir()
+	p.kubectlPlimsoll = filepath.Join(builder.BinDir(), build.KubectlPlimsoll().Name)
 
 	p.progress.say("starting etcd, kube-apiserver, KWOK, Prometheus and bin/kube-scheduler")
 	if p.Cluster, err = cluster.Start(ctx, options); err != nil {
@@ -121,6 +124,7 @@ func run(ctx context.Context, out *os.File, keep bool) (err error) {
 		return err
 	}
 	failures := show(page, findings)
+	showWhy(page, findings)
 	if !keep {
 		return failures
 	}
@@ -141,8 +145,20 @@ func (p *playground) explainKeeping(ctx context.Context, builder *build.Builder)
 		}
 		kubectl = filepath.Join(builder.BinDir(), build.Kubectl().Name)
 	}
-	_, err := fmt.Fprintf(p.progress.out, tryIt, p.AdminKubeconfig, kubectl, p.Endpoints.Prometheus)
+	_, err := fmt.Fprintf(p.progress.out, tryIt, p.AdminKubeconfig, kubectl, p.Endpoints.Prometheus, p.kubectlPlimsoll, p.SchedulerConfiguration())
 	return err
+}
+
+// plimsoll runs kubectl-plimsoll on the cluster, with the scheduler's configuration, and returns what it prints.
+func (p *playground) plimsoll(ctx context.Context, args ...string) (string, error) {
+	args = append(args, "--kubeconfig="+p.AdminKubeconfig, "--config="+p.SchedulerConfiguration())
+	cmd := exec.CommandContext(ctx, p.kubectlPlimsoll, args...)
+	cmd.Env = append(os.Environ(), "KUBERNETES_SERVICE_HOST=") // this machine may be a pod of another cluster
+	output, err := cmd.Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		err = fmt.Errorf("kubectl-plimsoll %s: %w: %s", args[0], err, exit.Stderr)
+	}
+	return string(output), err
 }
 
 const tryIt = `
@@ -164,6 +180,14 @@ spec:
 EOF
 %[2]s get pod try -o wide
 %[2]s get nodes
+
+And see why:
+
+plimsoll() { %[4]s "$@" --kubeconfig=%[1]s --config=%[5]s; }
+plimsoll explain try                 # why it is there
+plimsoll top                         # what the nodes carry, against their load lines
+plimsoll what-if --add-nodes 2 --like "$(%[2]s get nodes -o name | head -1 | cut -d/ -f2)"
+plimsoll doctor                      # is the scheduler, and what it reads, well?
 
 Prometheus is at %[3]s.
 `

@@ -15,7 +15,7 @@ import (
 
 // exampleResult is a correct result of the worked example.
 func exampleResult() workedExample {
-	return workedExample{measured: map[string]float64{"worker-1": 0.25, "worker-2": 0.5, "worker-3": 0.1}, landed: "worker-1"}
+	return workedExample{measured: map[string]float64{"worker-1": 0.25, "worker-2": 0.5, "worker-3": 0.1}, landed: "worker-1", explained: "worker-1", why: "Node:  worker-1\n"}
 }
 
 func TestWorkedExample(t *testing.T) {
@@ -37,6 +37,11 @@ the node with the highest score. A measurement may be off by 1.25 %, the share o
 		r := exampleResult()
 		r.landed = "worker-3"
 		wantError(t, r.check(), "the pod is on worker-3, must be on worker-1")
+	})
+	t.Run("an explanation of another node is wrong", func(t *testing.T) {
+		r := exampleResult()
+		r.explained = "worker-3"
+		wantError(t, r.check(), "kubectl plimsoll explain would choose worker-3, the scheduler chose worker-1")
 	})
 	t.Run("a load that is off by one pod's share is allowed", func(t *testing.T) {
 		r := exampleResult()
@@ -519,6 +524,14 @@ func TestShow_FitsOnScreen(t *testing.T) {
 	}
 	if !strings.HasSuffix(b.String(), "\nAll 7 scenarios ended as they must.\n") {
 		t.Errorf("the summary does not end with the verdict:\n%s", b.String())
+	}
+}
+
+func TestShowWhy(t *testing.T) {
+	var b strings.Builder
+	showWhy(page{out: &b}, []finding{{"requests lie", requestsLieResult()}, {"the worked example", exampleResult()}})
+	if want := "\nSEE WHY: kubectl plimsoll explain example\n\nNode:  worker-1\n"; b.String() != want {
+		t.Errorf("written %q, want %q", b.String(), want)
 	}
 }
 

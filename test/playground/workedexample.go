@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/targetloadpacking"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
@@ -36,8 +39,8 @@ func exampleNodes() []exampleNode {
 type workedExample struct {
 	// measured is the CPU utilization of each node, by the node's name.
 	measured map[string]float64
-	// landed is the node of the pod.
-	landed string
+	// landed is the node of the pod, explained the one that kubectl plimsoll explain would choose, and why what it says.
+	landed, explained, why string
 }
 
 func runWorkedExample(ctx context.Context, p *playground) (result, error) {
@@ -68,7 +71,19 @@ func runWorkedExample(ctx context.Context, p *playground) (result, error) {
 		return nil, err
 	}
 	p.progress.say("the pod is on %s", bound["example"])
-	return workedExample{measured: measured, landed: bound["example"]}, nil
+	why, err := p.plimsoll(ctx, "explain", "example")
+	if err != nil {
+		return nil, err
+	}
+	text, err := p.plimsoll(ctx, "explain", "example", "--output=json")
+	if err != nil {
+		return nil, err
+	}
+	var explained explain.Result
+	if err := json.Unmarshal([]byte(text), &explained); err != nil {
+		return nil, err
+	}
+	return workedExample{measured: measured, landed: bound["example"], explained: strings.Join(explained.Decision.Nodes, ", "), why: why}, nil
 }
 
 func (w workedExample) write(page page) {
@@ -101,7 +116,22 @@ func (w workedExample) check() error {
 	if want := exampleNodes()[0].name; w.landed != want {
 		return fmt.Errorf("the pod is on %s, must be on %s", w.landed, want)
 	}
+	if w.explained != w.landed {
+		return fmt.Errorf("kubectl plimsoll explain would choose %s, the scheduler chose %s", w.explained, w.landed)
+	}
 	return nil
+}
+
+// showWhy writes what kubectl plimsoll explain says of the worked example's pod.
+func showWhy(page page, findings []finding) {
+	for _, f := range findings {
+		if example, ok := f.result.(workedExample); ok {
+			page.line("")
+			page.line("%s: kubectl plimsoll explain example", page.paint.bold("SEE WHY"))
+			page.line("")
+			page.line("%s", strings.TrimRight(example.why, "\n"))
+		}
+	}
 }
 
 // waitLoad waits until the nodes' utilizations over the window are measured within the tolerance, and until the scheduler has

@@ -1,8 +1,7 @@
 // Package validation validates the plugins' arguments. Every error has the field's path, the value, what is allowed, and what to
 // write instead; none shows a secret.
 //
-// Arguments must be defaulted. Token and CA files are read, so that a missing mount is reported at start rather than at the first
-// refresh.
+// Arguments must be defaulted.
 package validation
 
 import (
@@ -29,8 +28,19 @@ const (
 // ValidatePluginConfigs validates the arguments of the project's plugins in all profiles of a loaded configuration. The
 // paths in its errors start at the top of the configuration file, such as
 // `profiles[0].pluginConfig[1].args.targetUtilization`. All errors are reported at once, on one line. Other plugins'
-// arguments are left to stock validation.
+// arguments are left to stock validation. Token and CA files are read, so that a missing mount is reported at start rather than at
+// the first refresh.
 func ValidatePluginConfigs(cfg *kubeschedulerconfig.KubeSchedulerConfiguration) error {
+	return validatePluginConfigs(cfg, ValidateFiles)
+}
+
+// ValidatePluginConfigsOfPod is ValidatePluginConfigs for a configuration whose files are in the scheduler's pod and cannot be read
+// here.
+func ValidatePluginConfigsOfPod(cfg *kubeschedulerconfig.KubeSchedulerConfiguration) error {
+	return validatePluginConfigs(cfg, func(*field.Path, *config.LoadSpec) error { return nil })
+}
+
+func validatePluginConfigs(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, validateFiles func(*field.Path, *config.LoadSpec) error) error {
 	var errs []error
 	profiles := 0
 	for i := range cfg.Profiles {
@@ -44,7 +54,11 @@ func ValidatePluginConfigs(cfg *kubeschedulerconfig.KubeSchedulerConfiguration) 
 	for i := range cfg.Profiles {
 		for j := range cfg.Profiles[i].PluginConfig {
 			path := field.NewPath("profiles").Index(i).Child("pluginConfig").Index(j).Child("args")
-			errs = append(errs, validateArgs(path, &cfg.Profiles[i].PluginConfig[j]))
+			pluginConfig := &cfg.Profiles[i].PluginConfig[j]
+			errs = append(errs, validateArgs(path, pluginConfig))
+			if args, ok := pluginConfig.Args.(interface{ GetLoadSpec() *config.LoadSpec }); ok {
+				errs = append(errs, validateFiles(path, args.GetLoadSpec()))
+			}
 		}
 	}
 	return utilerrors.Flatten(utilerrors.NewAggregate(errs))

@@ -64,11 +64,7 @@ func addressValue(address string) string {
 
 // validateCredentials validates the fields that every connection uses, the one to a load-watcher service included.
 func validateCredentials(path *field.Path, provider *config.MetricProviderSpec) field.ErrorList {
-	allErrs := validateSecret(path.Child("token"), path.Child("tokenFile"), provider.Token, provider.TokenFile, "token")
-	if provider.CAFile != "" {
-		allErrs = append(allErrs, validateCAFile(path.Child("caFile"), provider.CAFile)...)
-	}
-	return allErrs
+	return validateSecret(path.Child("token"), path.Child("tokenFile"), provider.Token, provider.TokenFile, "token")
 }
 
 // validateApplicationKey validates the key that is sent beside the token.
@@ -87,20 +83,33 @@ func validateSecret(path, filePath *field.Path, value config.Secret, file, what 
 	case value != "" && !tokenIsValid(string(value)):
 		allErrs = append(allErrs, field.Invalid(path, config.RedactedSecret, tokenRule))
 	}
-	if file == "" {
-		return allErrs
-	}
-	if value != "" {
+	if file != "" && value != "" {
 		allErrs = append(allErrs, field.Forbidden(filePath,
 			fmt.Sprintf("must not be set together with %[1]s: remove one of them, preferably %[1]s", lastElement(path))))
 	}
-	return append(allErrs, validateTokenFile(filePath, file, what)...)
+	return allErrs
 }
 
 // lastElement returns the name of the field at a path.
 func lastElement(path *field.Path) string {
 	text := path.String()
 	return text[strings.LastIndex(text, ".")+1:]
+}
+
+// ValidateFiles validates the content of the files that the spec, found at path, names.
+func ValidateFiles(path *field.Path, spec *config.LoadSpec) error {
+	var allErrs field.ErrorList
+	path, provider := path.Child("metricProvider"), &spec.MetricProvider
+	if name := provider.TokenFile; name != "" {
+		allErrs = append(allErrs, validateTokenFile(path.Child("tokenFile"), name, "token")...)
+	}
+	if name := provider.ApplicationKeyFile; name != "" {
+		allErrs = append(allErrs, validateTokenFile(path.Child("applicationKeyFile"), name, "application key")...)
+	}
+	if name := provider.CAFile; name != "" {
+		allErrs = append(allErrs, validateCAFile(path.Child("caFile"), name)...)
+	}
+	return allErrs.ToAggregate()
 }
 
 func validateTokenFile(path *field.Path, name, what string) field.ErrorList {

@@ -397,15 +397,20 @@ func runLoadSpecTests(t *testing.T, tests []loadSpecTest) {
 			t.Run("TargetLoadPacking", func(t *testing.T) {
 				args := targetLoadPackingArgs(t)
 				tt.change(&args.LoadSpec)
-				checkRefusals(t, validation.ValidateTargetLoadPackingArgs(path, args), tt.want)
+				checkRefusals(t, withFiles(path, &args.LoadSpec, validation.ValidateTargetLoadPackingArgs(path, args)), tt.want)
 			})
 			t.Run("LoadVariationRiskBalancing", func(t *testing.T) {
 				args := loadVariationRiskBalancingArgs(t)
 				tt.change(&args.LoadSpec)
-				checkRefusals(t, validation.ValidateLoadVariationRiskBalancingArgs(path, args), tt.want)
+				checkRefusals(t, withFiles(path, &args.LoadSpec, validation.ValidateLoadVariationRiskBalancingArgs(path, args)), tt.want)
 			})
 		})
 	}
+}
+
+// withFiles adds to err what is wrong with the files of the spec.
+func withFiles(path *field.Path, spec *config.LoadSpec, err error) error {
+	return utilerrors.Flatten(utilerrors.NewAggregate([]error{err, validation.ValidateFiles(path, spec)}))
 }
 
 func TestValidateLoadSpec_Addresses(t *testing.T) {
@@ -647,8 +652,8 @@ func TestValidateLoadSpec_MetricProvider(t *testing.T) {
 			},
 			want: []refusal{
 				{path: "metricProvider.token"},
-				{path: "metricProvider.caFile"},
 				{path: "metricProvider.timeout"},
+				{path: "metricProvider.caFile"},
 			},
 		},
 		{
@@ -851,6 +856,24 @@ func TestValidateLoadSpec_Timing(t *testing.T) {
 		{name: "a driftTolerance of NaN is refused", change: drift(math.NaN()), want: refused("driftTolerance", "NaN", "above 0")},
 		{name: "an infinite driftTolerance is refused", change: drift(math.Inf(1)), want: refused("driftTolerance", "+Inf", "finite")},
 	})
+}
+
+func TestValidatePluginConfigs_Files(t *testing.T) {
+	args := targetLoadPackingArgs(t)
+	args.MetricProvider.CAFile = "/does/not/exist"
+	c := &kubeschedulerconfig.KubeSchedulerConfiguration{Profiles: []kubeschedulerconfig.KubeSchedulerProfile{
+		{PluginConfig: []kubeschedulerconfig.PluginConfig{{Name: "TargetLoadPacking", Args: args}}},
+	}}
+	if err := validation.ValidatePluginConfigs(c); err == nil || !strings.Contains(err.Error(), "profiles[0].pluginConfig[0].args.metricProvider.caFile") {
+		t.Errorf("error %v, want one that names the field", err)
+	}
+	if err := validation.ValidatePluginConfigsOfPod(c); err != nil {
+		t.Errorf("a file of the scheduler's pod is read here: %v", err)
+	}
+	args.TargetUtilization = 150
+	if err := validation.ValidatePluginConfigsOfPod(c); err == nil {
+		t.Error("a target of 150 is valid")
+	}
 }
 
 func TestValidatePluginConfigs(t *testing.T) {

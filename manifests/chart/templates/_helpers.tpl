@@ -82,14 +82,22 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- /* Fails on mistakes that a schema cannot express. */ -}}
 {{- define "plimsoll.checkConfig" -}}
 {{- $config := .Values.config -}}
+{{- $definitions := (.Files.Get "files/args.schema.json" | fromJson).definitions -}}
 {{- $default := false -}}
 {{- range $i, $profile := $config.profiles -}}
 {{- if eq ($profile.schedulerName | default "default-scheduler") "default-scheduler" -}}{{- $default = true -}}{{- end -}}
-{{- range $profile.pluginConfig -}}
+{{- range $j, $plugin := $profile.pluginConfig -}}
+{{- $definition := printf "%sArgs" .name -}}
+{{- if hasKey $definitions $definition -}}
+{{- include "plimsoll.checkFields" (dict "definitions" $definitions "schema" (get $definitions $definition) "value" .args "path" (printf "config.profiles[%d].pluginConfig[%d].args" $i $j)) -}}
+{{- end -}}
 {{- $provider := ((.args | default dict).metricProvider | default dict) -}}
 {{- $where := printf "config.profiles[%d], arguments of %s: metricProvider" $i .name -}}
 {{- if hasKey $provider "token" -}}
 {{- fail (printf "%s.token would be readable in a ConfigMap. Put the token into a Secret, name the Secret in tokenSecret, and set %s.tokenFile: /etc/plimsoll/token/token" $where "metricProvider") -}}
+{{- end -}}
+{{- if hasKey $provider "applicationKey" -}}
+{{- fail (printf "%s.applicationKey would be readable in a ConfigMap. Put the key into a Secret, name the Secret in applicationKeySecret, and set metricProvider.applicationKeyFile: /etc/plimsoll/application-key/application-key" $where) -}}
 {{- end -}}
 {{- $userinfo := "^[a-zA-Z]+://[^/?#]*@" -}}
 {{- if regexMatch $userinfo ($provider.address | default "") -}}
@@ -99,7 +107,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- fail (printf "config.profiles[%d], arguments of %s: watcherAddress holds a user or a password, which would be readable in a ConfigMap. Remove the part before the @" $i .name) -}}
 {{- end -}}
 {{- $deployment := eq $.Values.target "Deployment" -}}
-{{- range $field, $mount := dict "tokenFile" (dict "dir" "/etc/plimsoll/token/" "what" "Secret" "value" "tokenSecret") "caFile" (dict "dir" "/etc/plimsoll/ca/" "what" "ConfigMap" "value" "caConfigMap") -}}
+{{- range $field, $mount := dict "tokenFile" (dict "dir" "/etc/plimsoll/token/" "what" "Secret" "value" "tokenSecret") "applicationKeyFile" (dict "dir" "/etc/plimsoll/application-key/" "what" "Secret" "value" "applicationKeySecret") "caFile" (dict "dir" "/etc/plimsoll/ca/" "what" "ConfigMap" "value" "caConfigMap") -}}
 {{- if hasPrefix $mount.dir (get $provider $field | default "") -}}
 {{- if not $deployment -}}
 {{- fail (printf "%s.%s is %s, but with target %s nothing is mounted there. Use a path that exists in the scheduler's container, or leave the field out" $where $field (get $provider $field) $.Values.target) -}}
@@ -139,6 +147,68 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{- /* Fails on a field that the schema does not have, and names the similar one. From a dict with definitions and schema (of
+args.schema.json), value, and path (of the value). Values of another type are left to values.schema.json. */ -}}
+{{- define "plimsoll.checkFields" -}}
+{{- $schema := .schema -}}
+{{- if hasKey $schema "$ref" -}}
+{{- $schema = get .definitions (trimPrefix "#/definitions/" (get $schema "$ref")) -}}
+{{- end -}}
+{{- if kindIs "map" .value -}}
+{{- range $name, $value := .value -}}
+{{- $next := $schema.additionalProperties -}}
+{{- if hasKey $schema "properties" -}}
+{{- if not (hasKey $schema.properties $name) -}}
+{{- $names := keys $schema.properties | sortAlpha -}}
+{{- $advice := printf "the fields are %s" (join ", " $names) -}}
+{{- with include "plimsoll.similar" (list $name $names) -}}{{- $advice = printf "did you mean %s?" . -}}{{- end -}}
+{{- fail (printf "%s.%s: there is no such field: %s" $.path $name $advice) -}}
+{{- end -}}
+{{- $next = get $schema.properties $name -}}
+{{- end -}}
+{{- include "plimsoll.checkFields" (dict "definitions" $.definitions "schema" ($next | default dict) "value" $value "path" (printf "%s.%s" $.path $name)) -}}
+{{- end -}}
+{{- else if kindIs "slice" .value -}}
+{{- range $i, $value := .value -}}
+{{- include "plimsoll.checkFields" (dict "definitions" $.definitions "schema" ($schema.items | default dict) "value" $value "path" (printf "%s[%d]" $.path $i)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The name of a list that is most similar to another name, from a list of the name and the list; empty if none begins with the
+name or differs from it by at most three letters. */ -}}
+{{- define "plimsoll.similar" -}}
+{{- $name := first . -}}
+{{- $best := "" -}}
+{{- $least := 4 -}}
+{{- range $candidate := last . -}}
+{{- $distance := int (include "plimsoll.distance" (list $name $candidate)) -}}
+{{- if and (lt $distance $least) (lt $distance (len $candidate)) -}}
+{{- $best = $candidate -}}
+{{- $least = $distance -}}
+{{- else if and (not $best) (hasPrefix (lower $name) (lower $candidate)) -}}
+{{- $best = $candidate -}}
+{{- end -}}
+{{- end -}}
+{{- $best -}}
+{{- end -}}
+
+{{- /* The number of letters to insert, delete or replace to get from one name to another (Levenshtein), whatever their case. */ -}}
+{{- define "plimsoll.distance" -}}
+{{- $a := lower (first .) -}}
+{{- $b := lower (last .) -}}
+{{- $row := until (add1 (len $b) | int) -}}
+{{- range $i := until (len $a) -}}
+{{- $next := list (add1 $i) -}}
+{{- range $j := until (len $b) -}}
+{{- $differ := ternary 0 1 (eq (substr $i (add1 $i | int) $a) (substr $j (add1 $j | int) $b)) -}}
+{{- $next = append $next (min (add (index $row $j) $differ) (add1 (index $row (add1 $j | int))) (add1 (index $next $j))) -}}
+{{- end -}}
+{{- $row = $next -}}
+{{- end -}}
+{{- last $row -}}
 {{- end -}}
 
 {{- /* The load sources that the enabled plugins read, as a JSON list of {type, address}. A plugin without arguments, or whose
@@ -189,10 +259,11 @@ arguments name no source, reads KubernetesMetricsServer. */ -}}
 {{- toJson (uniq $resources | sortAlpha) -}}
 {{- end -}}
 
-{{- /* The ports of the sources' addresses, as a JSON list. */ -}}
+{{- /* The ports of the sources' addresses, as a JSON list. SignalFx and Datadog have a default address, with port 443. */ -}}
 {{- define "plimsoll.sourcePorts" -}}
 {{- $ports := list -}}
 {{- range . -}}
+{{- if and (not .address) (has .type (list "SignalFx" "Datadog")) -}}{{- $ports = append $ports 443 -}}{{- end -}}
 {{- if .address -}}
 {{- $url := urlParse .address -}}
 {{- $port := regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host) | default (ternary "443" "80" (eq $url.scheme "https")) -}}
@@ -207,7 +278,7 @@ arguments name no source, reads KubernetesMetricsServer. */ -}}
 {{- (fromYaml (include "plimsoll.config" .)).leaderElection | toJson -}}
 {{- end -}}
 
-{{- /* The volumes for a token and a CA bundle, from values with tokenSecret and caConfigMap. */ -}}
+{{- /* The volumes for credentials and a CA bundle, from values with tokenSecret, applicationKeySecret and caConfigMap. */ -}}
 {{- define "plimsoll.volumes" -}}
 {{- if .tokenSecret.name -}}
 - name: token
@@ -215,6 +286,13 @@ arguments name no source, reads KubernetesMetricsServer. */ -}}
     secretName: {{ .tokenSecret.name | quote }}
     items:
     - {key: {{ .tokenSecret.key | quote }}, path: token}
+{{ end -}}
+{{- if .applicationKeySecret.name -}}
+- name: application-key
+  secret:
+    secretName: {{ .applicationKeySecret.name | quote }}
+    items:
+    - {key: {{ .applicationKeySecret.key | quote }}, path: application-key}
 {{ end -}}
 {{- if .caConfigMap.name -}}
 - name: ca
@@ -229,6 +307,11 @@ arguments name no source, reads KubernetesMetricsServer. */ -}}
 {{- if .tokenSecret.name -}}
 - name: token
   mountPath: /etc/plimsoll/token
+  readOnly: true
+{{ end -}}
+{{- if .applicationKeySecret.name -}}
+- name: application-key
+  mountPath: /etc/plimsoll/application-key
   readOnly: true
 {{ end -}}
 {{- if .caConfigMap.name -}}

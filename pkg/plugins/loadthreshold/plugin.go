@@ -59,15 +59,16 @@ type LoadThreshold struct {
 }
 
 var (
-	_ fwk.PreFilterPlugin   = &LoadThreshold{}
-	_ fwk.FilterPlugin      = &LoadThreshold{}
-	_ fwk.PostFilterPlugin  = &LoadThreshold{}
-	_ fwk.PreScorePlugin    = &LoadThreshold{}
-	_ fwk.ScorePlugin       = &LoadThreshold{}
-	_ fwk.ScoreExtensions   = &LoadThreshold{}
-	_ fwk.EnqueueExtensions = &LoadThreshold{}
-	_ fwk.SignPlugin        = &LoadThreshold{}
-	_ explain.Explainer     = &LoadThreshold{}
+	_ fwk.PreFilterPlugin    = &LoadThreshold{}
+	_ fwk.FilterPlugin       = &LoadThreshold{}
+	_ fwk.PostFilterPlugin   = &LoadThreshold{}
+	_ fwk.PreScorePlugin     = &LoadThreshold{}
+	_ fwk.ScorePlugin        = &LoadThreshold{}
+	_ fwk.ScoreExtensions    = &LoadThreshold{}
+	_ fwk.EnqueueExtensions  = &LoadThreshold{}
+	_ fwk.SignPlugin         = &LoadThreshold{}
+	_ explain.UsageExplainer = &LoadThreshold{}
+	_ explain.LoadReader     = &LoadThreshold{}
 )
 
 // Factory makes the plugins of all profiles of one scheduler, which share what they know of annotations. Its zero value is
@@ -160,15 +161,24 @@ func (pl *LoadThreshold) filterState(state fwk.CycleState, pod *corev1.Pod) *fil
 	if s := pl.states.Lookup(state); s != nil {
 		return s
 	}
-	s := &filterState{exempt: pl.exemptions.cover(pod)}
-	for r, model := range pl.models {
-		s.views[r] = model.View(state)
-		s.limited[r] = !s.exempt && (pl.missingLoad == config.MissingLoadReject || s.views[r].Knows(load.Resource(r)))
+	s := pl.newFilterState(state)
+	if s.exempt = pl.exemptions.cover(pod); s.exempt {
+		s.limited = [load.ResourceCount]bool{}
 	}
 	s.podUsage, s.podUsages = s.views[load.CPU].PodUsage(pod)
 	s, first := pl.states.Store(state, s)
 	if first {
 		pl.counters.Decision(s.skips() && !s.exempt)
+	}
+	return s
+}
+
+// newFilterState returns the state of the cycle without a pod.
+func (pl *LoadThreshold) newFilterState(state fwk.CycleState) *filterState {
+	s := &filterState{}
+	for r, model := range pl.models {
+		s.views[r] = model.View(state)
+		s.limited[r] = pl.missingLoad == config.MissingLoadReject || s.views[r].Knows(load.Resource(r))
 	}
 	return s
 }
@@ -237,6 +247,42 @@ func (pl *LoadThreshold) Explain(_ context.Context, state fwk.CycleState, pod *c
 		}
 	}
 	return terms
+}
+
+// Models implements explain.LoadReader.
+func (pl *LoadThreshold) Models() [load.ResourceCount]*estimate.Model { return pl.models }
+
+// LoadLine implements explain.LoadReader. A node is above its line if it would be refused to a pod that uses nothing.
+func (pl *LoadThreshold) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain.LoadLine {
+	s := pl.newFilterState(state)
+	if pl.predictor != nil {
+		s.podUsages = &learned.Usages{}
+	}
+	t := pl.terms(s, node)
+	var own line
+	if annotation, ok := node.Node().Annotations[Annotation]; ok {
+		own, _ = pl.lookup(annotation)
+	}
+	l := explain.LoadLine{Node: t.Node}
+	for r := range load.ResourceCount {
+		l.Utilization[r] = t.Utilization(r)
+		l.Percent[r] = float64(t.LinePercent[r])
+		l.Annotated[r] = t.LinePercent[r] > 0 && own[r] > 0
+		l.Above[r] = pl.resourceReason(s, &t, r) != ""
+	}
+	return l
+}
+
+// ExplainPodUsage implements explain.UsageExplainer for the resources that some threshold of the profile holds for.
+func (pl *LoadThreshold) ExplainPodUsage(state fwk.CycleState, pod *corev1.Pod) (usages []explain.PodUsage) {
+	s := pl.filterState(state, pod)
+	explanations := s.views[load.CPU].ExplainPodUsage(pod)
+	for r, limited := range s.limited {
+		if limited && pl.line[r] > 0 {
+			usages = append(usages, explain.PodUsage{Resource: load.Resource(r), Amount: s.podUsage[r], Explanation: explanations[r]})
+		}
+	}
+	return usages
 }
 
 // reason says why the node cannot have the pod, or is empty.

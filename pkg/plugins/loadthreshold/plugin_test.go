@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,9 +24,11 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
@@ -236,7 +239,48 @@ func TestFilter_PredictedPeak(t *testing.T) {
 				if terms.PeakTerms == nil || terms.PeakTerms[load.CPU].Peak() != terms.Utilization(load.CPU) {
 					t.Errorf("explained as %+v", terms)
 				}
+				limit, sum := terms.Limits()[0], 0.0
+				for _, term := range limit.Terms {
+					sum += term.Value
+				}
+				if math.Abs(sum-limit.Value) > 1e-9 || limit.Exceeded != (tc.want != "") {
+					t.Errorf("limit %+v, want one that is exceeded: %v, and terms that add up", limit, tc.want != "")
+				}
 			})
+		}
+	}
+}
+
+func TestLimits(t *testing.T) {
+	percent := func(name string, value float64) explain.Term {
+		return explain.Term{Name: name, Value: value, Unit: "%"}
+	}
+	// 4,000 measured, 400 pending and 200 of the pod are 57.5 percent of 8,000; the deviation is 10 percent.
+	node := estimate.ResourceEstimate{Mean: 4000, StdDev: 800, Pending: 400, Base: 8000, State: load.Fresh}
+	byRequests := estimate.ResourceEstimate{Mean: 4000, Base: 8000, State: load.Expired}
+	for _, tc := range []struct {
+		name  string
+		terms Terms
+		want  []explain.Limit
+	}{
+		{"the mean", Terms{Node: estimate.Estimate{load.CPU: node}, LinePercent: [load.ResourceCount]int64{load.CPU: 57}}, []explain.Limit{{
+			Name: "cpu", Value: 57.5, Rule: "> 57", Unit: "%", Exceeded: true,
+			Terms: []explain.Term{percent("measured", 50), percent("pending", 5), percent("this pod", 2.5)},
+		}}},
+		{"with deviations", Terms{Node: estimate.Estimate{load.CPU: node}, Deviations: 2, LinePercent: [load.ResourceCount]int64{load.CPU: 80}}, []explain.Limit{{
+			Name: "cpu", Value: 77.5, Rule: "> 80", Unit: "%",
+			Terms: []explain.Term{percent("measured", 50), percent("pending", 5), percent("this pod", 2.5), percent("2 × deviation", 20)},
+		}}},
+		{"by requests", Terms{Node: estimate.Estimate{load.CPU: byRequests}, LinePercent: [load.ResourceCount]int64{load.CPU: 80}}, []explain.Limit{{
+			Name: "cpu", Value: 52.5, Rule: "> 80", Unit: "%",
+			Terms: []explain.Term{percent("requested", 50), percent("pending", 0), percent("this pod", 2.5)},
+		}}},
+		{"without capacity", Terms{LinePercent: [load.ResourceCount]int64{load.CPU: 80}}, []explain.Limit{{Name: "cpu", Value: 100, Rule: "> 80", Unit: "%", Exceeded: true}}},
+		{"without a load line", Terms{Node: estimate.Estimate{load.CPU: node}}, nil},
+	} {
+		tc.terms.Pod[load.CPU] = 200
+		if diff := cmp.Diff(tc.want, tc.terms.Limits(), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
 		}
 	}
 }

@@ -83,6 +83,49 @@ func (t Terms) List() (terms []explain.Term) {
 	return terms
 }
 
+// Limits implements explain.Limiter: the load lines of the node.
+func (t Terms) Limits() (limits []explain.Limit) {
+	for r := range load.ResourceCount {
+		line := t.LinePercent[r]
+		if line == 0 {
+			continue
+		}
+		limits = append(limits, explain.Limit{
+			Name: r.String(), Value: 100 * t.Utilization(r), Rule: fmt.Sprintf("> %d", line), Unit: "%",
+			Exceeded: t.Above(r), Terms: t.summands(r),
+		})
+	}
+	return limits
+}
+
+// summands add up to the resource's Utilization, in percent.
+func (t *Terms) summands(r load.Resource) []explain.Term {
+	e := &t.Node[r]
+	switch {
+	case e.Base <= 0:
+		return nil // it counts as full
+	case t.PeakTerms != nil:
+		return t.PeakTerms[r].Summands(t.Largest[r])
+	}
+	percent := func(amount float64) float64 { return 100 * amount / e.Base }
+	carried := "measured"
+	switch {
+	case e.State != load.Fresh:
+		carried = "requested"
+	case t.Fraction > 0:
+		carried = fmt.Sprintf("measured, quantile %g", t.Fraction)
+	}
+	terms := []explain.Term{
+		{Name: carried, Value: percent(e.Mean), Unit: "%"},
+		{Name: "pending", Value: percent(e.Pending), Unit: "%"},
+		{Name: "this pod", Value: percent(t.Pod[r]), Unit: "%"},
+	}
+	if t.Deviations > 0 && e.StdDev > 0 {
+		terms = append(terms, explain.Term{Name: fmt.Sprintf("%g × deviation", t.Deviations), Value: percent(t.Deviations * e.StdDev), Unit: "%"})
+	}
+	return terms
+}
+
 // measured returns the terms of a resource that is judged by what was measured.
 func (t Terms) measured(r load.Resource) []explain.Term {
 	terms := explain.Resource(r, &t.Node[r], t.Pod[r], t.Node[r].Base)

@@ -30,10 +30,11 @@ type LoadVariationRiskBalancing struct {
 }
 
 var (
-	_ fwk.PreScorePlugin = &LoadVariationRiskBalancing{}
-	_ fwk.SignPlugin     = &LoadVariationRiskBalancing{}
-	_ fwk.ScorePlugin    = &LoadVariationRiskBalancing{}
-	_ explain.Explainer  = &LoadVariationRiskBalancing{}
+	_ fwk.PreScorePlugin     = &LoadVariationRiskBalancing{}
+	_ fwk.SignPlugin         = &LoadVariationRiskBalancing{}
+	_ fwk.ScorePlugin        = &LoadVariationRiskBalancing{}
+	_ explain.UsageExplainer = &LoadVariationRiskBalancing{}
+	_ explain.LoadReader     = &LoadVariationRiskBalancing{}
 )
 
 // New returns the plugin.

@@ -313,7 +313,7 @@ func TestExplain(t *testing.T) {
 	want := []string{
 		"cpu measured 50%", "cpu deviation 12.91%", "cpu pending 0%", "cpu of the pod 12.5%",
 		"cpu requests of all pods 62.5%", "cpu limits of all pods 125%", "cpu risk by limits 40%", "cpu risk by load 33.33%", "cpu risk 36.67%",
-		"memory measured 0%", "memory pending 0%", "memory of the pod 0%",
+		"memory measured 0%", "memory deviation 0%", "memory pending 0%", "memory of the pod 0%",
 		"memory requests of all pods 0%", "memory risk by limits 100%", "memory risk by load 0%", "memory risk 0%",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

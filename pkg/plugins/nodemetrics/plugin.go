@@ -129,7 +129,9 @@ func (pl *NodeMetrics) cycleState(ctx context.Context, state fwk.CycleState) *cy
 }
 
 // scoreAt is the score of the node in a row of the values.
-func (s *cycleState) scoreAt(row int) int64 { return int64(math.Round(Terms{s.scales, row}.Score())) }
+func (s *cycleState) scoreAt(row int) int64 {
+	return int64(math.Round(Terms{scales: s.scales, row: row}.Score()))
+}
 
 // PreFilter skips filtering where no rule rules out any node, and for pods that the rules are waived for.
 func (pl *NodeMetrics) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
@@ -287,7 +289,13 @@ func (pl *NodeMetrics) scalesOver(s *cycleState, rows []int) []scale {
 // none before.
 func (pl *NodeMetrics) Explain(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) explain.Terms {
 	s := pl.cycleState(ctx, state)
-	return Terms{s.scales, s.view.Row(node)}
+	terms := Terms{scales: s.scales, row: s.view.Row(node)}
+	for i, m := range pl.metrics {
+		if value, known := s.values[i].At(terms.row); known && !m.reject.IsZero() {
+			terms.limits = append(terms.limits, explain.Limit{Name: m.Name, Value: value, Rule: m.reject.String(), Exceeded: m.reject.RulesOut(value)})
+		}
+	}
+	return terms
 }
 
 // observe logs once that no node has a value of the metric, and once that some node has one again.

@@ -367,6 +367,21 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// A rule is shown with the node's value, whether or not the metric has a weight; a metric without a value or a rule is not.
+func TestExplain_Limits(t *testing.T) {
+	b := build(t, `metrics:
+- {name: x, query: of_x, prefer: Lower, weight: 0, reject: '> 5'}
+- {name: v, query: of_v, prefer: Lower, reject: '< 1'}
+- {name: z, query: of_z, prefer: Lower, reject: '> 5'}
+- {name: w, query: of_w, prefer: Lower}`)
+	publish(b.loads, map[string]values{"x": {"a": 6}, "v": {"a": 2}, "z": {"b": 9}, "w": {"a": 9}})
+	got := b.Explain(t.Context(), framework.NewCycleState(), pod(), nodesNamed("a", "b")[0]).(explain.Limiter).Limits()
+	want := []explain.Limit{{Name: "x", Value: 6, Rule: "> 5", Exceeded: true}, {Name: "v", Value: 2, Rule: "< 1"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // Rules are waived for one attempt.
 func TestPostFilter_Relax(t *testing.T) {
 	b := build(t, "metrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]", "a")

@@ -11,7 +11,12 @@ type Terms struct {
 	scales []scale
 	// row is the node's row in the values of the scales.
 	row int
+	// limits are the rules that a value of the node is compared with. Only Explain sets them.
+	limits []explain.Limit
 }
+
+// Limits implements explain.Limiter: the rules that reject nodes, of the metrics that the node has a value of.
+func (t Terms) Limits() []explain.Limit { return t.limits }
 
 // Score is the weighted mean of the marks, in [0, 100]; 0 where there are none. It does not allocate.
 func (t Terms) Score() float64 {

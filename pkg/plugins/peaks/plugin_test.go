@@ -312,11 +312,11 @@ func TestExplain(t *testing.T) {
 		return terms.Score(), list
 	}
 	if got, list := explain("a"); math.Abs(got-20) > 1e-9 || !cmp.Equal(list, []string{
-		"cpu measured 25%", "cpu pending 0%", "cpu of the pod 25%", "cpu utilization 50%", "power 120", "power with the pod 140",
+		"cpu measured 25%", "cpu deviation 0%", "cpu pending 0%", "cpu of the pod 25%", "cpu utilization 50%", "power 120", "power with the pod 140",
 	}) {
 		t.Errorf("with a model: %v, %q", got, list)
 	}
-	if got, list := explain("b"); got != 0 || !cmp.Equal(list, []string{"cpu measured 90%", "cpu pending 0%", "cpu of the pod 25%", "cpu utilization 115%"}) {
+	if got, list := explain("b"); got != 0 || !cmp.Equal(list, []string{"cpu measured 90%", "cpu deviation 0%", "cpu pending 0%", "cpu of the pod 25%", "cpu utilization 115%"}) {
 		t.Errorf("without a model: %v, %q", got, list)
 	}
 }

@@ -32,10 +32,11 @@ type PredictedPeak struct {
 }
 
 var (
-	_ fwk.PreScorePlugin = &PredictedPeak{}
-	_ fwk.SignPlugin     = &PredictedPeak{}
-	_ fwk.ScorePlugin    = &PredictedPeak{}
-	_ explain.Explainer  = &PredictedPeak{}
+	_ fwk.PreScorePlugin     = &PredictedPeak{}
+	_ fwk.SignPlugin         = &PredictedPeak{}
+	_ fwk.ScorePlugin        = &PredictedPeak{}
+	_ explain.UsageExplainer = &PredictedPeak{}
+	_ explain.LoadReader     = &PredictedPeak{}
 )
 
 // New returns the plugin.
@@ -92,6 +93,20 @@ func (pl *PredictedPeak) Explain(_ context.Context, state fwk.CycleState, pod *c
 		terms.Largest[r] = terms.Resources[r].LargestOn(node)
 	}
 	return &terms
+}
+
+// LoadLine implements explain.LoadReader: peaks are compared with the target, where nodes are packed up to one.
+func (pl *PredictedPeak) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain.LoadLine {
+	l := pl.Extensions.LoadLine(state, node)
+	peaks := peak.Of(pl.Models()[load.CPU].View(state), node, &learned.Usages{}, pl.deviations)
+	for r := range peaks {
+		l.Utilization[r] = peaks[r].Peak()
+		if pl.strategy == config.StrategyPack {
+			l.Percent[r] = pl.targetPercent
+			l.Above[r] = 100*l.Utilization[r] > pl.targetPercent
+		}
+	}
+	return l
 }
 
 // SignPod implements fwk.SignPlugin: scores depend on the pod's workload and on the amounts in its spec, and on nothing else of

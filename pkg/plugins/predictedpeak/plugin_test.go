@@ -417,11 +417,11 @@ func TestExplain_List(t *testing.T) {
 		want       []string
 	}{
 		{"with statistics", "deviations: 2\n", 0.5, []string{
-			"cpu measured 30%", "cpu pending 0%", "cpu of the pod 12.5%", "cpu of the pods by statistics 25%", "cpu mean 42.5%",
+			"cpu measured 30%", "cpu deviation 0%", "cpu pending 0%", "cpu of the pod 12.5%", "cpu of the pods by statistics 25%", "cpu mean 42.5%",
 			"cpu largest excess (ns/c) 12.5%", "cpu 2 × deviation of the other pods 10.31%", "cpu predicted peak 65.31%",
 		}},
 		{"without", "", 0, []string{
-			"cpu measured 30%", "cpu pending 0%", "cpu of the pod 25%", "cpu mean 55%",
+			"cpu measured 30%", "cpu deviation 0%", "cpu pending 0%", "cpu of the pod 25%", "cpu mean 55%",
 			"cpu largest excess (ns/a-0) 12.5%", "cpu deviation of the other pods 11.43%", "cpu predicted peak 78.93%",
 		}},
 	} {
@@ -502,4 +502,25 @@ func TestScore_IsSafeForConcurrentUse(t *testing.T) {
 		loads.Measure(measured(0.3), nil)
 	}
 	group.Wait()
+}
+
+func TestLoadLine(t *testing.T) {
+	loads := loadsOf(measured(0.25))
+	loads.Learn(statistics(), 0.5)
+	node := nodeOf(covered(pod("a-0", "a", "2", "")))
+	// (0.25 · 8,000 + 1.64 · 200) / 8,000
+	const peak = 0.291
+	for args, want := range map[string]struct {
+		percent float64
+		above   bool
+	}{
+		"strategy: Spread":           {0, false},
+		"strategy: Pack\ntarget: 30": {30, false},
+		"strategy: Pack\ntarget: 29": {29, true},
+	} {
+		l := newPlugin(t, loads, args+"\n"+noMemory).LoadLine(framework.NewCycleState(), node)
+		if math.Abs(l.Utilization[load.CPU]-peak) > 1e-6 || l.Percent[load.CPU] != want.percent || l.Above[load.CPU] != want.above {
+			t.Errorf("%s: load line %+v, want a peak of %v and %+v", args, l, peak, want)
+		}
+	}
 }

@@ -31,10 +31,11 @@ type TargetLoadPacking struct {
 }
 
 var (
-	_ fwk.PreScorePlugin = &TargetLoadPacking{}
-	_ fwk.SignPlugin     = &TargetLoadPacking{}
-	_ fwk.ScorePlugin    = &TargetLoadPacking{}
-	_ explain.Explainer  = &TargetLoadPacking{}
+	_ fwk.PreScorePlugin     = &TargetLoadPacking{}
+	_ fwk.SignPlugin         = &TargetLoadPacking{}
+	_ fwk.ScorePlugin        = &TargetLoadPacking{}
+	_ explain.UsageExplainer = &TargetLoadPacking{}
+	_ explain.LoadReader     = &TargetLoadPacking{}
 )
 
 // New returns the plugin.
@@ -85,4 +86,12 @@ func (pl *TargetLoadPacking) terms(s *loadscore.PreScoreState, node fwk.NodeInfo
 // Explain returns the node's Terms.
 func (pl *TargetLoadPacking) Explain(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) explain.Terms {
 	return pl.terms(pl.PreScoreState(state, pod), node)
+}
+
+// LoadLine implements explain.LoadReader. The line is the target; there is none for memory.
+func (pl *TargetLoadPacking) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain.LoadLine {
+	l := pl.Extensions.LoadLine(state, node)
+	l.Percent[load.CPU] = pl.targetPercent
+	l.Above[load.CPU] = 100*l.Utilization[load.CPU] > pl.targetPercent
+	return l
 }

@@ -116,3 +116,21 @@ func TestPreScore_MemoryOnly(t *testing.T) {
 		t.Errorf("PreScore: %v, want Skip", status)
 	}
 }
+
+func TestLoadLine(t *testing.T) {
+	loads := map[string]load.NodeLoad{
+		"below": {load.CPU: plugintest.Measurement(0.40, 0), load.Memory: plugintest.Measurement(0.90, 0)},
+		"above": {load.CPU: plugintest.Measurement(0.41, 0), load.Memory: plugintest.Measurement(0.90, 0)},
+	}
+	pl := plugintest.Build(t, New, plugintest.Args(t, "TargetLoadPackingArgs", ""), loads).(*TargetLoadPacking)
+	for name, above := range map[string]bool{"below": false, "above": true} {
+		l := pl.LoadLine(framework.NewCycleState(), plugintest.Node(name, plugintest.CPUAndMemory("8", "16Gi")))
+		// The default target is 40. Memory has none.
+		if l.Percent != [load.ResourceCount]float64{load.CPU: 40} || l.Above != [load.ResourceCount]bool{load.CPU: above} {
+			t.Errorf("%s: load line %+v, want 40 percent of cpu, above it: %v", name, l, above)
+		}
+		if l.Utilization != [load.ResourceCount]float64{loads[name][load.CPU].Mean, 0.90} {
+			t.Errorf("%s: utilization %v, want that measured", name, l.Utilization)
+		}
+	}
+}

@@ -74,7 +74,7 @@ type Predictor struct {
 
 var (
 	_ podusage.Estimator = Predictor{}
-	_ podusage.Estimator = &Prediction{}
+	_ podusage.Explainer = &Prediction{}
 )
 
 // Estimate implements podusage.Estimator.
@@ -110,8 +110,14 @@ func (p *Prediction) Charge(pod *corev1.Pod) podusage.Amounts {
 
 // Incoming predicts the usages of the pod to place.
 func (p *Prediction) Incoming(pod *corev1.Pod) Usages {
-	usages, _, _ := p.predict(pod, pod, math.Inf(1))
+	usages, _, _ := p.predict(pod, pod, math.Inf(1), nil)
 	return usages
+}
+
+// Explain implements podusage.Explainer.
+func (p *Prediction) Explain(pod *corev1.Pod) (x [load.ResourceCount]podusage.Explanation) {
+	p.predict(pod, pod, math.Inf(1), &x)
+	return x
 }
 
 // OnNode predicts the usages that other pods have to reckon with of a pod that is on a node: nothing of one all of whose
@@ -122,12 +128,14 @@ func (p *Prediction) OnNode(pod *corev1.Pod) (usages, lapsed Usages, lapses bool
 	if !ok {
 		return Usages{}, Usages{}, false
 	}
-	return p.predict(pod, starting, p.MaxRequestRatio)
+	return p.predict(pod, starting, p.MaxRequestRatio, nil)
 }
 
-func (p *Prediction) predict(pod, starting *corev1.Pod, maxRatio float64) (usages, lapsed Usages, lapses bool) {
+// predict returns what OnNode does. It explains the usages in x, unless that is nil.
+func (p *Prediction) predict(pod, starting *corev1.Pod, maxRatio float64, x *[load.ResourceCount]podusage.Explanation) (usages, lapsed Usages, lapses bool) {
 	var moments [load.ResourceCount]Moments
-	if w, ok := WorkloadOf(pod, p.WorkloadLabel); ok {
+	w, ok := WorkloadOf(pod, p.WorkloadLabel)
+	if ok {
 		moments = p.Snapshot.Lookup(w)
 	}
 	var requests *podusage.Amounts // determined for a pod without history alone: it takes longer than all else
@@ -135,6 +143,9 @@ func (p *Prediction) predict(pod, starting *corev1.Pod, maxRatio float64) (usage
 		if m := &moments[r]; m.PodTime > 0 && m.PodTime >= p.MinHistory {
 			usages[r] = known(m, podusage.Limit(starting, r))
 			lapsed[r] = usages[r]
+			if x != nil {
+				x[r] = explainKnown(w, m, &usages[r])
+			}
 			continue
 		}
 		if requests == nil {
@@ -146,6 +157,9 @@ func (p *Prediction) predict(pod, starting *corev1.Pod, maxRatio float64) (usage
 		}
 		ratio := p.Snapshot.Cluster().UsagePerRequest[r]
 		usages[r] = unknown(requests[r], silent*p.Default[r]/p.Multiplier, peak+silent*p.Default[r], ratio)
+		if x != nil {
+			x[r] = p.explainUnknown(pod, r, requests[r], silent*p.Default[r]/p.Multiplier, ratio, &usages[r])
+		}
 		lapsed[r] = unknown(requests[r], 0, peak, ratio)
 		lapses = lapses || usages[r] != lapsed[r]
 	}

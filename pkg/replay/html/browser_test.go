@@ -2,7 +2,6 @@ package html
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -23,8 +22,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay"
 )
-
-var pictures = flag.String("pictures", "", "folder to write screenshots of the page to")
 
 // tab is a page in a headless Chromium. It fails the test at its end if the page logged an error or asked for anything but itself.
 type tab struct {
@@ -351,38 +348,6 @@ func TestBrowserSparseReports(t *testing.T) {
 		}(),
 	} {
 		t.Run(name, func(t *testing.T) { open(t, r) })
-	}
-}
-
-// Run with -pictures=folder to look at the page.
-func TestBrowserPictures(t *testing.T) {
-	if *pictures == "" {
-		t.Skip("no -pictures given")
-	}
-	write := func(name string, content []byte) {
-		if err := os.WriteFile(filepath.Join(*pictures, name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name, r := range map[string]*replay.Report{
-		"100-nodes": synthetic(100, 3, policyNames...), "1000-nodes": synthetic(1000, 3, policyNames...), "many-policies": manyPolicies(),
-	} {
-		tb := open(t, r)
-		picture := func(look string, width int64) {
-			tb.window(width)
-			write(fmt.Sprintf("%s-%s-%d.png", name, look, width), get(tb, chromedp.FullScreenshot(100)))
-		}
-		for _, colors := range []string{"dark", "light"} {
-			tb.scheme(colors)
-			for _, width := range []int64{360, 1280, 2560} {
-				picture(colors, width)
-			}
-		}
-		write(name+".pdf", get(tb, chromedp.PrintToPDF()))
-		call(tb, emulation.SetEmulatedVisionDeficiency, emulation.SetEmulatedVisionDeficiencyParams{
-			Type: emulation.SetEmulatedVisionDeficiencyTypeDeuteranopia,
-		})
-		picture("deuteranopia", 1280)
 	}
 }
 

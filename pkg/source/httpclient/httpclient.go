@@ -52,6 +52,10 @@ type Config struct {
 	ExtraCAFiles []string
 	// InsecureSkipVerify accepts any certificate.
 	InsecureSkipVerify bool
+	// ServerName, if not empty, is the name that the server's certificate must be for, in place of the address's host.
+	ServerName string
+	// Transport, if not nil, sends the requests. The settings of certificates above then have no effect.
+	Transport http.RoundTripper
 	// Timeout bounds a request, including the reading of the files above and of the response. > 0.
 	Timeout time.Duration
 }
@@ -67,9 +71,12 @@ type Client struct {
 //
 // It fails if a CA file cannot be read or holds no certificate.
 func New(cfg Config) (*Client, error) {
-	transport, err := newTransport(cfg)
-	if err != nil {
-		return nil, err
+	transport := cfg.Transport
+	if transport == nil {
+		var err error
+		if transport, err = newTransport(cfg); err != nil {
+			return nil, err
+		}
 	}
 	c := &Client{credentials: newCredentials(cfg)}
 	c.client = &http.Client{Transport: transport, CheckRedirect: c.checkRedirect, Timeout: cfg.Timeout}

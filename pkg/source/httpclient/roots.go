@@ -22,9 +22,9 @@ func newTransport(cfg Config) (http.RoundTripper, error) {
 	}
 	authorized := cfg.BearerToken != "" || cfg.BearerTokenFile != "" || cfg.Key != "" || cfg.KeyFile != ""
 	if len(files) == 0 || cfg.InsecureSkipVerify {
-		return transportWith(&tls.Config{InsecureSkipVerify: cfg.InsecureSkipVerify}, authorized), nil
+		return transportWith(&tls.Config{InsecureSkipVerify: cfg.InsecureSkipVerify, ServerName: cfg.ServerName}, authorized), nil
 	}
-	ca := &authorities{names: files, beside: cfg.CAFile == "", authorized: authorized, timeout: cfg.Timeout}
+	ca := &authorities{names: files, beside: cfg.CAFile == "", authorized: authorized, serverName: cfg.ServerName, timeout: cfg.Timeout}
 	for _, name := range files {
 		ca.files = append(ca.files, boundedfile.New(name, boundedfile.MaxCABytes))
 	}
@@ -56,6 +56,7 @@ type authorities struct {
 	beside bool
 	// authorized reports whether requests carry a token.
 	authorized bool
+	serverName string
 	timeout    time.Duration
 }
 
@@ -80,7 +81,7 @@ func (a *authorities) newTransport(*tls.Config) (http.RoundTripper, error) {
 			return nil, fmt.Errorf("certificates of authorities: %s holds no PEM certificate", a.names[i])
 		}
 	}
-	return transportWith(&tls.Config{RootCAs: roots}, a.authorized), nil
+	return transportWith(&tls.Config{RootCAs: roots, ServerName: a.serverName}, a.authorized), nil
 }
 
 // Fetch implements config.SecretReader: the content of all files.

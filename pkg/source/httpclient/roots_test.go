@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,5 +110,27 @@ func TestNew_UnreadableExtraCAFile(t *testing.T) {
 			_, err := New(tt.cfg)
 			wantError(t, err, tt.want)
 		})
+	}
+}
+
+func TestServerName(t *testing.T) {
+	certificate, pair := newKeyPair() // for 127.0.0.1
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(file, certificate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	local, system := serveAs(t, pair), serveAs(t, systemPair)
+	for _, tt := range []struct{ caFile, name, url, want string }{
+		{file, "127.0.0.1", strings.Replace(local, "127.0.0.1", "localhost", 1), ""},
+		{file, "", strings.Replace(local, "127.0.0.1", "localhost", 1), "x509: "},
+		{file, "prometheus.monitoring.svc", local, "x509: "},
+		{"", "prometheus.monitoring.svc", system, "x509: "},
+	} {
+		got, err := get(t, newClient(t, Config{CAFile: tt.caFile, ServerName: tt.name}), tt.url)
+		if tt.want != "" {
+			wantError(t, err, tt.want)
+		} else if err != nil || got != "ok" {
+			t.Errorf("%s as %q: got %q, error %v", tt.url, tt.name, got, err)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package prometheus
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -56,6 +57,9 @@ type QueryDiagnosis struct {
 	// Series is the number of series in the response, Matched that of the series that belong to a Node, and Nodes that of the
 	// Nodes that have a value.
 	Series, Matched, Nodes int
+	// Highest is the highest value, and HighestNode the name of the Node that has it; empty if no Node has a number.
+	Highest     float64
+	HighestNode string
 	// Err is why no Node has a value; nil if at least one has.
 	Err error
 	// Warnings are those of the server.
@@ -84,10 +88,16 @@ func (s *Source) diagnose(m *matcher, results []*queryResult, load bool, undetec
 	unmatched := map[string]struct{}{}
 	measured := make([]bool, len(m.nodes))
 	for _, r := range results {
-		d.Queries = append(d.Queries, QueryDiagnosis{
+		q := QueryDiagnosis{
 			Query: r.query.String(), PromQL: r.query.promql,
 			Series: r.series, Matched: r.matched, Nodes: r.nodes, Err: r.problem(), Warnings: r.warnings,
-		})
+		}
+		for i, v := range r.values {
+			if v.known && (q.HighestNode == "" && !math.IsNaN(v.value) || v.value > q.Highest) {
+				q.Highest, q.HighestNode = v.value, m.nodes[i].Name
+			}
+		}
+		d.Queries = append(d.Queries, q)
 		maps.Copy(unmatched, r.unmatched)
 		if len(r.matches) > len(d.Matches) {
 			d.Matches = r.matches

@@ -52,9 +52,9 @@ func TestDiagnosis(t *testing.T) {
 			{KubePrometheus, text(`none of 1 series belongs to a Node: {node="gone"}`)},
 		},
 		Queries: []QueryDiagnosis{
-			{Query: "time of the newest sample of cpu (dialect Kubelet)", Series: 2, Matched: 2, Nodes: 2},
-			{Query: "mean of cpu over 5m (dialect Kubelet)", Series: 3, Matched: 1, Nodes: 1},
-			{Query: "mean of memory over 5m (dialect Kubelet)", Series: 1, Matched: 1, Nodes: 1, Warnings: []string{"partial"}},
+			{Query: "time of the newest sample of cpu (dialect Kubelet)", Series: 2, Matched: 2, Nodes: 2, Highest: 1699999980, HighestNode: "w1"},
+			{Query: "mean of cpu over 5m (dialect Kubelet)", Series: 3, Matched: 1, Nodes: 1, Highest: 0.25, HighestNode: "w1"},
+			{Query: "mean of memory over 5m (dialect Kubelet)", Series: 1, Matched: 1, Nodes: 1, Highest: 0.5, HighestNode: "w1", Warnings: []string{"partial"}},
 			{Query: "standard deviation of cpu over 5m (dialect Kubelet)", Err: text("standard deviation of cpu over 5m (dialect Kubelet): no series")},
 			{Query: "standard deviation of memory over 5m (dialect Kubelet)", Err: text("standard deviation of memory over 5m (dialect Kubelet): no series")},
 			{Query: `metric "latency"`, Err: text(`metric "latency": GET ` + endpoint + ": status 502 Bad Gateway")},

@@ -61,6 +61,11 @@ func LoadWatcher() Part {
 	return Part{Name: "load-watcher", Package: modulePath + "/cmd/load-watcher", KubernetesVersion: true}
 }
 
+// KubectlPlimsoll is the kubectl plugin of this repository.
+func KubectlPlimsoll() Part {
+	return Part{Name: "kubectl-plimsoll", Package: modulePath + "/cmd/kubectl-plimsoll", KubernetesVersion: true}
+}
+
 // KubeSchedulerRace is KubeScheduler with the race detector.
 func KubeSchedulerRace() Part {
 	part := KubeScheduler()

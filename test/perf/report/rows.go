@@ -78,6 +78,9 @@ func rows() []row {
 		refresh("the same, all plugins with three metrics", "≤ 2 KiB", "%.2f KiB", "heap-B/node", 2, 1024, every),
 		beside(workloads("statistics of 20,000 workloads, one refresh of 150,000 pods: our CPU", "≤ 1 s", "%.2f s", "cpu-s/op", 1, 1)),
 		beside(workloads("the same: all that is allocated meanwhile", "≤ 64 MiB", "%.0f MiB", "B/op", 64, 1<<20)),
+		beside(coldExplain("explain a pod, 5,000 nodes and 50,000 pods, once they are listed: our CPU", 3)),
+		beside(whatIf("what-if there, without default spreading: pods a second of CPU (300 a second of two processors)", 150, "spreading=none")),
+		beside(whatIf("the same with PodTopologySpread's default, which looks at all pods for each", 150, "spreading=default")),
 		cost("cost of a refresh per node, 15,000 nodes over 500", "linear", "cpu-ns/node", "Refresh", one),
 		cost("cost of Score per node, 15,000 nodes over 500", "flat", "ns/op", "Score", "TargetLoadPacking", busy),
 	)
@@ -188,6 +191,28 @@ func workloads(what, target, format, unit string, most, scale float64) row {
 			return "", false
 		}
 		return fmt.Sprintf(format, v/scale), v/scale <= most
+	}}
+}
+
+// coldExplain is the processor time, in seconds, of one pod that is explained in a scheduler that has just been filled.
+func coldExplain(what string, most float64) row {
+	return row{what: what, target: fmt.Sprintf("≤ %.0f s", most), measure: func(r results) (string, bool) {
+		v, ok := median(r.values("cpu-s/op", "ColdExplain"))
+		if !ok {
+			return "", false
+		}
+		return fmt.Sprintf("%.1f s", v), v <= most
+	}}
+}
+
+// whatIf is the number of pods that what-if places in a second of processor time.
+func whatIf(what string, least float64, variant string) row {
+	return row{what: what, target: fmt.Sprintf("≥ %.0f", least), measure: func(r results) (string, bool) {
+		v, ok := median(r.values("pods/cpu-s", "WhatIf", variant))
+		if !ok {
+			return "", false
+		}
+		return fmt.Sprintf("%.0f", v), v >= least
 	}}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
 // Terms are what a plugin judges one node by. Each plugin has a type of its own.
@@ -35,6 +36,42 @@ func (t Term) String() string {
 	return t.Name + " " + strconv.FormatFloat(math.Round(100*t.Value)/100, 'f', -1, 64) + t.Unit
 }
 
+// Limit is a limit that a filter compares a figure of the node with.
+type Limit struct {
+	// Name is what is limited, such as "cpu".
+	Name string
+	// Value is what the node has with the pod on it. Rule is how a node is ruled out, such as "> 80", and Unit is that of both.
+	Value float64
+	Rule  string
+	Unit  string
+	// Exceeded reports whether the limit rules the node out.
+	Exceeded bool
+	// Terms add up to Value; nil where it is not a sum.
+	Terms []Term
+}
+
+// Limiter is Terms of a plugin that filters by limits.
+type Limiter interface {
+	// Limits returns the limits that hold for the node.
+	Limits() []Limit
+}
+
+// PodUsage is what a plugin expects the pod to place to use of one resource.
+type PodUsage struct {
+	Resource load.Resource
+	// Amount is in milliCPU or bytes.
+	Amount float64
+	// Explanation is what Amount follows from.
+	podusage.Explanation
+}
+
+// UsageExplainer is a plugin that judges nodes by what the pod to place is expected to use.
+type UsageExplainer interface {
+	Explainer
+	// ExplainPodUsage returns the usages that the plugin reckons with in the scheduling cycle.
+	ExplainPodUsage(state fwk.CycleState, pod *corev1.Pod) []PodUsage
+}
+
 // Explainer is a plugin that shows what it judges nodes by.
 type Explainer interface {
 	fwk.Plugin
@@ -43,8 +80,32 @@ type Explainer interface {
 	Explain(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) Terms
 }
 
+// LoadReader is a plugin that judges nodes by their load.
+type LoadReader interface {
+	fwk.Plugin
+	// Models are of the load that the plugin judges nodes by, by load.Resource.
+	Models() [load.ResourceCount]*estimate.Model
+	// LoadLine returns how the node stands against its load line in the scheduling cycle, before any pod is placed.
+	LoadLine(state fwk.CycleState, node fwk.NodeInfo) LoadLine
+}
+
+// LoadLine is how a node stands against its load line. All arrays are by load.Resource.
+type LoadLine struct {
+	// Node is what was measured of the node, and what is pending on it.
+	Node estimate.Estimate
+	// Utilization is what is compared with the line: what the node carries, with deviation or predicted peak where the plugin reckons
+	// with one. It is a fraction of the node's Base.
+	Utilization [load.ResourceCount]float64
+	// Percent is the line; 0 where none holds.
+	Percent [load.ResourceCount]float64
+	// Annotated reports whether the node's own annotation states the line.
+	Annotated [load.ResourceCount]bool
+	// Above reports whether the plugin takes the node to be above the line.
+	Above [load.ResourceCount]bool
+}
+
 // Resource returns the terms of one resource in percent of base, in milliCPU or bytes: what the node carries, its deviation
-// where that is known, what is pending, and what the pod to place will use. What the node carries is called "measured", or
+// where that is measured, what is pending, and what the pod to place will use. What the node carries is called "measured", or
 // "requested" where its load is not known.
 func Resource(r load.Resource, e *estimate.ResourceEstimate, podUsage, base float64) []Term {
 	if base <= 0 {
@@ -58,7 +119,7 @@ func Resource(r load.Resource, e *estimate.ResourceEstimate, podUsage, base floa
 		carried = "requested"
 	}
 	terms := []Term{percent(carried, e.Mean)}
-	if e.StdDev > 0 {
+	if e.State == load.Fresh && e.StdDev >= 0 { // a deviation that is not known is NaN
 		terms = append(terms, percent("deviation", e.StdDev))
 	}
 	return append(terms, percent("pending", e.Pending), percent("of the pod", podUsage))

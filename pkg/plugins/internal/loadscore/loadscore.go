@@ -15,6 +15,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/cyclestate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
@@ -37,6 +38,20 @@ type Extensions struct {
 // New returns the extensions of the named plugin, which scores by the resources' load.
 func New(plugin string, model *estimate.Model, resources []load.Resource, missingLoad config.MissingLoad, c counters.Counters) *Extensions {
 	return &Extensions{plugin: plugin, model: model, resources: resources, missingLoad: missingLoad, counters: c, states: cyclestate.New[PreScoreState](plugin)}
+}
+
+// Models implements explain.LoadReader.
+func (x *Extensions) Models() [load.ResourceCount]*estimate.Model {
+	return [load.ResourceCount]*estimate.Model{load.CPU: x.model, load.Memory: x.model}
+}
+
+// LoadLine implements explain.LoadReader for a plugin without a line.
+func (x *Extensions) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain.LoadLine {
+	l := explain.LoadLine{Node: x.model.View(state).Estimate(node)}
+	for r := range l.Node {
+		l.Utilization[r] = l.Node[r].Utilization(0)
+	}
+	return l
 }
 
 // SetPodState makes PreScoreState.Pod hold what podState returns for the pod to place. The plugin is skipped for the pod where skip
@@ -79,6 +94,16 @@ func (x *Extensions) PreScoreState(state fwk.CycleState, pod *corev1.Pod) *PreSc
 		x.counters.Decision(skips)
 	}
 	return s
+}
+
+// ExplainPodUsage implements explain.UsageExplainer for the plugin.
+func (x *Extensions) ExplainPodUsage(state fwk.CycleState, pod *corev1.Pod) (usages []explain.PodUsage) {
+	s := x.PreScoreState(state, pod)
+	explanations := s.View.ExplainPodUsage(pod)
+	for _, r := range x.resources {
+		usages = append(usages, explain.PodUsage{Resource: r, Amount: s.PodUsage[r], Explanation: explanations[r]})
+	}
+	return usages
 }
 
 // skips reports whether nothing tells the nodes apart: no node's load is known, and no node is judged by the statistics of its pods.

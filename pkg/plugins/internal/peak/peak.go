@@ -135,13 +135,25 @@ func (r *Resource) List(of load.Resource, largest string) []explain.Term {
 		}
 		terms = append(terms, percent("of the pods by statistics", learned))
 	}
+	for _, t := range r.Summands(largest) {
+		t.Name = of.String() + " " + t.Name
+		terms = append(terms, t)
+	}
+	return append(terms, explain.Term{Name: of.String() + " predicted peak", Value: 100 * r.Peak(), Unit: "%"})
+}
+
+// Summands returns the terms that add up to the peak, in percent of the node's capacity, which must not be 0. largest is as in List.
+func (r *Resource) Summands(largest string) []explain.Term {
+	percent := func(name string, amount float64) explain.Term {
+		return explain.Term{Name: name, Value: 100 * amount / r.Node.Base, Unit: "%"}
+	}
 	deviation := "deviation of the other pods"
 	if r.Deviations != 1 {
 		deviation = fmt.Sprintf("%g × %s", r.Deviations, deviation)
 	}
-	return append(terms,
+	return []explain.Term{
 		percent("mean", r.Mean()),
 		percent("largest excess ("+cmp.Or(largest, "this pod")+")", r.Excess()),
 		percent(deviation, r.Deviations*r.Deviation()),
-		explain.Term{Name: of.String() + " predicted peak", Value: 100 * r.Peak(), Unit: "%"})
+	}
 }

@@ -28,7 +28,7 @@ func run(ctx context.Context, wanted []string) error {
 	parts := []build.Part{
 		build.Etcd(), build.KubeAPIServer(), build.KubeScheduler(), build.KubeSchedulerRace(), build.KWOK(), build.Prometheus(),
 		build.MetricsServer(), build.Kubectl(), build.Helm(), build.Kubeconform(), build.Promtool(), build.LoadWatcher(),
-		build.StockKubeScheduler(),
+		build.StockKubeScheduler(), build.KubectlPlimsoll(),
 	}
 	for _, name := range wanted {
 		if !slices.ContainsFunc(parts, func(p build.Part) bool { return p.Name == name }) {

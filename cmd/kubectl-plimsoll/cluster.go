@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"slices"
+
+	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/rest"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+)
+
+// clusterFlags are the flags of all commands that look at a cluster.
+type clusterFlags struct {
+	kube          *genericclioptions.ConfigFlags
+	configuration live.ConfigurationOptions
+	source        live.SourceOptions
+}
+
+func newClusterFlags() *clusterFlags {
+	return &clusterFlags{kube: genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag()}
+}
+
+func (f *clusterFlags) addTo(flags *pflag.FlagSet) {
+	kube := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.kube.AddFlags(kube)
+	kube.VisitAll(func(flag *pflag.Flag) {
+		// All of kubectl's flags work; the help shows those that are used often.
+		flag.Hidden = !slices.Contains([]string{"kubeconfig", "context", "namespace", "as", "as-group", "server", "request-timeout"}, flag.Name)
+	})
+	flags.AddFlagSet(kube)
+	flags.StringVar(&f.configuration.File, "config", "", "KubeSchedulerConfiguration on this machine, in place of the one that runs in the cluster")
+	flags.StringVar(&f.configuration.From, "from", "", "configmap/NAMESPACE/NAME[/KEY] that holds the KubeSchedulerConfiguration")
+	flags.StringVar(&f.source.Address, "source-address", "", "URL at which this machine reaches the source of load, such as that of a port-forward")
+	flags.StringVar(&f.source.TokenFile, "source-token-file", "", "file with the bearer token for the source of load")
+	flags.StringVar(&f.source.ApplicationKeyFile, "source-application-key-file", "", "file with the application key for Datadog")
+	flags.StringVar(&f.source.CAFile, "source-ca-file", "", "PEM file of the authority that signed the certificate of the source of load")
+}
+
+// connect returns a connection that cannot change the cluster.
+func (f *clusterFlags) connect(context.Context) (*live.Connection, error) {
+	kubeConfig, err := f.kube.ToRESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	kubeConfig.UserAgent = "kubectl-plimsoll/" + programVersion()
+	// Warnings of the API server are about what a user writes.
+	kubeConfig.WarningHandler = rest.NoWarnings{}
+	namespace, _, err := f.kube.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return nil, err
+	}
+	return live.Connect(kubeConfig, namespace, inCluster(kubeConfig, rest.InClusterConfig))
+}
+
+// inCluster reports whether requests go to the cluster in a pod of which the program runs, with the pod's account. The environment
+// alone does not tell: in a pod too, a kubeconfig may name another cluster.
+func inCluster(kubeConfig *rest.Config, ofPod func() (*rest.Config, error)) bool {
+	own, err := ofPod()
+	return err == nil && kubeConfig.Host == own.Host && kubeConfig.BearerTokenFile == own.BearerTokenFile
+}

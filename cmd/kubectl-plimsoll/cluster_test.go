@@ -1,0 +1,53 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"k8s.io/client-go/rest"
+)
+
+// TestConnect_KubeconfigInAPod sets what is set in every pod, such as that of a CI runner, beside a kubeconfig for another cluster.
+func TestConnect_KubeconfigInAPod(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+	t.Setenv("KUBERNETES_SERVICE_PORT", "443")
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	const kubeconfig = `{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "https://other.example.org"}}],
+users: [{name: c, user: {token: t}}], contexts: [{name: c, context: {cluster: c, user: c}}]}`
+	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	flags := newClusterFlags()
+	flags.kube.KubeConfig = &file
+	c, err := flags.connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.InPod {
+		t.Error("another cluster is taken for that of the pod")
+	}
+}
+
+func TestInCluster(t *testing.T) {
+	own := &rest.Config{Host: "https://10.96.0.1:443", BearerTokenFile: "/var/run/secrets/kubernetes.io/serviceaccount/token"}
+	for _, tt := range []struct {
+		name  string
+		taken *rest.Config
+		err   error
+		want  bool
+	}{
+		{"the pod's own", &rest.Config{Host: own.Host, BearerTokenFile: own.BearerTokenFile, BearerToken: "t"}, nil, true},
+		{"not in a pod", own, rest.ErrNotInCluster, false},
+		{"another API server", &rest.Config{Host: "https://other.example.org", BearerTokenFile: own.BearerTokenFile}, nil, false},
+		{"a cluster whose API server has the same address", &rest.Config{Host: own.Host, BearerToken: "t"}, nil, false},
+	} {
+		if got := inCluster(tt.taken, func() (*rest.Config, error) { return own, tt.err }); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+	}
+	if inCluster(own, func() (*rest.Config, error) { return nil, errors.New("no token") }) {
+		t.Error("without a token it is in a pod")
+	}
+}

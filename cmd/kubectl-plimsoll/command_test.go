@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+func TestExitCode(t *testing.T) {
+	for _, tt := range []struct {
+		err   error
+		code  int
+		print string
+	}{
+		{nil, 0, ""},
+		{errFound, 1, ""},
+		{fmt.Errorf("wrapped: %w", errFound), 1, ""},
+		{errors.New("no cluster"), 2, "Error: no cluster\n"},
+		{usageError{errors.New("--top: -1")}, 2, "Error: --top: -1\nSee 'kubectl plimsoll --help' for usage.\n"},
+	} {
+		if code := exitCode(tt.err); code != tt.code {
+			t.Errorf("%v: exit code %d, want %d", tt.err, code, tt.code)
+		}
+		var out bytes.Buffer
+		report(&out, newCommand(), tt.err)
+		if out.String() != tt.print {
+			t.Errorf("%v: printed %q, want %q", tt.err, out.String(), tt.print)
+		}
+	}
+}
+
+func TestCommand_Help(t *testing.T) {
+	out, err := execute(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{
+		"kubectl plimsoll [command]", "Look at a running cluster:\n  ", "Compare policies:\n  replay", "0 fine, 1 something was found, 2 it could not be done", "-v, --v",
+	} {
+		if !strings.Contains(out, part) {
+			t.Errorf("the help does not say %q:\n%s", part, out)
+		}
+	}
+	command := newCommand()
+	for _, c := range command.Commands() {
+		if c.GroupID == "" {
+			t.Errorf("%s is in no group of the help", c.Name())
+		}
+		checkHelp(t, c)
+	}
+}
+
+// checkHelp expects a short help and examples of each command that does something.
+func checkHelp(t *testing.T, c *cobra.Command) {
+	t.Helper()
+	if c.Runnable() && (c.Short == "" || c.Example == "") {
+		t.Errorf("%s has no short help, or no example", c.CommandPath())
+	}
+	for line := range strings.Lines(c.Example) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") && !strings.Contains(line, "kubectl") && !strings.HasPrefix(line, "-") {
+			t.Errorf("%s: an example that is no kubectl command: %s", c.CommandPath(), line)
+		}
+	}
+	for _, sub := range c.Commands() {
+		checkHelp(t, sub)
+	}
+}
+
+func TestCommand_UnknownFlag(t *testing.T) {
+	_, err := execute(t.Context(), "explain", "p", "--colour")
+	if _, ok := errors.AsType[usageError](err); !ok || exitCode(err) != 2 {
+		t.Errorf("error %v with exit code %d", err, exitCode(err))
+	}
+}
+
+// kubeconfigFor returns a kubeconfig file for a server, with two contexts.
+func kubeconfigFor(t *testing.T, server string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`{"clusters": [{"name": "c", "cluster": {"server": %q}}], "current-context": "one",
+"contexts": [{"name": "two", "context": {"cluster": "c"}}, {"name": "one", "context": {"cluster": "c", "namespace": "shop"}}]}`, server)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestCompletion(t *testing.T) {
+	var agent string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		agent = r.Header.Get("User-Agent")
+		kind, name := "", ""
+		switch r.URL.Path {
+		case "/api/v1/namespaces":
+			kind, name = "Namespace", "shop"
+		case "/api/v1/nodes":
+			kind, name = "Node", "worker-1"
+		case "/api/v1/namespaces/shop/pods":
+			kind, name = "Pod", "web-1"
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"kind":"%sList","apiVersion":"v1","items":[{"metadata":{"name":%q}}]}`, kind, name)
+	}))
+	t.Cleanup(server.Close)
+	kubeconfig := "--kubeconfig=" + kubeconfigFor(t, server.URL)
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"explain", "--output", ""}, "table\njson\nyaml\n"},
+		{[]string{"explain", kubeconfig, "--context", ""}, "one\ntwo\n"},
+		{[]string{"explain", kubeconfig, "-n", ""}, "shop\n"},
+		{[]string{"explain", kubeconfig, "--node", ""}, "worker-1\n"},
+		{[]string{"explain", kubeconfig, ""}, "web-1\n"},
+		{[]string{"expl"}, "explain\t"},
+		{[]string{"top", "nodes", kubeconfig, ""}, "worker-1\n"},
+		{[]string{"top", "pods", kubeconfig, ""}, "worker-1\n"},
+		{[]string{"top", "pods", kubeconfig, "-n", ""}, "shop\n"},
+		{[]string{"top", "nodes", "-o", ""}, "table\njson\nyaml\n"},
+		{[]string{"top", "--sort", ""}, "line\nname\ncpu\n"},
+	} {
+		out, err := execute(t.Context(), append([]string{"__complete"}, tt.args...)...)
+		if err != nil || !strings.HasPrefix(out, tt.want) {
+			t.Errorf("%q: completed %q, error %v, want %q", tt.args, out, err, tt.want)
+		}
+	}
+	if !strings.HasPrefix(agent, "kubectl-plimsoll/") {
+		t.Errorf("User-Agent %q", agent)
+	}
+}
+
+func TestStyle_NoColourInFiles(t *testing.T) {
+	file, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	if s := styleOf(file); s.colour || s.width != 0 {
+		t.Errorf("style %+v of a file", s)
+	}
+}

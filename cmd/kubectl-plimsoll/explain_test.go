@@ -1,0 +1,196 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
+)
+
+func explainedNode(name string, rank int, load, requests int64) explain.Node {
+	return explain.Node{
+		Name: name, Rank: rank, Total: 2*load + requests,
+		Scores: []explain.Score{{Plugin: "TargetLoadPacking", Normalized: load, Weight: 2, Weighted: 2 * load}, {Plugin: "NodeResourcesFit", Normalized: requests, Weight: 1, Weighted: requests}},
+		Terms:  []explain.PluginTerms{{Plugin: "TargetLoadPacking", Score: new(float64(load)), Terms: []explain.Term{{Name: "cpu measured", Value: 25, Unit: "%"}}}},
+	}
+}
+
+func explainedResult() *explain.Result {
+	return &explain.Result{
+		Configuration: "scheduler.yaml", Profile: "plimsoll",
+		Pod: explain.Pod{Namespace: "shop", Name: "web", PriorityClass: "high", Priority: 10},
+		ExpectedUsage: []explain.PodUsage{
+			{Plugin: "TargetLoadPacking", Resource: "cpu", Amount: 800, Unit: "milliCPU", Parts: []explain.Part{
+				{Amount: 500, Basis: "limit of container a"}, {Amount: 300, Basis: "1.5 × request of container b"},
+			}},
+			{
+				Plugin: "PredictedPeak", Resource: "memory", Amount: 1 << 30, Unit: "bytes", Parts: []explain.Part{{Amount: 1 << 30, Basis: "request of the pod"}},
+				PeakParts: []explain.Part{{Amount: 1536 << 20, Basis: "1.5 × request of container b"}},
+			},
+		},
+		Nodes: 10, FeasibleNodes: 2,
+		RuledOut: []explain.RuledOut{{
+			Plugin: "LoadThreshold", Reason: "node(s) above their cpu load line (80 percent)", Count: 2,
+			Nodes: []explain.RuledOutNode{
+				{Name: "hot", Limits: []explain.Limit{{Name: "cpu", Value: 84.1, Rule: "> 80", Unit: "%", Terms: []explain.Term{
+					{Name: "measured", Value: 78.2, Unit: "%"}, {Name: "pending", Value: 3.4, Unit: "%"}, {Name: "this pod", Value: 2.5, Unit: "%"},
+				}}}},
+				{Name: "slow", Limits: []explain.Limit{{Name: "latency", Value: 7.25, Rule: "> 5"}}},
+			},
+		}, {
+			Plugin: "TaintToleration", Reason: "node(s) had untolerated taint(s)", Count: 6,
+			Nodes: []explain.RuledOutNode{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}, {Name: "e"}, {Name: "f"}},
+		}},
+		Candidates: []explain.Node{explainedNode("worker-3", 1, 63, 95), explainedNode("worker-1", 2, 85, 45)},
+		Decision: explain.Decision{
+			Nodes: []string{"worker-3"}, Total: 221, RunnerUp: "worker-1", Lead: 6,
+			Deciding:  []explain.Deciding{{Plugin: "NodeResourcesFit", NodesWithout: []string{"worker-1"}}},
+			BreaksTie: []explain.Deciding{{Plugin: "TargetLoadPacking", NodesWithout: []string{"worker-2"}}},
+		},
+		Notes: []string{"This is a note."},
+	}
+}
+
+func explanationText(t *testing.T, r *explain.Result) string {
+	t.Helper()
+	var b strings.Builder
+	if err := writeExplanation(&b, style{}, r); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestWriteExplanation(t *testing.T) {
+	const want = `Pod shop/web (pending), profile plimsoll, priority 10 (high)
+Configuration: scheduler.yaml
+
+Expected usage of the pod:
+PLUGIN             RESOURCE     AMOUNT  FROM
+TargetLoadPacking  cpu          800m    500m (limit of container a) + 300m (1.5 × request of container b)
+PredictedPeak      memory       1Gi     request of the pod
+                   memory peak  1536Mi  1.5 × request of container b
+
+Filters ruled out 8 of 10 nodes:
+NODES  PLUGIN           REASON
+2      LoadThreshold    node(s) above their cpu load line (80 percent)
+       hot              cpu 84.1 % > 80 %: measured 78.2, pending 3.4, this pod 2.5
+       slow             latency 7.25 > 5
+6      TaintToleration  node(s) had untolerated taint(s)
+                        a, b, c, d, e and 1 more
+
+Best of 2 nodes that passed the filters:
+PLUGIN             worker-3      worker-1
+TargetLoadPacking  63 × 2 = 126  85 × 2 = 170
+  cpu measured     25.0 %        25.0 %
+NodeResourcesFit   95 × 1 = 95   45 × 1 = 45
+TOTAL              221           215
+
+worker-3 would be chosen, with 221 points: 6 more than worker-1.
+2 plugins decided together:
+  without the score of NodeResourcesFit, worker-1 would win
+  without the score of TargetLoadPacking, worker-2 would draw level
+Note: This is a note.
+`
+	if diff := cmp.Diff(want, explanationText(t, explainedResult())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Terms are in the plugin's order, whichever node lacks one. A plugin without terms has no row.
+func TestWriteExplanation_Terms(t *testing.T) {
+	r := explainedResult()
+	terms := func(names ...string) (all []explain.Term) {
+		for _, name := range names {
+			all = append(all, explain.Term{Name: name, Unit: "%"})
+		}
+		return all
+	}
+	none := explain.PluginTerms{Plugin: "LoadThreshold"}
+	r.Candidates[0].Terms = []explain.PluginTerms{{Plugin: "TargetLoadPacking", Terms: terms("measured", "risk")}, none}
+	r.Candidates[1].Terms = []explain.PluginTerms{{Plugin: "TargetLoadPacking", Terms: terms("measured", "deviation", "risk")}, none}
+	text := explanationText(t, r)
+	const want = "  measured         0.0 %         0.0 %\n  deviation        -             0.0 %\n  risk             0.0 %         0.0 %\nNodeResourcesFit "
+	if !strings.Contains(text, want) || strings.Contains(text, "\nLoadThreshold") {
+		t.Errorf("want %q and no empty row in\n%s", want, text)
+	}
+}
+
+// A node that alone passes the filters is not scored.
+func TestWriteExplanation_NotScored(t *testing.T) {
+	r := explainedResult()
+	only := explainedNode("only", 1, 63, 95)
+	only.Scores, only.Total = nil, 0
+	only.Terms = append(only.Terms, explain.PluginTerms{Plugin: "LoadThreshold", Limited: true, Terms: []explain.Term{{Name: "cpu load line", Value: 80, Unit: "%"}}})
+	r.FeasibleNodes, r.Candidates = 1, []explain.Node{only}
+	const scored = "TargetLoadPacking  not scored\n"
+	if text := explanationText(t, r); !strings.Contains(text, scored) || !strings.Contains(text, "LoadThreshold      passes\n") {
+		t.Errorf("want the filter to pass and the score to be none in\n%s", text)
+	}
+	r.SkippedFilters = []string{"LoadThreshold"}
+	if text := explanationText(t, r); !strings.Contains(text, "LoadThreshold      not scored\n") {
+		t.Errorf("a limit that is waived passes in\n%s", text)
+	}
+}
+
+func TestWriteExplanation_Sentences(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*explain.Result)
+		want   string
+	}{
+		{"nodes of equal totals", func(r *explain.Result) {
+			r.Decision = explain.Decision{Nodes: []string{"a", "b"}, Total: 7, RunnerUp: "c", Lead: 1}
+		}, "2 nodes have the highest total of 7 points: a, b. The scheduler takes one of them at random.\nNo single plugin decided: "},
+		{"one plugin decides", func(r *explain.Result) { r.Decision.BreaksTie = nil }, "NodeResourcesFit decided: without its score, worker-1 would win.\n"},
+		{"one plugin breaks a tie", func(r *explain.Result) {
+			r.Decision.Deciding = nil
+		}, "TargetLoadPacking decided: without its score, worker-2 would draw level.\n"},
+		{"the only node", func(r *explain.Result) { r.FeasibleNodes = 1 }, "worker-3 would be chosen: it is the only node that passed the filters"},
+		{"a nominated node", func(r *explain.Result) { r.Decision.Nominated = true }, "worker-3 would be chosen, whatever it scores: preemption made room there"},
+		{"preemption", func(r *explain.Result) {
+			r.Decision = explain.Decision{Event: "0/4 nodes are available."}
+			r.Preemption = &explain.Preemption{Node: "n", Victims: []explain.Victim{{Namespace: "ns", Name: "low", Priority: 1}}}
+		}, "No node takes the pod. 0/4 nodes are available.\nPreemption would make room on n: it would evict 1 pod.\n  ns/low (priority 1)\n"},
+		{"a relaxed limit", func(r *explain.Result) {
+			r.Relaxed = &explain.Relaxed{Plugins: []string{"LoadThreshold"}, RuledOut: r.RuledOut}
+		}, "LoadThreshold left the pod no node: the limit is waived for it at once"},
+		{"a comparison", func(r *explain.Result) {
+			r.Comparison = &explain.Comparison{Nodes: r.Candidates, Differences: []explain.Difference{
+				{Plugin: "TargetLoadPacking", Weighted: -44}, {Plugin: "NodeResourcesFit", Weighted: 50},
+			}}
+		}, "  cpu measured     25.0 %        25.0 %\nNodeResourcesFit   95 × 1 = 95   45 × 1 = 45   +50\nTOTAL              221           215           +6\nworker-3 ranks 1 of 2.\n"},
+		{"a placed pod that would stay", func(r *explain.Result) {
+			r.Placement = &explain.Placement{Node: "worker-3", Rank: 1}
+		}, "The pod runs on worker-3: it would go there today too.\n"},
+		{"a placed pod that would not", func(r *explain.Result) {
+			r.Placement = &explain.Placement{Node: "worker-1", Differs: true, Rank: 2, Behind: 6}
+		}, "The pod runs on worker-1, where it would not go today: that node ranks 2 of 2, 6 points behind.\n"},
+		{"a placed pod whose node is ruled out", func(r *explain.Result) {
+			out := r.RuledOut[0]
+			r.Placement = &explain.Placement{Node: "hot", Differs: true, RuledOutBy: out.Plugin, Reason: out.Reason, Limits: out.Nodes[0].Limits}
+		}, "LoadThreshold rules the node out: node(s) above their cpu load line (80 percent): cpu 84.1 % > 80 %: measured 78.2"},
+	} {
+		r := explainedResult()
+		tt.change(r)
+		if text := explanationText(t, r); !strings.Contains(text, tt.want) {
+			t.Errorf("%s: want %q in\n%s", tt.name, tt.want, text)
+		}
+	}
+}
+
+func TestWriteExplanation_FitsTerminal(t *testing.T) {
+	for width, want := range map[int]string{
+		46: "PLUGIN             worker-3      worker-1\n", 45: "PLUGIN             worker-3      worker-1\n",
+		44: "PLUGIN             worker-3\n", 10: "PLUGIN             worker-3\n",
+	} {
+		var b strings.Builder
+		if err := writeExplanation(&b, style{width: width}, explainedResult()); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(b.String(), want) || strings.Contains(b.String(), "1 of 2 candidates fit") != (width < 45) {
+			t.Errorf("at %d columns: want %q in\n%s", width, want, b.String())
+		}
+	}
+}

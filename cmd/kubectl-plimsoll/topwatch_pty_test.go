@@ -1,0 +1,158 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/creack/pty"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
+)
+
+// terminal is a pseudoterminal that keeps what is written to it.
+type terminal struct {
+	// user is the side of whoever looks and types, program the other.
+	user, program *os.File
+
+	mu      sync.Mutex
+	written bytes.Buffer
+}
+
+func newTerminal(t *testing.T, columns, rows uint16) *terminal {
+	t.Helper()
+	user, program, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pty.Setsize(program, &pty.Winsize{Cols: columns, Rows: rows}); err != nil {
+		t.Fatal(err)
+	}
+	term := &terminal{user: user, program: program}
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		buffer := make([]byte, 1<<16)
+		for {
+			n, err := user.Read(buffer)
+			term.mu.Lock()
+			term.written.Write(buffer[:n])
+			term.mu.Unlock()
+			if err != nil {
+				return // the program's side is closed
+			}
+		}
+	})
+	t.Cleanup(func() {
+		_ = program.Close() // so that reading ends
+		reading.Wait()
+		_ = user.Close() // nothing is left to read
+	})
+	return term
+}
+
+func (t *terminal) text() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.written.String()
+}
+
+// A view of 5,000 nodes on a terminal writes what has changed of the visible rows, and never clears the screen.
+func TestWatch_OnATerminal(t *testing.T) {
+	t.Setenv("TERM", "xterm-256color")
+	for _, size := range []struct{ columns, rows uint16 }{{80, 24}, {200, 60}} {
+		term := newTerminal(t, size.columns, size.rows)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		const redraws = 20
+		read := make(chan struct{}, redraws+1)
+		model := newNodeWatch(nil, "ConfigMap a/b, profile plimsoll, LoadThreshold", top.ByLine, false, style{colour: true})
+		reads, shown, began := 0, 0, time.Now()
+		var first int
+		model.read = func(bool) tea.Msg {
+			if reads++; reads == 2 {
+				first, began = len(term.text()), time.Now() // the screen was drawn
+			}
+			nodes := manyNodes(5000)        // what was read before is being drawn
+			for _, n := range nodes.Nodes { // all load moves
+				*n.CPU.MeasuredPercent += 0.1 * float64(reads)
+				n.CPU.UtilizationPercent += 0.1 * float64(reads)
+			}
+			if reads > redraws+1 {
+				if shown++; shown == 1 {
+					close(read)
+				}
+			}
+			return watchedNodes{nodes: nodes, refreshed: lookedAt}
+		}
+		model.interval = 100 * time.Millisecond // a frame takes up to 17 ms
+		ended := make(chan error, 1)
+		go func() { ended <- model.run(ctx, term.program, term.program) }()
+		select {
+		case <-read:
+		case <-ctx.Done():
+			t.Fatalf("%d redraws in a minute", reads)
+		}
+		took, text := time.Since(began), term.text()
+		// Keys that are read at once are single keys.
+		if _, err := term.user.WriteString("/n-4\rq"); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		if model.filter != "n-4" || model.typing {
+			t.Errorf("after keys that were read at once the filter is %q, typing %v", model.filter, model.typing)
+		}
+		perRedraw := (len(text) - first) / redraws
+		t.Logf("%d×%d: %d bytes at first, %d bytes a redraw, %v a redraw with the %v between", size.columns, size.rows, first, perRedraw, took/redraws, model.interval)
+		// Every row changes. Beside its text it has the colors of up to five cells.
+		const colors = 5 * len("\x1b[31m\x1b[0m")
+		if most := int(size.rows) * (2*int(size.columns) + colors + 10); perRedraw > most || perRedraw < int(size.rows) {
+			t.Errorf("%d bytes are written a redraw, want some, and at most %d", perRedraw, most)
+		}
+		const clear = "\x1b[2J"
+		if n := strings.Count(text[first:], clear); n > 0 {
+			t.Errorf("the screen is cleared %d times while nodes are watched", n)
+		}
+		if model.width != int(size.columns) || model.height != int(size.rows) {
+			t.Errorf("the view is %d×%d, want the size of the terminal", model.width, model.height)
+		}
+		deadline := time.Now().Add(10 * time.Second)
+		const leave = "\x1b[?1049l"
+		for !strings.Contains(term.text(), leave) {
+			if time.Now().After(deadline) {
+				t.Fatal("the screen is not given back")
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// No package asks the terminal when the program starts: it would wait for an answer that some terminals do not give. This binary has
+// the packages of the program.
+func TestStart_AsksTheTerminalNothing(t *testing.T) {
+	term := newTerminal(t, 80, 24)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	command := exec.CommandContext(ctx, os.Args[0], "-test.run=^$")
+	command.Env = append(os.Environ(), "TERM=xterm-256color")
+	command.Stdin, command.Stdout, command.Stderr = term.program, term.program, term.program
+	if err := command.Run(); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for !strings.Contains(term.text(), "PASS") && time.Now().Before(deadline) {
+		time.Sleep(time.Millisecond)
+	}
+	if text := term.text(); strings.Contains(text, "\x1b") || !strings.Contains(text, "PASS") {
+		t.Errorf("the program begins with %q", text)
+	}
+}

@@ -1,0 +1,281 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
+)
+
+// watching is a view of nodes that is changed by messages, as a program changes it.
+type watching struct {
+	*nodeWatch
+	t *testing.T
+}
+
+func newWatching(t *testing.T, nodes *top.Nodes, s style) *watching {
+	t.Helper()
+	w := &watching{newNodeWatch(func(bool) tea.Msg { return nil }, "ConfigMap a/b, profile plimsoll, LoadThreshold", top.ByLine, false, s), t}
+	w.send(tea.WindowSizeMsg{Width: 80, Height: 24})
+	w.send(watchedNodes{nodes: nodes, refreshed: lookedAt})
+	return w
+}
+
+func (w *watching) send(msg tea.Msg) tea.Cmd {
+	_, cmd := w.Update(msg)
+	return cmd
+}
+
+// press sends keys: single characters, or the names of other keys.
+func (w *watching) press(keys ...string) (last tea.Cmd) {
+	codes := map[string]tea.Key{
+		"up": {Code: tea.KeyUp}, "down": {Code: tea.KeyDown}, "pgup": {Code: tea.KeyPgUp}, "pgdown": {Code: tea.KeyPgDown},
+		"home": {Code: tea.KeyHome}, "end": {Code: tea.KeyEnd}, "enter": {Code: tea.KeyEnter}, "esc": {Code: tea.KeyEscape},
+		"backspace": {Code: tea.KeyBackspace}, "space": {Code: tea.KeySpace, Text: " "}, "ctrl+c": {Code: 'c', Mod: tea.ModCtrl},
+	}
+	for _, name := range keys {
+		key, ok := codes[name]
+		if !ok {
+			key = tea.Key{Code: []rune(name)[0], Text: name}
+		}
+		last = w.send(tea.KeyPressMsg(key))
+	}
+	return last
+}
+
+// lines are the lines of the view without colors. It fails unless they fill the terminal, and no more.
+func (w *watching) lines() []string {
+	w.t.Helper()
+	lines := strings.Split(ansi.Strip(w.content()), "\n")
+	if len(lines) != w.height {
+		w.t.Errorf("%d lines on a terminal of %d", len(lines), w.height)
+	}
+	for _, line := range lines {
+		if ansi.StringWidth(line) > w.width {
+			w.t.Errorf("a line is %d wide on a terminal of %d: %s", ansi.StringWidth(line), w.width, line)
+		}
+	}
+	return lines
+}
+
+// shown are the names in the rows.
+func (w *watching) shown() (names []string) {
+	w.t.Helper()
+	for _, line := range w.lines()[3 : w.height-1] {
+		if name, _, _ := strings.Cut(line, " "); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (w *watching) expect(step string, names ...string) {
+	w.t.Helper()
+	if got, want := strings.Join(w.shown(), " "), strings.Join(names, " "); got != want {
+		w.t.Errorf("%s: %s, want %s", step, got, want)
+	}
+}
+
+func isQuit(cmd tea.Cmd) bool {
+	if cmd == nil {
+		return false
+	}
+	_, ok := cmd().(tea.QuitMsg)
+	return ok
+}
+
+// numbered are nodes n-00, n-01, …, of rising utilization of cpu and falling memory.
+func numbered(n int) *top.Nodes {
+	nodes := &top.Nodes{View: top.View{Plugin: "LoadThreshold", Time: lookedAt}}
+	for i := range n {
+		nodes.Nodes = append(nodes.Nodes, &top.Node{
+			Name: fmt.Sprintf("n-%02d", i),
+			CPU:  resourceOf(float64(i), 0, 50, 80), Memory: resourceOf(float64(n-i), 0, 50, 0),
+		})
+	}
+	return nodes
+}
+
+// from are the names of nodes in [first, last], counted up or down.
+func from(first, last int) (names []string) {
+	step := 1
+	if last < first {
+		step = -1
+	}
+	for i := first; i != last+step; i += step {
+		names = append(names, fmt.Sprintf("n-%02d", i))
+	}
+	return names
+}
+
+func TestWatch_Scrolls(t *testing.T) {
+	w := newWatching(t, numbered(50), style{})
+	// 24 lines less title, status, headers and help are 20 rows. The node of the highest cpu has the least room.
+	w.expect("at first", from(49, 30)...)
+	w.press("down")
+	w.expect("down", from(48, 29)...)
+	w.press("pgdown")
+	w.expect("a page", from(28, 9)...)
+	w.press("pgdown")
+	w.expect("a page, as far as there is", from(19, 0)...)
+	w.press("k", "k")
+	w.expect("up twice", from(21, 2)...)
+	w.press("home")
+	w.expect("home", from(49, 30)...)
+	w.press("up")
+	w.expect("up at the top", from(49, 30)...)
+	w.press("G")
+	w.expect("end", from(19, 0)...)
+	w.send(tea.WindowSizeMsg{Width: 80, Height: 44})
+	w.expect("a larger terminal has no empty rows", from(39, 0)...)
+	w.send(watchedNodes{nodes: numbered(5), refreshed: lookedAt})
+	w.expect("fewer nodes", from(4, 0)...)
+	for _, height := range []int{1, 3, 4, 5} {
+		w.send(tea.WindowSizeMsg{Width: 20, Height: height})
+		w.press("down")
+		_ = w.content() // does not fail
+	}
+}
+
+func TestWatch_Sorts(t *testing.T) {
+	w := newWatching(t, numbered(50), style{})
+	w.press("pgdown", "m")
+	w.expect("memory, from the beginning", from(0, 19)...)
+	w.press("m")
+	w.expect("memory, reversed", from(49, 30)...)
+	w.press("c")
+	w.expect("cpu", from(49, 30)...)
+	w.press("n")
+	w.expect("name", from(0, 19)...)
+	w.press("n")
+	w.expect("name, reversed", from(49, 30)...)
+	if status := w.lines()[1]; !strings.Contains(status, "by name, reversed") {
+		t.Errorf("the status is %q", status)
+	}
+	w.press("n")
+	w.expect("name again", from(0, 19)...)
+	orders := map[top.Order]bool{}
+	for _, order := range sortKeys {
+		orders[order] = true
+	}
+	if len(orders) != len(top.Orders()) {
+		t.Errorf("%d of %d orders have a key", len(orders), len(top.Orders()))
+	}
+}
+
+func TestWatch_Filters(t *testing.T) {
+	w := newWatching(t, numbered(50), style{})
+	w.press("pgdown", "/", "-", "4")
+	w.expect("typing", from(49, 40)...)
+	if help := w.lines()[w.height-1]; !strings.HasPrefix(help, "/-4") {
+		t.Errorf("the last line is %q while typing", help)
+	}
+	w.press("q")
+	w.expect("q is typed")
+	w.press("backspace", "2")
+	w.expect("typing on", from(42, 42)...)
+	if status := w.lines()[1]; !strings.HasPrefix(status, `1 of 50 nodes with "-42", 0 above`) {
+		t.Errorf("the status is %q", status)
+	}
+	w.press("enter", "c", "c")
+	w.expect("keys have their meaning again, and the filter stays", from(42, 42)...)
+	w.send(watchedNodes{nodes: numbered(43), refreshed: lookedAt})
+	w.expect("new load", from(42, 42)...)
+	w.press("esc")
+	w.expect("no filter", from(0, 19)...)
+	w.press("space")
+	w.expect("space is a page", from(20, 39)...)
+	w.send(tea.PasteMsg{Content: "4"})
+	w.expect("what is pasted is no key", from(20, 39)...)
+	w.press("/")
+	w.send(tea.PasteMsg{Content: "-4"})
+	w.expect("a pasted filter", from(40, 42)...)
+	w.press("esc", "/", "x", "\x1b", "[31m")
+	w.send(tea.PasteMsg{Content: "\x1b[2J"})
+	if strings.Contains(w.content(), "\x1b") {
+		t.Error("a typed control character is printed")
+	}
+	w.press("esc")
+	if w.typing || w.filter != "" {
+		t.Errorf("after esc the filter is %q, typing %v", w.filter, w.typing)
+	}
+}
+
+func TestWatch_Ends(t *testing.T) {
+	if !isQuit(newWatching(t, numbered(1), style{}).press("q")) {
+		t.Error("q does not end the view")
+	}
+	if w := newWatching(t, numbered(1), style{}); !isQuit(w.press("/", "ctrl+c")) {
+		t.Error("ctrl+c does not end the view while a filter is typed")
+	}
+	w := newWatching(t, numbered(1), style{})
+	failed := errors.New("failed")
+	if !isQuit(w.send(watchedNodes{err: failed})) || !errors.Is(w.err, failed) {
+		t.Errorf("an error does not end the view: %v", w.err)
+	}
+}
+
+func TestWatch_ReadsOneAtATime(t *testing.T) {
+	var reads []bool
+	w := newNodeWatch(func(update bool) tea.Msg {
+		reads = append(reads, update)
+		return watchedNodes{nodes: numbered(1)}
+	}, "", top.ByLine, false, style{})
+	if view := w.content(); !strings.Contains(view, "Reading") {
+		t.Errorf("before the first read the view is %q", view)
+	}
+	first := w.Init()()
+	if _, tick := w.Update(first); tick == nil {
+		t.Error("after a read no further one is planned")
+	}
+	_, read := w.Update(watchTick{})
+	if _, again := w.Update(tea.WindowSizeMsg{Width: 80, Height: 24}); again != nil {
+		t.Error("a resize reads")
+	}
+	read()
+	if len(reads) != 2 || reads[0] || !reads[1] {
+		t.Errorf("reads, with update: %v; want one without and then one with it", reads)
+	}
+}
+
+func TestWatch_Problems(t *testing.T) {
+	w := newWatching(t, numbered(1), style{})
+	nodes := numbered(1)
+	nodes.Problems = []string{"Prometheus could not be read: refused"}
+	w.send(watchedNodes{nodes: nodes})
+	if status := w.lines()[1]; status != "Prometheus could not be read: refused" {
+		t.Errorf("the status is %q", status)
+	}
+}
+
+func TestWatch_Colors(t *testing.T) {
+	if view := newWatching(t, threeNodes(), style{}).content(); strings.Contains(view, "\x1b") {
+		t.Errorf("colors, though none are wanted: %q", view)
+	}
+	if view := newWatching(t, threeNodes(), style{colour: true}).content(); !strings.Contains(view, "\x1b[31m81.0\x1b[0m") {
+		t.Errorf("a hot node is not red: %q", view)
+	}
+}
+
+func BenchmarkWatch(b *testing.B) {
+	nodes := manyNodes(5000)
+	w := newNodeWatch(nil, "title", top.ByLine, false, style{colour: true})
+	w.Update(tea.WindowSizeMsg{Width: 200, Height: 60})
+	b.Run("arrange", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			w.Update(watchedNodes{nodes: nodes})
+		}
+	})
+	b.Run("view", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			_ = w.content()
+		}
+	})
+}

@@ -1,0 +1,139 @@
+// Argsschema writes the JSON schema of the plugins' arguments, from the Go types in apis/config/v1: into values.schema.json of the
+// chart, for Helm, and into files/args.schema.json, for the chart's templates, which cannot read the former. It runs in the
+// repository's root.
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	configv1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
+)
+
+func main() {
+	if err := write("manifests/chart/values.schema.json", "manifests/chart/files/args.schema.json"); err != nil {
+		fmt.Fprintln(os.Stderr, "argsschema:", err)
+		os.Exit(1)
+	}
+}
+
+// write replaces the definitions at the end of the file values, and the file args.
+func write(values, args string) error {
+	definitions, err := definitions()
+	if err != nil {
+		return err
+	}
+	old, err := os.ReadFile(values)
+	if err != nil {
+		return err
+	}
+	before, _, found := bytes.Cut(old, []byte("\n  \"definitions\": "))
+	if !found {
+		return fmt.Errorf("%s has no line that begins with two blanks and \"definitions\": ", values)
+	}
+	content, err := json.MarshalIndent(definitions, "  ", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(values, fmt.Appendf(nil, "%s\n  \"definitions\": %s\n}\n", before, content), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(args, fmt.Appendf(nil, "{\n  \"definitions\": %s\n}\n", content), 0o644)
+}
+
+type object = map[string]any
+
+// definitions returns a schema for each struct, by the name of its type, and one named pluginConfig for an entry of pluginConfig.
+func definitions() (object, error) {
+	scheme := runtime.NewScheme()
+	if err := configv1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	known := scheme.KnownTypes(configv1.SchemeGroupVersion)
+	all := object{}
+	var plugins []any
+	for _, kind := range slices.Sorted(maps.Keys(known)) {
+		reference, err := schemaOf(known[kind], all)
+		if err != nil {
+			return nil, fmt.Errorf("%s%w", kind, err)
+		}
+		plugins = append(plugins, object{
+			"if":   object{"required": []string{"name"}, "properties": object{"name": object{"const": strings.TrimSuffix(kind, "Args")}}},
+			"then": object{"properties": object{"args": reference}},
+		})
+	}
+	all["pluginConfig"] = object{"allOf": plugins}
+	return all, nil
+}
+
+// schemaOf returns the schema of a type, and adds the structs in it to definitions. Unknown fields are left to the templates, which
+// can name the similar one. null is allowed everywhere, since it decodes as a missing field does.
+func schemaOf(t reflect.Type, definitions object) (object, error) {
+	switch t {
+	case reflect.TypeFor[metav1.Duration]():
+		return orNull("string"), nil
+	case reflect.TypeFor[resource.Quantity]():
+		return orNull("string", "number"), nil
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return orNull("boolean"), nil
+	case reflect.Int64:
+		return orNull("integer"), nil
+	case reflect.Float64:
+		return orNull("number"), nil
+	case reflect.String:
+		return orNull("string"), nil
+	case reflect.Pointer:
+		return schemaOf(t.Elem(), definitions)
+	case reflect.Slice, reflect.Map:
+		items, err := schemaOf(t.Elem(), definitions)
+		if err != nil {
+			return nil, fmt.Errorf("[]%w", err)
+		}
+		if t.Kind() == reflect.Slice {
+			return merge(orNull("array"), object{"items": items}), nil
+		}
+		return merge(orNull("object"), object{"additionalProperties": items}), nil
+	case reflect.Struct:
+		reference := object{"$ref": "#/definitions/" + t.Name()}
+		if definitions[t.Name()] != nil {
+			return reference, nil
+		}
+		properties := object{}
+		definitions[t.Name()] = merge(orNull("object"), object{"properties": properties})
+		for _, field := range reflect.VisibleFields(t) {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if name == "" { // embedded: its fields are visible too
+				continue
+			}
+			property, err := schemaOf(field.Type, definitions)
+			if err != nil {
+				return nil, fmt.Errorf(".%s%w", name, err)
+			}
+			properties[name] = property
+		}
+		return reference, nil
+	default:
+		return nil, fmt.Errorf(": no schema for %s: add one to hack/argsschema", t)
+	}
+}
+
+func orNull(types ...string) object {
+	return object{"type": append(types, "null")}
+}
+
+func merge(a, b object) object {
+	maps.Copy(a, b)
+	return a
+}

@@ -1,0 +1,122 @@
+package configlint_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+)
+
+const byRequestsDisabled = `plugins:
+  score:
+    disabled:
+    - name: NodeResourcesFit
+    - name: NodeResourcesBalancedAllocation
+`
+
+func TestCheck_Weights(t *testing.T) {
+	outvoted := func(line int, byLoad, byRequests string) configlint.Finding {
+		return configlint.Finding{
+			Message: "The plugins that score by requests weigh as much as those that score by load, or more",
+			Field:   "profiles[0].plugins.score", Line: line,
+			Details: []any{"byLoad", byLoad, "byRequests", byRequests, "advice", "disable those that score by requests at score; they still filter"},
+			YAML:    byRequestsDisabled,
+		}
+	}
+	unweighted := func(line int, weight, others int64, yaml string) configlint.Finding {
+		return configlint.Finding{
+			Message: "LoadThreshold has too little weight at score: a pod for which the limit is waived may go to the most loaded node",
+			Field:   "profiles[0].plugins.score", Line: line,
+			Details: []any{"weight", weight, "others", others, "advice", "enable it at score with more weight than all other plugins together"},
+			YAML:    "plugins:\n  score:\n    enabled:\n    - name: LoadThreshold\n      weight: " + yaml + "\n",
+		}
+	}
+	unfiltered := func(plugin string) configlint.Finding {
+		return configlint.Finding{
+			Message: "The limits of a plugin have no effect, because it is not enabled at filter",
+			Field:   "profiles[0].plugins.filter", Line: 5,
+			Details: []any{"name", plugin, "advice", "enable it at filter, too"},
+			YAML:    "plugins:\n  filter:\n    enabled:\n    - name: " + plugin + "\n",
+		}
+	}
+	const disabled = "disabled: [{name: NodeResourcesFit}, {name: NodeResourcesBalancedAllocation}]"
+	const metrics = `  pluginConfig:
+  - name: NodeMetrics
+    args:
+      metricProvider: {type: Prometheus, address: "http://a"}
+      metrics:
+      - {name: m, query: a, prefer: Lower, `
+	for _, tt := range []struct {
+		name, config string
+		want         []configlint.Finding
+	}{
+		// Both stock plugins have weight 1, as has a plugin without a weight.
+		{"without a weight", "profiles:\n- plugins: {score: {enabled: [{name: TargetLoadPacking}]}}\n",
+			[]configlint.Finding{outvoted(4, "TargetLoadPacking=1", "NodeResourcesFit=1, NodeResourcesBalancedAllocation=1")}},
+		{"as much weight", "profiles:\n- plugins:\n    score: {enabled: [{name: TargetLoadPacking, weight: 2}]}\n",
+			[]configlint.Finding{outvoted(5, "TargetLoadPacking=2", "NodeResourcesFit=1, NodeResourcesBalancedAllocation=1")}},
+		{"more weight", "profiles:\n- plugins: {score: {enabled: [{name: TargetLoadPacking, weight: 3}]}}\n", nil},
+		{"two plugins by load", "profiles:\n- plugins: {score: {enabled: [{name: TargetLoadPacking, weight: 2}, {name: LoadVariationRiskBalancing}]}}\n", nil},
+		{"as much weight of any plugin by load", "profiles:\n- plugins:\n    score: {enabled: [{name: LowRiskOverCommitment}, {name: Peaks}]}\n",
+			[]configlint.Finding{outvoted(5, "LowRiskOverCommitment=1, Peaks=1", "NodeResourcesFit=1, NodeResourcesBalancedAllocation=1")}},
+		{"more weight of any plugin by load", "profiles:\n- plugins: {score: {enabled: [{name: LowRiskOverCommitment, weight: 2}, {name: Peaks}]}}\n", nil},
+		{"one stock plugin disabled", "profiles:\n- plugins: {score: {disabled: [{name: NodeResourcesFit}], enabled: [{name: TargetLoadPacking, weight: 2}]}}\n", nil},
+		{"all disabled", "profiles:\n- plugins: {score: {disabled: [{name: '*'}], enabled: [{name: TargetLoadPacking}]}}\n", nil},
+		{"a stock plugin with a weight of its own", "profiles:\n- plugins:\n    score: {enabled: [{name: TargetLoadPacking, weight: 5}, {name: NodeResourcesFit, weight: 9}]}\n",
+			[]configlint.Finding{outvoted(5, "TargetLoadPacking=5", "NodeResourcesFit=9, NodeResourcesBalancedAllocation=1")}},
+		{"under multiPoint", "profiles:\n- plugins:\n    multiPoint: {enabled: [{name: TargetLoadPacking}]}\n",
+			[]configlint.Finding{outvoted(4, "TargetLoadPacking=1", "NodeResourcesFit=1, NodeResourcesBalancedAllocation=1")}},
+		{"no plugin by load", "profiles:\n- plugins: {score: {enabled: [{name: NodeResourcesFit, weight: 9}]}}\n", nil},
+
+		{"a limit with its default weight", "profiles:\n- plugins: {multiPoint: {enabled: [{name: LoadThreshold}]}}\n", nil},
+		// The stock plugins have 14 together: with DynamicResources 2 more than the 12 of the others.
+		{"a limit with little weight", "profiles:\n- plugins:\n    multiPoint: {enabled: [{name: LoadThreshold, weight: 1}]}\n",
+			[]configlint.Finding{unweighted(4, 1, 14, "100")}},
+		{"a limit that does not score", "profiles:\n- plugins:\n    filter: {enabled: [{name: LoadThreshold}]}\n    score: {disabled: [{name: '*'}]}\n",
+			[]configlint.Finding{unweighted(6, 0, 0, "100")}},
+		{"a limit that is never waived", "profiles:\n- plugins: {multiPoint: {enabled: [{name: LoadThreshold, weight: 1}]}}\n  pluginConfig: [{name: LoadThreshold, args: {whenNoneFits: Reject}}]\n", nil},
+		{"a limit that does not filter", "profiles:\n- plugins:\n    filter: {disabled: [{name: LoadThreshold}]}\n    score: {enabled: [{name: LoadThreshold}]}\n",
+			[]configlint.Finding{unfiltered("LoadThreshold")}},
+		{"rules that do not filter", "profiles:\n- plugins:\n    filter: {}\n    score: {" + disabled + ", enabled: [{name: NodeMetrics}]}\n" + metrics + "reject: '> 5'}\n",
+			[]configlint.Finding{unfiltered("NodeMetrics")}},
+		{"a metric without weight and rule", "profiles:\n- plugins: {multiPoint: {enabled: [{name: NodeMetrics, weight: 5}]}}\n" + metrics + "weight: 0}\n",
+			[]configlint.Finding{{
+				Message: "The metric has no effect: its weight is 0, and it rejects no node",
+				Field:   "profiles[0].pluginConfig[0].args.metrics[0].weight", Line: 10,
+				Details: []any{"name", "m", "advice", "give it a weight or a reject rule, or remove it"}, YAML: "weight: 1\n",
+			}}},
+		{"a metric that only rejects", "profiles:\n- plugins: {multiPoint: {enabled: [{name: NodeMetrics, weight: 5}]}}\n" + metrics + "weight: 0, reject: '> 5'}\n", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, check(t, tt.config)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCheck_RepeatedProfiles(t *testing.T) {
+	repeated := func(field string, line int, name, first, unused string) configlint.Finding {
+		return configlint.Finding{
+			Message: "Two profiles have the same name; the scheduler does not start",
+			Field:   field, Line: line,
+			Details: []any{"name", name, "first", first, "advice", "give the profile a name of its own, or remove it"},
+			YAML:    "schedulerName: " + unused + "\n",
+		}
+	}
+	got := check(t, `profiles:
+- schedulerName: one
+- schedulerName: two
+- schedulerName: one
+- schedulerName: one-2
+- schedulerName: one
+`)
+	want := []configlint.Finding{
+		repeated("profiles[2].schedulerName", 6, "one", "profiles[0]", "one-3"),
+		repeated("profiles[4].schedulerName", 8, "one", "profiles[0]", "one-4"),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

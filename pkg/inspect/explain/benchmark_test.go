@@ -1,0 +1,43 @@
+package explain_test
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
+)
+
+// BenchmarkExplain explains a pod on 5,000 nodes that run 50,000 pods, as a new process does: the first decision of a scheduler takes
+// in all nodes and pods, which is set up in its time too.
+func BenchmarkExplain(b *testing.B) {
+	l, objects := loads{}, []runtime.Object(nil)
+	for i := range 5000 {
+		name := fmt.Sprint("node-", i)
+		l[name] = 0.1 + float64(i%50)/100
+		objects = append(objects, node(name, "16"))
+	}
+	for i := range 5000 {
+		for j := range 10 {
+			objects = append(objects, running(pod(fmt.Sprint("pod-", i, "-", j), "500m", "1Gi"), fmt.Sprint("node-", i)))
+		}
+	}
+	p := pod("p", "200m", "1Gi").Obj()
+	used := processorTime(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		explained(b, newScheduler(b, byLoad, l, objects...), explain.Options{Pod: p, Top: 5})
+	}
+	b.ReportMetric((processorTime(b)-used).Seconds()/float64(b.N), "cpu-s/op")
+}
+
+// processorTime is what this process has used of all processors.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var r syscall.Rusage
+	must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &r))
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}

@@ -1,0 +1,424 @@
+// Package explain says where the scheduler would place one pod now, and why: which nodes the filters ruled out, how the others
+// score, and which plugin decided.
+package explain
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+)
+
+// Options say what is explained.
+type Options struct {
+	// Pod is the pod, with a UID. If it has a node, it is judged as if it had none yet.
+	Pod *corev1.Pod
+	// InCluster reports whether the scheduler has the pod among its objects.
+	InCluster bool
+	// Top is the number of candidates to return at most; 0 returns all.
+	Top int
+	// Compare names two nodes to compare; or none.
+	Compare []string
+}
+
+// Explain explains where the scheduler would place the pod. A pod that has a node is removed from the scheduler first, and not
+// added again.
+func Explain(ctx context.Context, s *sim.Scheduler, o Options) (*Result, error) {
+	pod := o.Pod.DeepCopy()
+	result := &Result{Profile: pod.Spec.SchedulerName, Pod: describe(o.Pod)}
+	if pod.Spec.NodeName != "" {
+		if o.InCluster {
+			if err := s.Remove(o.Pod); err != nil {
+				return nil, err
+			}
+		}
+		pod.Spec.NodeName, pod.Status = "", corev1.PodStatus{Phase: corev1.PodPending}
+	}
+	nominated := pod.Status.NominatedNodeName
+	pod.Status.NominatedNodeName = "" // the scheduler would look at that node alone
+	d, err := result.attempt(ctx, s, pod)
+	if err != nil {
+		return nil, err
+	}
+	ranked := rank(d)
+	result.Nodes, result.FeasibleNodes = len(d.Nodes), len(ranked)
+	result.SkippedFilters, result.SkippedScores = d.SkippedFilters, d.SkippedScores
+	result.ExpectedUsage = usagesOf(d)
+	result.RuledOut = ruledOut(d)
+	result.Decision = decide(ranked)
+	result.Decision.nominate(nominated, ranked)
+	result.Candidates = ranked
+	if o.Top > 0 {
+		result.Candidates = ranked[:min(o.Top, len(ranked))]
+	}
+	if d.Err != nil {
+		result.Decision.Event = d.Err.Error()
+	}
+	result.Preemption = preemptionOf(d)
+	if len(o.Compare) > 0 {
+		if result.Comparison, err = compare(d, ranked, o.Compare); err != nil {
+			return nil, err
+		}
+	}
+	if result.Pod.Node != "" && !ended(o.Pod) {
+		result.Placement = placementOf(result, d, ranked)
+	}
+	if err := result.sample(ctx, s, pod, d); err != nil {
+		return nil, err
+	}
+	if err := result.noteSkipped(ctx, s); err != nil {
+		return nil, err
+	}
+	result.note(o.Pod)
+	result.fill()
+	return result, nil
+}
+
+// maxAttempts is more than any pod needs: a limit is waived for the attempt that follows.
+const maxAttempts = 3
+
+// attempt tries the pod, and again where limits are waived for it, as the scheduler would at once.
+func (r *Result) attempt(ctx context.Context, s *sim.Scheduler, pod *corev1.Pod) (*sim.Decision, error) {
+	d, err := s.Explain(ctx, pod)
+	for n := 1; err == nil && n < maxAttempts && relaxed(d); n++ {
+		before := d
+		if d, err = s.Explain(ctx, pod); err != nil {
+			break
+		}
+		waived := Relaxed{RuledOut: ruledOut(before)}
+		for _, out := range waived.RuledOut {
+			if slices.Contains(d.SkippedFilters, out.Plugin) && !slices.Contains(waived.Plugins, out.Plugin) {
+				waived.Plugins = append(waived.Plugins, out.Plugin)
+			}
+		}
+		if waived.Plugins != nil {
+			r.Relaxed = &waived
+		}
+	}
+	return d, err
+}
+
+// relaxed reports whether a plugin waived a limit for the pod's next attempt: its PostFilter succeeded, and no pod is preempted.
+func relaxed(d *sim.Decision) bool {
+	return d.Node == "" && d.PostFilter != nil && d.PostFilter.Status.IsSuccess() && d.PostFilter.NominatedNode == ""
+}
+
+func describe(pod *corev1.Pod) Pod {
+	p := Pod{Namespace: pod.Namespace, Name: pod.Name, Phase: string(pod.Status.Phase), Node: pod.Spec.NodeName, NominatedNode: pod.Status.NominatedNodeName, PriorityClass: pod.Spec.PriorityClassName}
+	if pod.Spec.Priority != nil {
+		p.Priority = *pod.Spec.Priority
+	}
+	return p
+}
+
+// ended reports whether the pod uses nothing any more.
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// usagesOf returns what the plugins expect the pod to use.
+func usagesOf(d *sim.Decision) (usages []PodUsage) {
+	for _, u := range d.PodUsages {
+		for _, r := range u.Resources {
+			usages = append(usages, PodUsage{
+				Plugin: u.Plugin, Resource: r.Resource.String(), Unit: unitOf(r.Resource), Amount: r.Amount,
+				Parts: partsOf(r.Parts), PeakParts: partsOf(r.Peak),
+			})
+		}
+	}
+	return usages
+}
+
+func unitOf(r load.Resource) string {
+	if r == load.CPU {
+		return "milliCPU"
+	}
+	return "bytes"
+}
+
+func partsOf(parts []podusage.Part) (all []Part) {
+	for _, p := range parts {
+		all = append(all, Part{Amount: p.Amount, Basis: source.Excerpt(p.Basis)})
+	}
+	return all
+}
+
+// ruledOut groups the nodes that filters ruled out, the largest group first.
+func ruledOut(d *sim.Decision) []RuledOut {
+	type key struct{ plugin, reason string }
+	groups := map[key]*RuledOut{}
+	for i := range d.Nodes {
+		n := &d.Nodes[i]
+		if n.Status == nil {
+			continue
+		}
+		k := key{n.Status.Plugin(), source.Excerpt(strings.Join(n.Status.Reasons(), ", "))}
+		g := groups[k]
+		if g == nil {
+			g = &RuledOut{Plugin: k.plugin, Reason: k.reason}
+			groups[k] = g
+		}
+		g.Count++
+		g.Nodes = append(g.Nodes, RuledOutNode{Name: n.Name, Limits: exceeded(n, k.plugin)})
+	}
+	var all []RuledOut
+	for _, g := range groups {
+		slices.SortFunc(g.Nodes, func(a, b RuledOutNode) int {
+			return cmp.Or(cmp.Compare(a.value(), b.value()), cmp.Compare(a.Name, b.Name))
+		})
+		all = append(all, *g)
+	}
+	slices.SortFunc(all, func(a, b RuledOut) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Plugin, b.Plugin), cmp.Compare(a.Reason, b.Reason))
+	})
+	return all
+}
+
+// exceeded returns the limits of the plugin that rule the node out.
+func exceeded(n *sim.NodeResult, plugin string) (limits []Limit) {
+	for _, x := range n.Explanations {
+		if x.Plugin != plugin {
+			continue
+		}
+		for _, l := range x.Limits {
+			if l.Exceeded {
+				limits = append(limits, Limit{Name: source.Excerpt(l.Name), Value: l.Value, Rule: l.Rule, Unit: l.Unit, Terms: termsOf(l.Terms)})
+			}
+		}
+	}
+	return limits
+}
+
+func termsOf(terms []plugins.Term) (all []Term) {
+	for _, t := range terms {
+		all = append(all, Term{Name: source.Excerpt(t.Name), Value: t.Value, Unit: t.Unit})
+	}
+	return all
+}
+
+// rank returns the nodes that passed all filters, the best first. Nodes of equal totals have the same rank.
+func rank(d *sim.Decision) (ranked []Node) {
+	for i := range d.Nodes {
+		if d.Nodes[i].Passed {
+			ranked = append(ranked, nodeOf(&d.Nodes[i]))
+		}
+	}
+	slices.SortFunc(ranked, func(a, b Node) int { return cmp.Or(cmp.Compare(b.Total, a.Total), cmp.Compare(a.Name, b.Name)) })
+	for i := range ranked {
+		ranked[i].Rank = i + 1
+		if i > 0 && ranked[i].Total == ranked[i-1].Total {
+			ranked[i].Rank = ranked[i-1].Rank
+		}
+	}
+	return ranked
+}
+
+func nodeOf(r *sim.NodeResult) Node {
+	n := Node{Name: r.Name, Total: r.Total}
+	if r.Status != nil {
+		n.RuledOutBy, n.Reason = r.Status.Plugin(), source.Excerpt(strings.Join(r.Status.Reasons(), ", "))
+		n.Limits = exceeded(r, n.RuledOutBy)
+	}
+	for _, s := range r.Scores {
+		n.Scores = append(n.Scores, Score{Plugin: s.Plugin, Normalized: s.Normalized, Weight: s.Weight, Weighted: s.Weighted})
+	}
+	for _, x := range r.Explanations {
+		terms := PluginTerms{Plugin: x.Plugin, Limited: len(x.Limits) > 0, Terms: termsOf(x.Terms)}
+		if !math.IsInf(x.Score, 0) && !math.IsNaN(x.Score) {
+			terms.Score = new(x.Score)
+		}
+		n.Terms = append(n.Terms, terms)
+	}
+	return n
+}
+
+// preemptionOf returns what preemption would do for the pod; nil if no plugin was asked.
+func preemptionOf(d *sim.Decision) *Preemption {
+	if d.Node != "" || d.PostFilter == nil {
+		return nil
+	}
+	p := &Preemption{Node: d.PostFilter.NominatedNode, Message: source.Excerpt(d.PostFilter.Status.Message())}
+	for _, v := range d.PostFilter.Victims {
+		victim := Victim{Namespace: v.Namespace, Name: v.Name}
+		if v.Spec.Priority != nil {
+			victim.Priority = *v.Spec.Priority
+		}
+		p.Victims = append(p.Victims, victim)
+	}
+	return p
+}
+
+// compare returns the two nodes, and by how much the first is better.
+func compare(d *sim.Decision, ranked []Node, names []string) (*Comparison, error) {
+	c := &Comparison{}
+	for _, name := range names {
+		if i := slices.IndexFunc(ranked, func(n Node) bool { return n.Name == name }); i >= 0 {
+			c.Nodes = append(c.Nodes, ranked[i])
+			continue
+		}
+		i := slices.IndexFunc(d.Nodes, func(n sim.NodeResult) bool { return n.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("node %q: the cluster has no such node", name)
+		}
+		c.Nodes = append(c.Nodes, nodeOf(&d.Nodes[i]))
+	}
+	if len(c.Nodes) != 2 || c.Nodes[0].Rank == 0 || c.Nodes[1].Rank == 0 {
+		return c, nil // a node that was ruled out has no scores
+	}
+	for i, s := range c.Nodes[0].Scores {
+		c.Differences = append(c.Differences, Difference{Plugin: s.Plugin, Weighted: s.Weighted - c.Nodes[1].Scores[i].Weighted})
+	}
+	return c, nil
+}
+
+// placementOf says how the node that the pod runs on is judged today.
+func placementOf(r *Result, d *sim.Decision, ranked []Node) *Placement {
+	p := &Placement{Node: r.Pod.Node, Differs: !slices.Contains(r.Decision.Nodes, r.Pod.Node)}
+	if i := slices.IndexFunc(ranked, func(n Node) bool { return n.Name == p.Node }); i >= 0 {
+		p.Rank, p.Behind = ranked[i].Rank, r.Decision.Total-ranked[i].Total
+		return p
+	}
+	if i := slices.IndexFunc(d.Nodes, func(n sim.NodeResult) bool { return n.Name == p.Node }); i >= 0 {
+		n := nodeOf(&d.Nodes[i])
+		p.RuledOutBy, p.Reason, p.Limits = n.RuledOutBy, n.Reason, n.Limits
+	}
+	return p
+}
+
+// sampledFrom is the number of feasible nodes up to which the scheduler looks at all of them, however it is configured.
+const sampledFrom = 100
+
+// sample finds out at how many of the feasible nodes the scheduler would stop looking for more.
+func (r *Result) sample(ctx context.Context, s *sim.Scheduler, pod *corev1.Pod, d *sim.Decision) error {
+	if d.Feasible <= sampledFrom || r.Relaxed != nil { // a waiver holds for one attempt
+		return nil
+	}
+	sampled, err := s.Decide(ctx, pod)
+	if err != nil {
+		return err
+	}
+	if sampled.Node != "" && sampled.Feasible < d.Feasible {
+		r.SampledNodes = sampled.Feasible
+	}
+	return nil
+}
+
+// noteSkipped says why plugins that read load had nothing to filter or to score.
+func (r *Result) noteSkipped(ctx context.Context, s *sim.Scheduler) error {
+	add := func(format string, args ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, args...)) }
+	for _, reader := range s.LoadReaders(r.Profile) {
+		plugin := reader.Name()
+		filters := slices.Contains(r.SkippedFilters, plugin) && (r.Relaxed == nil || !slices.Contains(r.Relaxed.Plugins, plugin))
+		scores := r.FeasibleNodes > 1 && slices.Contains(r.SkippedScores, plugin)
+		if !filters && !scores {
+			continue
+		}
+		known, err := knowsLoad(ctx, s, reader)
+		switch {
+		case err != nil:
+			return err
+		case filters && known:
+			add("%s rules out nothing: the pod is exempt (ignoreDaemonSets or exempt in the plugin's arguments).", plugin)
+		case filters:
+			add("%s rules out nothing: no node has fresh load.", plugin)
+		case plugin == config.LowRiskOverCommitment && known:
+			add("%s scores nothing: the pod states neither requests nor limits. The other plugins decide.", plugin)
+		case plugin != config.LoadThreshold:
+			add("%s scores nothing: no node has fresh load. The other plugins decide.", plugin)
+		}
+	}
+	if r.FeasibleNodes > 1 && slices.Contains(r.SkippedScores, config.NodeMetrics) {
+		add("%s scores nothing: no candidate has a value of any metric that has a weight.", config.NodeMetrics)
+	}
+	return nil
+}
+
+// knowsLoad reports whether the plugin finds something to judge some node by: fresh load, or a line that holds without it.
+func knowsLoad(ctx context.Context, s *sim.Scheduler, reader plugins.LoadReader) (bool, error) {
+	nodes, err := s.NodeInfos(ctx)
+	if err != nil {
+		return false, err
+	}
+	state := framework.NewCycleState()
+	return slices.ContainsFunc(nodes, func(node fwk.NodeInfo) bool {
+		line := reader.LoadLine(state, node)
+		for resource := range line.Node {
+			if line.Node[resource].State == load.Fresh || line.Percent[resource] > 0 {
+				return true
+			}
+		}
+		return false
+	}), nil
+}
+
+// note adds what else the reader has to know.
+func (r *Result) note(pod *corev1.Pod) {
+	add := func(format string, args ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, args...)) }
+	for _, gate := range pod.Spec.SchedulingGates {
+		add("The pod waits for scheduling gate %s to be removed: until then it is not scheduled at all.", source.Excerpt(gate.Name))
+	}
+	if pod.DeletionTimestamp != nil {
+		add("The pod is being deleted: the scheduler does not place it.")
+	}
+	if ended(pod) {
+		add("The pod has ended (%s): it is explained as if it were created again.", pod.Status.Phase)
+	}
+	if r.SampledNodes > 0 {
+		add("The scheduler stops looking at %d feasible nodes (percentageOfNodesToScore), beginning where it stopped for the pod before. All %d are judged here: "+
+			"the node it really takes is the best of those that it sees.", r.SampledNodes, r.FeasibleNodes)
+	}
+	if p := r.Placement; p != nil {
+		add("The pod is judged as if it were not placed yet: %s does not count what it requests, nor what is pending of it.", p.Node)
+		if expected := r.expected(); expected != "" {
+			add("What is measured of %s still has what the pod really uses, so the pod counts twice there: as measured, and with what is expected of it (%s).", p.Node, expected)
+		}
+	}
+}
+
+// fill makes lists that are empty print as such.
+func (r *Result) fill() {
+	r.ExpectedUsage, r.RuledOut, r.Candidates = list(r.ExpectedUsage), list(r.RuledOut), list(r.Candidates)
+	r.SkippedFilters, r.SkippedScores, r.Notes = list(r.SkippedFilters), list(r.SkippedScores), list(r.Notes)
+	r.Decision.Nodes = list(r.Decision.Nodes)
+}
+
+func list[T any](l []T) []T {
+	if l == nil {
+		return []T{}
+	}
+	return l
+}
+
+// expected is the expected usage in words, by resource: the least and the most that plugins expect. It is empty where no plugin expects any.
+func (r *Result) expected() string {
+	var texts []string
+	for _, of := range []load.Resource{load.CPU, load.Memory} {
+		least, most := math.Inf(1), math.Inf(-1)
+		for _, u := range r.ExpectedUsage {
+			if u.Resource == of.String() {
+				least, most = min(least, u.Amount), max(most, u.Amount)
+			}
+		}
+		text := of.String() + " " + Quantity(unitOf(of), least)
+		if least < most {
+			text += " to " + Quantity(unitOf(of), most)
+		}
+		if least <= most {
+			texts = append(texts, text)
+		}
+	}
+	return strings.Join(texts, ", ")
+}

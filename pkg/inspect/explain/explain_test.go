@@ -1,0 +1,484 @@
+package explain_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
+)
+
+// byLoad has load lines of 80 and 90 %, and scores by load with a weight of 2 and by what is left of requests with a weight of 1.
+const byLoad = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins:
+    multiPoint:
+      disabled: [{name: "*"}]
+      enabled:
+      - {name: PrioritySort}
+      - {name: DefaultBinder}
+      - {name: DefaultPreemption}
+      - {name: LoadThreshold}
+      - {name: TargetLoadPacking, weight: 2}
+      - {name: NodeResourcesFit, weight: 1}
+  pluginConfig:
+  - {name: LoadThreshold, args: {thresholds: {cpu: 80, memory: 90}}}
+  - {name: TargetLoadPacking, args: {targetUtilization: 40, defaultRequestsMultiplier: "2"}}
+`
+
+// workers are five nodes of 8 cores and 16 GiB, of which one takes no pods, and the pods on them.
+func workers() (loads, []runtime.Object) {
+	return loads{"worker-1": 0.25, "worker-2": 0.50, "worker-3": 0.10, "hot": 0.782, "full": 0.05}, []runtime.Object{
+		node("worker-1", "8"), node("worker-2", "8"), node("worker-3", "8"), node("hot", "8"), nodeWithRoomFor("full", "8", "0"),
+		running(pod("running", "4", "8Gi"), "worker-1"),
+		pod("placed", "272m", "1Gi").Node("hot").Obj(), // a moment ago
+	}
+}
+
+func TestExplain_WorkedExample(t *testing.T) {
+	l, objects := workers()
+	r := explained(t, newScheduler(t, byLoad, l, objects...), explain.Options{Pod: pod("p", "200m", "1Gi").Obj()})
+
+	// The load line counts what the pod requests, 200m of 8 cores; the score counts twice as much.
+	var usages []string
+	for _, u := range r.ExpectedUsage {
+		usages = append(usages, fmt.Sprintf("%s %s %s: %s", u.Plugin, u.Resource, explain.Quantity(u.Unit, u.Amount), u.Parts[0].Basis))
+	}
+	wantUsages := []string{"LoadThreshold cpu 200m: request of the pod", "LoadThreshold memory 1Gi: request of the pod", "TargetLoadPacking cpu 400m: 2 × request of container con0"}
+	if diff := cmp.Diff(wantUsages, usages); diff != "" {
+		t.Errorf("expected usages (-want +got):\n%s", diff)
+	}
+
+	wantOut := []explain.RuledOut{
+		// 78.2 measured + 272m/8 = 3.4 pending + 200m/8 = 2.5 of the pod are 84.1 percent.
+		{Plugin: "LoadThreshold", Reason: "node(s) above their cpu load line (80 percent)", Count: 1, Nodes: []explain.RuledOutNode{{
+			Name: "hot", Limits: []explain.Limit{{Name: "cpu", Value: 84.1, Rule: "> 80", Unit: "%", Terms: []explain.Term{
+				{Name: "measured", Value: 78.2, Unit: "%"}, {Name: "pending", Value: 3.4, Unit: "%"}, {Name: "this pod", Value: 2.5, Unit: "%"},
+			}}},
+		}}},
+		{Plugin: "NodeResourcesFit", Reason: "Too many pods", Count: 1, Nodes: []explain.RuledOutNode{{Name: "full"}}},
+	}
+	if diff := cmp.Diff(wantOut, r.RuledOut, approximately); diff != "" {
+		t.Errorf("ruled out (-want +got):\n%s", diff)
+	}
+
+	// Target 40, with 5 percent of the pod: 60·30/40 + 40 = 85; 60·15/40 + 40 = 62.5, rounded up; 40·45/60 = 30.
+	// Requests, the pod's included: 1 − 4.2/8 = 47.5 and 1 − 9/16 = 43.75 percent are free on worker-1, cut to 47 and 43: 45. On the
+	// others 97 and 93: 95.
+	wantScores := map[string][]explain.Score{
+		"worker-3": {{Plugin: "TargetLoadPacking", Normalized: 63, Weight: 2, Weighted: 126}, {Plugin: "NodeResourcesFit", Normalized: 95, Weight: 1, Weighted: 95}},
+		"worker-1": {{Plugin: "TargetLoadPacking", Normalized: 85, Weight: 2, Weighted: 170}, {Plugin: "NodeResourcesFit", Normalized: 45, Weight: 1, Weighted: 45}},
+		"worker-2": {{Plugin: "TargetLoadPacking", Normalized: 30, Weight: 2, Weighted: 60}, {Plugin: "NodeResourcesFit", Normalized: 95, Weight: 1, Weighted: 95}},
+	}
+	var order []string
+	for _, n := range r.Candidates {
+		order = append(order, fmt.Sprintf("%d %s %d", n.Rank, n.Name, n.Total))
+		scores := slices.DeleteFunc(slices.Clone(n.Scores), func(s explain.Score) bool { return s.Plugin == "LoadThreshold" })
+		if diff := cmp.Diff(wantScores[n.Name], scores); diff != "" {
+			t.Errorf("scores of %s (-want +got):\n%s", n.Name, diff)
+		}
+	}
+	if diff := cmp.Diff([]string{"1 worker-3 221", "2 worker-1 215", "3 worker-2 155"}, order); diff != "" {
+		t.Errorf("candidates (-want +got):\n%s", diff)
+	}
+	want := explain.Decision{
+		Nodes: []string{"worker-3"}, Total: 221, RunnerUp: "worker-1", Lead: 6,
+		// Without requests, 170 are more than 126; without load, worker-2 has 95 too.
+		Deciding:  []explain.Deciding{{Plugin: "NodeResourcesFit", NodesWithout: []string{"worker-1"}}},
+		BreaksTie: []explain.Deciding{{Plugin: "TargetLoadPacking", NodesWithout: []string{"worker-2"}}},
+	}
+	if diff := cmp.Diff(want, r.Decision); diff != "" {
+		t.Errorf("decision (-want +got):\n%s", diff)
+	}
+	if r.Nodes != 5 || r.FeasibleNodes != 3 || r.Profile != corev1.DefaultSchedulerName {
+		t.Errorf("%d of %d nodes by %q, want 3 of 5 by the default profile", r.FeasibleNodes, r.Nodes, r.Profile)
+	}
+}
+
+// approximately compares percentages.
+var approximately = cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-9 })
+
+func TestExplain_Top(t *testing.T) {
+	l, objects := workers()
+	s := newScheduler(t, byLoad, l, objects...)
+	for top, want := range map[int]int{0: 3, 1: 1, 2: 2, 9: 3} {
+		r := explained(t, s, explain.Options{Pod: pod("p", "200m", "1Gi").Obj(), Top: top})
+		if len(r.Candidates) != want || r.Decision.RunnerUp != "worker-1" {
+			t.Errorf("--top %d: %d candidates and runner-up %q, want %d and worker-1", top, len(r.Candidates), r.Decision.RunnerUp, want)
+		}
+	}
+}
+
+func TestExplain_EqualTotals(t *testing.T) {
+	s := newScheduler(t, byLoad, loads{"a": 0.25, "b": 0.25, "c": 0.10}, node("c", "8"), node("b", "8"), node("a", "8"))
+	r := explained(t, s, explain.Options{Pod: pod("p", "200m", "1Gi").Obj()})
+	// 60·30/40 + 40 = 85 for both, 63 for c; requests are the same on all.
+	want := explain.Decision{
+		Nodes: []string{"a", "b"}, Total: 2*85 + 95, RunnerUp: "c", Lead: 2 * (85 - 63),
+		BreaksTie: []explain.Deciding{{Plugin: "TargetLoadPacking", NodesWithout: []string{"c"}}},
+	}
+	if diff := cmp.Diff(want, r.Decision); diff != "" {
+		t.Errorf("decision (-want +got):\n%s", diff)
+	}
+	if r.Candidates[0].Rank != 1 || r.Candidates[1].Rank != 1 || r.Candidates[2].Rank != 3 {
+		t.Errorf("ranks %d, %d and %d; want 1, 1 and 3", r.Candidates[0].Rank, r.Candidates[1].Rank, r.Candidates[2].Rank)
+	}
+}
+
+// A node that alone passes the filters is chosen without scores.
+func TestExplain_OnlyNode(t *testing.T) {
+	s := newScheduler(t, byLoad, loads{"a": 0.25, "b": 0.9}, node("a", "8"), node("b", "8"))
+	r := explained(t, s, explain.Options{Pod: pod("p", "200m", "1Gi").Obj()})
+	if diff := cmp.Diff(explain.Decision{Nodes: []string{"a"}}, r.Decision); diff != "" {
+		t.Errorf("decision (-want +got):\n%s", diff)
+	}
+}
+
+// Where the load line leaves no node, it is waived, and the least loaded node wins.
+func TestExplain_RelaxedLimit(t *testing.T) {
+	s := newScheduler(t, byLoad, loads{"a": 0.95, "b": 0.85, "full": 0.1}, node("a", "8"), node("b", "8"), nodeWithRoomFor("full", "8", "0"))
+	r := explained(t, s, explain.Options{Pod: pod("p", "200m", "1Gi").Obj()})
+	if diff := cmp.Diff([]string{"b"}, r.Decision.Nodes); diff != "" {
+		t.Errorf("decision (-want +got):\n%s", diff)
+	}
+	if r.Relaxed == nil || !slices.Equal(r.Relaxed.Plugins, []string{"LoadThreshold"}) {
+		t.Fatalf("relaxed %+v, want LoadThreshold", r.Relaxed)
+	}
+	groups := func(list []explain.RuledOut) (text []string) {
+		for _, g := range list {
+			text = append(text, fmt.Sprintf("%d by %s", g.Count, g.Plugin))
+		}
+		return text
+	}
+	if diff := cmp.Diff([]string{"2 by LoadThreshold", "1 by NodeResourcesFit"}, groups(r.Relaxed.RuledOut)); diff != "" {
+		t.Errorf("ruled out at first (-want +got):\n%s", diff)
+	}
+	if nodes := r.Relaxed.RuledOut[0].Nodes; nodes[0].Name != "b" { // 87.5 percent are nearer than 97.5
+		t.Errorf("the first node is %s, want the one that is nearest to its limit", nodes[0].Name)
+	}
+	if diff := cmp.Diff([]string{"1 by NodeResourcesFit"}, groups(r.RuledOut)); diff != "" {
+		t.Errorf("ruled out (-want +got):\n%s", diff)
+	}
+}
+
+func TestExplain_Preemption(t *testing.T) {
+	low := running(pod("low", "6", "1Gi").Priority(1), "a")
+	s := newScheduler(t, byLoad, loads{}, node("a", "8"), low, running(pod("equal", "2", "1Gi").Priority(10), "a"))
+	r := explained(t, s, explain.Options{Pod: pod("p", "4", "1Gi").Priority(10).Obj()})
+	want := &explain.Preemption{Node: "a", Victims: []explain.Victim{{Namespace: "ns", Name: "low", Priority: 1}}}
+	if diff := cmp.Diff(want, r.Preemption); diff != "" || len(r.Decision.Nodes) > 0 {
+		t.Errorf("decision %v, want none; preemption (-want +got):\n%s", r.Decision.Nodes, diff)
+	}
+	if want := "0/1 nodes are available: 1 Insufficient cpu."; !strings.HasPrefix(r.Decision.Event, want) {
+		t.Errorf("event %q, want %q", r.Decision.Event, want)
+	}
+	r = explained(t, s, explain.Options{Pod: pod("q", "4", "1Gi").Priority(1).Obj()})
+	if r.Preemption == nil || r.Preemption.Node != "" || r.Preemption.Message == "" {
+		t.Errorf("preemption %+v for a pod of low priority, want none and why", r.Preemption)
+	}
+}
+
+// The node of a placed pod counts neither its requests nor what is pending of it.
+func TestExplain_PlacedPod(t *testing.T) {
+	placed := pod("placed", "4", "8Gi").Node("a").Obj() // a moment ago: 4 of 8 cores are pending
+	for _, tt := range []struct {
+		name string
+		load float64
+		want explain.Placement
+	}{
+		// With 4 cores twice the score counts 100 percent of the pod: it is 0 on both nodes. Of requests the same is left.
+		{"it would go there today too", 0.05, explain.Placement{Node: "a", Rank: 1}},
+		// The load line: 35 percent measured and 50 of the pod.
+		{"its node is ruled out", 0.35, explain.Placement{
+			Node: "a", Differs: true, RuledOutBy: "LoadThreshold", Reason: "node(s) above their cpu load line (80 percent)",
+			Limits: []explain.Limit{{Name: "cpu", Value: 85, Rule: "> 80", Unit: "%", Terms: []explain.Term{
+				{Name: "measured", Value: 35, Unit: "%"}, {Name: "pending", Unit: "%"}, {Name: "this pod", Value: 50, Unit: "%"},
+			}}},
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newScheduler(t, byLoad, loads{"a": tt.load, "b": 0.05}, node("a", "8"), node("b", "8"), placed)
+			r := explained(t, s, explain.Options{Pod: placed, InCluster: true})
+			if diff := cmp.Diff(&tt.want, r.Placement, approximately); diff != "" {
+				t.Errorf("placement (-want +got):\n%s", diff)
+			}
+			if !slices.ContainsFunc(r.Notes, func(n string) bool {
+				return strings.Contains(n, "(cpu 4 to 8, memory 8Gi)") && strings.Contains(n, "counts twice")
+			}) {
+				t.Errorf("no note on what is measured of the pod:\n%s", strings.Join(r.Notes, "\n"))
+			}
+		})
+	}
+}
+
+func TestExplain_PlacedPodBehind(t *testing.T) {
+	l, objects := workers()
+	placed := running(pod("placed-2", "200m", "1Gi"), "worker-2")
+	r := explained(t, newScheduler(t, byLoad, l, append(objects, placed)...), explain.Options{Pod: placed, InCluster: true})
+	// As in the worked example: 221 − 155.
+	if diff := cmp.Diff(&explain.Placement{Node: "worker-2", Differs: true, Rank: 3, Behind: 66}, r.Placement); diff != "" {
+		t.Errorf("placement (-want +got):\n%s", diff)
+	}
+}
+
+// A pod that has ended is no longer among the scheduler's objects, and runs nowhere.
+func TestExplain_EndedPod(t *testing.T) {
+	l, objects := workers()
+	p := pod("p", "200m", "1Gi").Node("worker-2").Phase(corev1.PodSucceeded).Obj()
+	r := explained(t, newScheduler(t, byLoad, l, objects...), explain.Options{Pod: p})
+	if r.Placement != nil || !slices.Equal(r.Decision.Nodes, []string{"worker-3"}) || !slices.ContainsFunc(r.Notes, func(n string) bool { return strings.Contains(n, "has ended (Succeeded)") }) {
+		t.Errorf("decision %v, placement %+v, notes %q; want worker-3, no placement, and a note", r.Decision.Nodes, r.Placement, r.Notes)
+	}
+}
+
+// A node that preemption made room on is taken whatever it scores.
+func TestExplain_NominatedNode(t *testing.T) {
+	l, objects := workers()
+	p := pod("p", "200m", "1Gi").NominatedNodeName("worker-2").Obj()
+	r := explained(t, newScheduler(t, byLoad, l, objects...), explain.Options{Pod: p})
+	if diff := cmp.Diff(explain.Decision{Nodes: []string{"worker-2"}, Total: 155, Nominated: true}, r.Decision); diff != "" {
+		t.Errorf("decision (-want +got):\n%s", diff)
+	}
+	p = pod("p", "200m", "1Gi").NominatedNodeName("hot").Obj()
+	r = explained(t, newScheduler(t, byLoad, l, objects...), explain.Options{Pod: p})
+	if diff := cmp.Diff([]string{"worker-3"}, r.Decision.Nodes); diff != "" {
+		t.Errorf("nominated to a node that is ruled out (-want +got):\n%s", diff)
+	}
+}
+
+func TestExplain_Comparison(t *testing.T) {
+	l, objects := workers()
+	s := newScheduler(t, byLoad, l, objects...)
+	p := pod("p", "200m", "1Gi").Obj()
+	c := explained(t, s, explain.Options{Pod: p, Top: 1, Compare: []string{"worker-2", "worker-1"}}).Comparison
+	differences := slices.DeleteFunc(c.Differences, func(d explain.Difference) bool { return d.Plugin == "LoadThreshold" })
+	want := []explain.Difference{{Plugin: "TargetLoadPacking", Weighted: 60 - 170}, {Plugin: "NodeResourcesFit", Weighted: 95 - 45}}
+	if diff := cmp.Diff(want, differences); diff != "" || c.Nodes[0].Rank != 3 || c.Nodes[1].Rank != 2 {
+		t.Errorf("ranks %d and %d, want 3 and 2; differences (-want +got):\n%s", c.Nodes[0].Rank, c.Nodes[1].Rank, diff)
+	}
+	c = explained(t, s, explain.Options{Pod: p, Compare: []string{"worker-2", "hot"}}).Comparison
+	if c.Differences != nil || c.Nodes[1].RuledOutBy != "LoadThreshold" || len(c.Nodes[1].Limits) != 1 {
+		t.Errorf("%+v, want no differences to a node that LoadThreshold rules out", c)
+	}
+	if _, err := explain.Explain(t.Context(), s, explain.Options{Pod: p, Compare: []string{"worker-2", "x"}}); err == nil || !strings.Contains(err.Error(), `"x"`) {
+		t.Errorf("error %v, want one that names the node", err)
+	}
+}
+
+func TestExplain_SampledNodes(t *testing.T) {
+	l, objects := loads{}, []runtime.Object(nil)
+	for i := range 300 {
+		name := fmt.Sprint("n", i)
+		l[name] = 0.25
+		objects = append(objects, node(name, "8"))
+	}
+	for percentage, want := range map[int]int{50: 150, 100: 0} {
+		s := newScheduler(t, fmt.Sprintf("%spercentageOfNodesToScore: %d\n", byLoad, percentage), l, objects...)
+		r := explained(t, s, explain.Options{Pod: pod("p", "200m", "1Gi").Obj(), Top: 1})
+		if r.SampledNodes != want || r.FeasibleNodes != 300 {
+			t.Errorf("%d %% of nodes to score: %d sampled of %d, want %d of 300", percentage, r.SampledNodes, r.FeasibleNodes, want)
+		}
+	}
+}
+
+func TestExplain_Notes(t *testing.T) {
+	gated := pod("p", "200m", "1Gi").SchedulingGates([]string{"example.com/quota"}).Obj()
+	r := explained(t, newScheduler(t, byLoad, loads{}, node("a", "8"), node("b", "8")), explain.Options{Pod: gated})
+	for _, want := range []string{
+		"gate example.com/quota", "TargetLoadPacking scores nothing: no node has fresh load", "LoadThreshold rules out nothing: no node has fresh load.",
+	} {
+		if !slices.ContainsFunc(r.Notes, func(n string) bool { return strings.Contains(n, want) }) {
+			t.Errorf("no note has %q:\n%s", want, strings.Join(r.Notes, "\n"))
+		}
+	}
+}
+
+// A DaemonSet's pod is exempt, whatever is known of load.
+func TestExplain_Exempt(t *testing.T) {
+	p := pod("p", "200m", "1Gi").Obj()
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "agent", Controller: ptr.To(true)}}
+	p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}}}}},
+	}}}
+	exempting := strings.Replace(byLoad, "thresholds:", "ignoreDaemonSets: true, thresholds:", 1)
+	r := explained(t, newScheduler(t, exempting, loads{"a": 0.95}, node("a", "8")), explain.Options{Pod: p})
+	if want := "LoadThreshold rules out nothing: the pod is exempt"; !slices.ContainsFunc(r.Notes, func(n string) bool { return strings.HasPrefix(n, want) }) {
+		t.Errorf("no note has %q:\n%s", want, strings.Join(r.Notes, "\n"))
+	}
+}
+
+// byPower scores by power and by the risk of overcommitment, and has a line on the 95th percentile.
+const byPower = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins:
+    multiPoint:
+      disabled: [{name: "*"}]
+      enabled:
+      - {name: PrioritySort}
+      - {name: DefaultBinder}
+      - {name: LoadThreshold}
+      - {name: Peaks}
+      - {name: LowRiskOverCommitment}
+  pluginConfig:
+  - {name: LoadThreshold, args: {metricProvider: {type: Prometheus, address: "http://prometheus"}, thresholds: {cpu: 80}, statistic: P95, whenNoneFits: Reject}}
+  - {name: Peaks, args: {nodePowerModel: {a: {k0: 400, k1: -90, k2: -0.07}, b: {k0: 400, k1: -90, k2: -0.07}, small: {k0: 400, k1: -90, k2: -0.07}}}}
+`
+
+func TestExplain_Quantile(t *testing.T) {
+	r := explained(t, newScheduler(t, byPower, loads{"a": 0.25, "b": 0.79}, node("a", "8"), node("b", "8")), explain.Options{Pod: pod("p", "200m", "1Gi").Obj()})
+	if len(r.RuledOut) != 1 || r.RuledOut[0].Nodes[0].Limits[0].Terms[0].Name != "measured, quantile 0.95" {
+		t.Errorf("ruled out %+v, want b, by its measured quantile", r.RuledOut)
+	}
+}
+
+// Peaks has no finite cost for a node that the pod takes beyond its capacity, and LowRiskOverCommitment nothing to say of a pod that
+// states nothing. JSON has no infinity.
+func TestExplain_PeaksAndLowRiskOverCommitment(t *testing.T) {
+	unlimited := strings.Replace(byPower, "statistic: P95, whenNoneFits: Reject", "missingLoad: Pass, exempt: {podSelector: {}}", 1)
+	s := newScheduler(t, unlimited, loads{"a": 0.25, "b": 0.5, "small": 0.9}, node("a", "8"), node("b", "8"), node("small", "1"))
+	r := explained(t, s, explain.Options{Pod: pod("p", "200m", "1Gi").Obj()})
+	if _, err := json.Marshal(r); err != nil {
+		t.Error(err)
+	}
+	of := func(node, plugin string) explain.PluginTerms {
+		t.Helper()
+		for _, n := range r.Candidates {
+			if i := slices.IndexFunc(n.Terms, func(t explain.PluginTerms) bool { return t.Plugin == plugin }); n.Name == node && i >= 0 {
+				return n.Terms[i]
+			}
+		}
+		t.Fatalf("no terms of %s for %s", plugin, node)
+		return explain.PluginTerms{}
+	}
+	has := func(terms explain.PluginTerms, name string) bool {
+		return slices.ContainsFunc(terms.Terms, func(t explain.Term) bool { return t.Name == name })
+	}
+	if fits, full := of("a", "Peaks"), of("small", "Peaks"); fits.Score == nil || !has(fits, "power with the pod") || full.Score != nil || has(full, "power") {
+		t.Errorf("Peaks judges a by %+v and small by %+v; want a finite cost and powers for a alone", fits, full)
+	}
+	if terms := of("a", "LowRiskOverCommitment"); !has(terms, "cpu risk by limits") || !has(terms, "cpu risk by load") || terms.Limited {
+		t.Errorf("LowRiskOverCommitment judges by %+v, want both risks, and no limit", terms)
+	}
+	for _, u := range r.ExpectedUsage {
+		if u.PeakParts != nil || len(u.Parts) != 1 || u.Parts[0].Basis != "request of the pod" {
+			t.Errorf("%s expects %+v, want the request of the pod, and no peak", u.Plugin, u)
+		}
+	}
+	r = explained(t, s, explain.Options{Pod: st.MakePod().Namespace("ns").Name("q").UID("q").SchedulerName(corev1.DefaultSchedulerName).Obj()})
+	const want = "LowRiskOverCommitment scores nothing: the pod states neither requests nor limits. The other plugins decide."
+	if !slices.Contains(r.Notes, want) {
+		t.Errorf("notes %q, want %q", r.Notes, want)
+	}
+}
+
+func TestExplain_UnknownProfile(t *testing.T) {
+	s := newScheduler(t, byLoad, loads{}, node("a", "8"))
+	_, err := explain.Explain(t.Context(), s, explain.Options{Pod: pod("p", "1", "1Gi").SchedulerName("other").Obj()})
+	if err == nil || !strings.Contains(err.Error(), `"other"`) || !strings.Contains(err.Error(), corev1.DefaultSchedulerName) {
+		t.Errorf("error %v, want one that names the profiles", err)
+	}
+}
+
+// On any cluster, scores add up to totals, the winners are those of the highest, and deciding plugins are those that brute force finds.
+func TestExplain_AnyCluster(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		l, objects := loads{}, []runtime.Object(nil)
+		for i := range rapid.IntRange(1, 8).Draw(rt, "nodes") {
+			name := fmt.Sprint("n", i)
+			l[name] = float64(rapid.IntRange(0, 20).Draw(rt, "load")) / 20
+			objects = append(objects, node(name, "8"))
+			if cpu := rapid.IntRange(0, 8).Draw(rt, "requested"); cpu > 0 {
+				objects = append(objects, running(pod("on-"+name, fmt.Sprint(cpu), "1Gi"), name))
+			}
+		}
+		s := newScheduler(t, byLoad, l, objects...)
+		r := explained(t, s, explain.Options{Pod: pod("p", fmt.Sprint(rapid.IntRange(0, 4).Draw(rt, "cpu")), "1Gi").Obj()})
+		ruledOut := 0
+		for _, g := range r.RuledOut {
+			ruledOut += g.Count
+		}
+		if ruledOut+r.FeasibleNodes != r.Nodes || len(r.Candidates) != r.FeasibleNodes {
+			rt.Fatalf("%d ruled out and %d candidates, of %d nodes", ruledOut, len(r.Candidates), r.Nodes)
+		}
+		for i, n := range r.Candidates {
+			sum := int64(0)
+			for _, score := range n.Scores {
+				if score.Weighted != score.Normalized*score.Weight || score.Normalized < 0 || score.Normalized > 100 {
+					rt.Fatalf("%+v", score)
+				}
+				sum += score.Weighted
+			}
+			if sum != n.Total || i > 0 && n.Total > r.Candidates[i-1].Total {
+				rt.Fatalf("%s: the scores add up to %d, the total is %d", n.Name, sum, n.Total)
+			}
+		}
+		if len(r.Candidates) == 0 {
+			return
+		}
+		// bestWithout returns the nodes with the highest sum over all plugins but one.
+		bestWithout := func(plugin string) map[string]bool {
+			best, highest := map[string]bool{}, int64(-1)
+			for _, n := range r.Candidates {
+				sum := int64(0)
+				for _, score := range n.Scores {
+					if score.Plugin != plugin {
+						sum += score.Weighted
+					}
+				}
+				if sum > highest {
+					best, highest = map[string]bool{}, sum
+				}
+				if sum == highest {
+					best[n.Name] = true
+				}
+			}
+			return best
+		}
+		winners := bestWithout("")
+		if len(winners) != len(r.Decision.Nodes) || !winners[r.Decision.Nodes[0]] {
+			rt.Fatalf("%v win, want %v", r.Decision.Nodes, winners)
+		}
+		for _, score := range r.Candidates[0].Scores {
+			without := bestWithout(score.Plugin)
+			var others []string
+			for _, n := range r.Candidates {
+				if without[n.Name] && !winners[n.Name] {
+					others = append(others, n.Name)
+				}
+			}
+			reported := func(list []explain.Deciding) []string {
+				for _, d := range list {
+					if d.Plugin == score.Plugin {
+						return d.NodesWithout
+					}
+				}
+				return nil
+			}
+			var deciding, breaksTie []string
+			if len(others) == len(without) {
+				deciding = others
+			} else {
+				breaksTie = others
+			}
+			if !slices.Equal(reported(r.Decision.Deciding), deciding) || !slices.Equal(reported(r.Decision.BreaksTie), breaksTie) {
+				rt.Fatalf("%s decides against %v and breaks a tie with %v; want %v and %v", score.Plugin,
+					reported(r.Decision.Deciding), reported(r.Decision.BreaksTie), deciding, breaksTie)
+			}
+		}
+	})
+}

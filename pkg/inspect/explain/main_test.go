@@ -1,0 +1,122 @@
+package explain_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // the scheduler's scheme knows the plugins' arguments
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+)
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// loads are the CPU loads of nodes, as fractions; of memory all use a tenth. It implements plugins.LoadProvider.
+type loads map[string]float64
+
+func (l loads) Model(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
+	return l.QuantileModel(ctx, handle, spec, 0, e)
+}
+
+// QuantileModel is of quantiles that are as high as the means, which a fraction of 0 stands for.
+func (l loads) QuantileModel(_ context.Context, _ fwk.Handle, spec config.LoadSpec, fraction float64, e podusage.Estimator) (*estimate.Model, error) {
+	window := spec.Window.Duration
+	nodes := map[string]load.NodeLoad{}
+	for name, mean := range l {
+		measured := func(mean float64) load.Measurement {
+			return load.Measurement{Stat: load.Stat{Mean: mean, Known: true}, Window: window, End: now}
+		}
+		nodes[name] = load.NodeLoad{load.CPU: measured(mean), load.Memory: measured(0.1)}
+	}
+	p := load.NewPublisher()
+	s := loadtest.Snapshot(map[time.Duration]map[string]load.NodeLoad{window: nodes}, nil)
+	p.Publish(s.WithQuantiles(map[load.Quantile]*load.Table{{Window: window, Fraction: 0.95}: s.Over(window)}))
+	return estimate.NewModel(estimate.NewSnapshots(p), estimate.Config{
+		Window:    window,
+		Fraction:  fraction,
+		Trust:     load.Trust{RefreshInterval: spec.RefreshInterval.Duration, MaxAge: spec.MaxAge.Duration, DriftTolerance: spec.DriftTolerance},
+		Estimator: e,
+		Clock:     clocktesting.NewFakePassiveClock(now),
+	}), nil
+}
+
+func (l loads) Statistics(context.Context, fwk.Handle, config.LoadSpec, config.StatisticsSpec) (*learned.Publisher, error) {
+	return learned.NewPublisher(), nil
+}
+
+func (l loads) NodeMetrics(context.Context, fwk.Handle, config.LoadSpec, []string) (*estimate.NodeMetrics, error) {
+	return nil, fmt.Errorf("there are none")
+}
+
+// newScheduler returns a scheduler of these nodes and pods, whose nodes have these loads.
+func newScheduler(tb testing.TB, yaml string, l loads, objects ...runtime.Object) *sim.Scheduler {
+	tb.Helper()
+	decoded, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(yaml), nil, nil)
+	must(tb, err)
+	s, err := sim.New(klog.NewContext(tb.Context(), logr.Discard()), sim.Options{
+		Configuration: decoded.(*schedulerconfig.KubeSchedulerConfiguration),
+		Plugins:       plugins.NewRegistry(l, clocktesting.NewFakeClock(now), func(...metrics.Registerable) {}),
+		Objects:       objects,
+	})
+	must(tb, err)
+	return s
+}
+
+func resources(cpu, memory string) map[corev1.ResourceName]string {
+	return map[corev1.ResourceName]string{corev1.ResourceCPU: cpu, corev1.ResourceMemory: memory}
+}
+
+func node(name, cpu string) *corev1.Node { return nodeWithRoomFor(name, cpu, "110") }
+
+// nodeWithRoomFor returns a node that takes so many pods.
+func nodeWithRoomFor(name, cpu, pods string) *corev1.Node {
+	capacity := resources(cpu, "16Gi")
+	capacity[corev1.ResourcePods] = pods
+	return st.MakeNode().Name(name).Label(corev1.LabelHostname, name).Capacity(capacity).Obj()
+}
+
+func pod(name, cpu, memory string) *st.PodWrapper {
+	return st.MakePod().Namespace("ns").Name(name).UID(name).SchedulerName(corev1.DefaultSchedulerName).Req(resources(cpu, memory))
+}
+
+// running returns the pod as it has run for an hour, so that the window covers it.
+func running(p *st.PodWrapper, node string) *corev1.Pod {
+	pod := p.Node(node).Phase(corev1.PodRunning).Obj()
+	pod.Status.StartTime = &metav1.Time{Time: now.Add(-time.Hour)}
+	return pod
+}
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func explained(tb testing.TB, s *sim.Scheduler, o explain.Options) *explain.Result {
+	tb.Helper()
+	r, err := explain.Explain(tb.Context(), s, o)
+	must(tb, err)
+	return r
+}

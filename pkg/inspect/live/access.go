@@ -1,0 +1,378 @@
+package live
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
+)
+
+// maxFormBytes bounds a query that is moved from a request's body to its URL.
+const maxFormBytes = 1 << 20
+
+// SourceOptions replace what the configuration says of how its source of load is reached, for users outside the cluster.
+type SourceOptions struct {
+	// Address is the URL at which this machine reaches the source.
+	Address string
+	// The files are on this machine, and replace token, tokenFile, applicationKey, applicationKeyFile and caFile.
+	TokenFile, ApplicationKeyFile, CAFile string
+}
+
+// access reaches sources from where the program runs. Outside the cluster, a server that has a Service is reached through the API
+// server's proxy, with the user's own credentials; they end at the API server. No credential of the source is sent there, for the
+// API server would take it for its own. Files that the configuration names, and the account of the pod, are only read in the
+// scheduler's own container: a configuration of somebody else could otherwise send any file of this machine to any address.
+type access struct {
+	*Connection
+	SourceOptions
+	account provider.Account
+	// filesAreHere reports whether files that the configuration names are on this file system.
+	filesAreHere bool
+	// apiServer is the API server's address.
+	apiServer *url.URL
+	// services are by namespace/name, and by each of their cluster IPs.
+	services map[string]*corev1.Service
+	// servicesErr is why Services are not known.
+	servicesErr error
+}
+
+var _ provider.Access = &access{}
+
+func (c *Connection) access(ctx context.Context, o Options) (*access, error) {
+	if err := o.Source.Validate(); err != nil {
+		return nil, err
+	}
+	a := &access{Connection: c, SourceOptions: o.Source, filesAreHere: c.own(ctx) != nil, services: map[string]*corev1.Service{}}
+	var err error
+	if a.filesAreHere {
+		if a.account, err = provider.AccountOfEnvironment(); err != nil {
+			return nil, err
+		}
+	}
+	if a.apiServer, _, err = rest.DefaultServerUrlFor(c.KubeConfig); err != nil {
+		return nil, fmt.Errorf("address of the API server: %w", err)
+	}
+	a.apiServer.Path = "/" + strings.Trim(a.apiServer.Path, "/") // JoinPath makes a relative path of an empty one
+	for _, object := range o.Objects {
+		if service, ok := object.(*corev1.Service); ok {
+			a.addService(service)
+		}
+	}
+	if len(a.services) == 0 && !c.InPod { // not every command lists them
+		services, err := c.Client.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+		if err != nil {
+			a.servicesErr = err
+		} else {
+			for i := range services.Items {
+				a.addService(&services.Items[i])
+			}
+		}
+	}
+	if o.Source.Address != "" {
+		if servers := serversOf(o.Configuration.Profiles); len(servers) > 1 {
+			return nil, optionError("--source-address: the configuration reads several servers, %s; write --config with a configuration that reads one", strings.Join(servers, ", "))
+		}
+	}
+	return a, nil
+}
+
+func (a *access) addService(service *corev1.Service) {
+	a.services[service.Namespace+"/"+service.Name] = service
+	for _, ip := range service.Spec.ClusterIPs {
+		a.services[ip] = service
+	}
+}
+
+// Validate returns an *OptionError if the address is no URL or a file cannot be read.
+func (o SourceOptions) Validate() error {
+	if o.Address != "" {
+		if u, err := url.Parse(o.Address); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return optionError("--source-address: %q; write an http(s) URL, such as http://localhost:9090", o.Address)
+		}
+	}
+	for _, file := range []struct{ flag, name string }{
+		{"--source-token-file", o.TokenFile}, {"--source-application-key-file", o.ApplicationKeyFile}, {"--source-ca-file", o.CAFile},
+	} {
+		if file.name == "" {
+			continue
+		}
+		f, err := os.Open(file.name)
+		if err != nil {
+			return optionError("%s: %w", file.flag, err)
+		}
+		_ = f.Close() // nothing was written
+	}
+	return nil
+}
+
+// Reach implements provider.Access.
+func (a *access) Reach(ctx context.Context, spec config.LoadSpec, address string, cfg httpclient.Config) (string, httpclient.Config, error) {
+	if a.replaced() {
+		return a.replace(address, cfg)
+	}
+	if a.filesAreHere {
+		return a.account.Reach(ctx, spec, address, cfg)
+	}
+	if a.InPod {
+		return address, cfg, elsewhere(cfg)
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", cfg, fmt.Errorf("parse the address: %w", err)
+	}
+	if service := a.serviceOf(u.Hostname()); service != nil {
+		proxy := &serviceProxy{next: a.http.Transport, apiServer: a.apiServer, server: u, service: *service}
+		return address, httpclient.Config{Transport: proxy, Timeout: cfg.Timeout}, nil
+	}
+	if a.servicesErr != nil && couldBeService(u.Hostname()) {
+		return "", cfg, fmt.Errorf("%s may be a Service of the cluster, and another server here: %w; write --source-address URL, or grant the right: %s",
+			u.Host, a.servicesErr, a.Grant(ctx, "list", "", "services"))
+	}
+	return address, cfg, elsewhere(cfg)
+}
+
+// couldBeService reports whether a host that is no known Service could be one: by a cluster IP, or by a name without a domain.
+func couldBeService(host string) bool {
+	if ip := net.ParseIP(host); ip != nil {
+		return !ip.IsLoopback()
+	}
+	return host != "localhost" && strings.Count(strings.TrimSuffix(host, "."), ".") < 2
+}
+
+func (a *access) replaced() bool { return a.SourceOptions != SourceOptions{} }
+
+// replace returns the address and the settings as the options replace them.
+func (a *access) replace(address string, cfg httpclient.Config) (string, httpclient.Config, error) {
+	if a.Address != "" {
+		if local(a.Address) { // a port-forward ends there; the certificate is that of the server
+			if u, err := url.Parse(address); err == nil {
+				cfg.ServerName = u.Hostname()
+			}
+		}
+		address = a.Address
+	}
+	needed := cfg
+	if a.TokenFile != "" {
+		cfg.BearerToken, cfg.BearerTokenFile, needed.BearerTokenFile = "", a.TokenFile, ""
+	}
+	if a.ApplicationKeyFile != "" {
+		cfg.Key, cfg.KeyFile, needed.KeyFile = "", a.ApplicationKeyFile, ""
+	}
+	if a.CAFile != "" {
+		cfg.CAFile, cfg.InsecureSkipVerify, needed.CAFile = a.CAFile, false, ""
+	}
+	if strings.HasPrefix(strings.ToLower(address), "http://") {
+		cfg.CAFile, needed.CAFile = "", "" // it has no effect
+	}
+	if a.filesAreHere {
+		return address, cfg, nil
+	}
+	return address, cfg, elsewhere(needed)
+}
+
+// local reports whether the address is one of this machine's loopback interface.
+func local(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// elsewhere returns an error if the settings need files, which are in the scheduler's pod.
+func elsewhere(cfg httpclient.Config) error {
+	var errs []error
+	if cfg.BearerTokenFile != "" {
+		errs = append(errs, fmt.Errorf("tokenFile %s is a file of the scheduler's pod; write --source-token-file FILE", cfg.BearerTokenFile))
+	}
+	if cfg.KeyFile != "" {
+		errs = append(errs, fmt.Errorf("applicationKeyFile %s is a file of the scheduler's pod; write --source-application-key-file FILE", cfg.KeyFile))
+	}
+	if cfg.CAFile != "" {
+		errs = append(errs, fmt.Errorf("caFile %s is a file of the scheduler's pod; write --source-ca-file FILE", cfg.CAFile))
+	}
+	return errors.Join(errs...)
+}
+
+// serviceOf returns the namespace and name of the Service that a host name stands for in the cluster; nil if it is none.
+func (a *access) serviceOf(host string) *[2]string {
+	if service, ok := a.services[host]; ok {
+		return &[2]string{service.Namespace, service.Name}
+	}
+	labels := strings.Split(strings.TrimSuffix(host, "."), ".")
+	if len(labels) < 2 || net.ParseIP(host) != nil {
+		return nil
+	}
+	_, known := a.services[labels[1]+"/"+labels[0]]
+	if len(labels) > 2 && labels[2] == "svc" || len(labels) == 2 && known {
+		return &[2]string{labels[1], labels[0]}
+	}
+	return nil
+}
+
+// serversOf returns the distinct addresses that the profiles' plugins read.
+func serversOf(profiles []schedulerconfig.KubeSchedulerProfile) []string {
+	var servers []string
+	for i := range profiles {
+		for _, plugin := range profiles[i].PluginConfig {
+			args, ok := plugin.Args.(interface{ GetLoadSpec() *config.LoadSpec })
+			if !ok {
+				continue
+			}
+			if address := addressOf(*args.GetLoadSpec()); address != "" && !slices.Contains(servers, address) {
+				servers = append(servers, address)
+			}
+		}
+	}
+	return servers
+}
+
+// addressOf returns the address of the server that spec names; empty for metrics-server.
+func addressOf(spec config.LoadSpec) string {
+	if spec.WatcherAddress != "" {
+		return spec.WatcherAddress
+	}
+	return spec.MetricProvider.Address
+}
+
+// routeOf says how the server of the spec is reached.
+func (a *access) routeOf(spec config.LoadSpec) string {
+	address := addressOf(spec)
+	switch {
+	case address == "":
+		return "by the API server's aggregation of metrics.k8s.io"
+	case a.Address != "":
+		return "at " + a.Address
+	case a.proxied(address):
+		return "through the API server's proxy"
+	}
+	return "directly"
+}
+
+func (a *access) proxied(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && !a.replaced() && !a.InPod && a.serviceOf(u.Hostname()) != nil
+}
+
+// explain adds to an error of a source that is read through the proxy what the user can do.
+func (a *access) explain(spec config.LoadSpec, err error) error {
+	address := addressOf(spec)
+	refused, ok := errors.AsType[*httpclient.StatusError](err)
+	if !ok || !a.proxied(address) {
+		return err
+	}
+	u, _ := url.Parse(address) // proxied has parsed it
+	service := a.serviceOf(u.Hostname())
+	switch refused.Code {
+	case http.StatusUnauthorized, http.StatusForbidden:
+	default:
+		return err
+	}
+	var status metav1.Status
+	if json.Unmarshal(refused.Body, &status) == nil && status.Kind == "Status" && status.Details != nil && status.Details.Kind == "services" {
+		return fmt.Errorf("%w; you may not use the API server's proxy: grant it with kubectl -n %s create role plimsoll-source --verb=get --resource=services/proxy --resource-name=%s, "+
+			"and bind it, or write --source-address", err, ShellQuote(service[0]), ShellQuote(proxyName(u, service[1])))
+	}
+	return fmt.Errorf("%w; the server asks for a token, which cannot pass the API server's proxy: run kubectl -n %s port-forward svc/%s 9090:%s, and write --source-address %s://localhost:9090 --source-token-file FILE",
+		err, ShellQuote(service[0]), ShellQuote(service[1]), portOf(u), u.Scheme)
+}
+
+// serviceProxy sends the requests for one server to its Service through the API server's proxy.
+type serviceProxy struct {
+	next      http.RoundTripper
+	apiServer *url.URL
+	// server is the address of the server, service the namespace and the name of its Service.
+	server  *url.URL
+	service [2]string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *serviceProxy) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !httpclient.SameOrigin(r.URL, t.server) {
+		closeBody(r)
+		return nil, errors.New("redirected to another server, which is not reached through the API server's proxy")
+	}
+	sent := r.Clone(r.Context())
+	proxy := t.apiServer.JoinPath("api/v1/namespaces", t.service[0], "services", proxyName(t.server, t.service[1]), "proxy")
+	sent.URL = proxy.JoinPath(r.URL.EscapedPath())
+	sent.URL.RawQuery = r.URL.RawQuery
+	sent.Host = ""
+	// The API server would take them for its own.
+	for _, name := range []string{"Authorization", "Cookie", "User-Agent"} {
+		sent.Header.Del(name)
+	}
+	if r.Method == http.MethodPost {
+		if err := moveFormToURL(sent); err != nil {
+			return nil, err
+		}
+	}
+	resp, err := t.next.RoundTrip(sent)
+	if err != nil {
+		return nil, err
+	}
+	resp.Request = r
+	// The proxy rewrites redirects within the server to paths of its own.
+	if location := resp.Header.Get("Location"); location != "" {
+		if to, err := sent.URL.Parse(location); err == nil && httpclient.SameOrigin(to, t.apiServer) {
+			back := *t.server
+			back.Path, back.RawPath, back.RawQuery = strings.TrimPrefix(to.Path, proxy.Path), "", to.RawQuery
+			resp.Header.Set("Location", back.String())
+		}
+	}
+	return resp, nil
+}
+
+// moveFormToURL makes a GET of a POST of a query: a POST to the proxy needs the right to create.
+func moveFormToURL(r *http.Request) error {
+	defer closeBody(r)
+	form, err := io.ReadAll(io.LimitReader(r.Body, maxFormBytes+1))
+	if err != nil {
+		return err
+	}
+	if len(form) > maxFormBytes {
+		return fmt.Errorf("the query has more than %d bytes", maxFormBytes)
+	}
+	r.Method, r.Body, r.GetBody, r.ContentLength = http.MethodGet, http.NoBody, nil, 0
+	r.Header.Del("Content-Type")
+	r.URL.RawQuery = string(bytes.TrimLeft(append([]byte(r.URL.RawQuery+"&"), form...), "&"))
+	return nil
+}
+
+func closeBody(r *http.Request) {
+	if r.Body != nil {
+		_ = r.Body.Close() // as http.RoundTripper requires; nothing depends on it
+	}
+}
+
+// proxyName names the service, as the proxy wants it: with the scheme and the port.
+func proxyName(server *url.URL, service string) string {
+	return server.Scheme + ":" + service + ":" + portOf(server)
+}
+
+func portOf(u *url.URL) string {
+	switch {
+	case u.Port() != "":
+		return u.Port()
+	case u.Scheme == "https":
+		return "443"
+	}
+	return "80"
+}

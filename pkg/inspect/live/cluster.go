@@ -1,0 +1,204 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"runtime"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-base/metrics"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+)
+
+// Options configure a Cluster.
+type Options struct {
+	Configuration *schedulerconfig.KubeSchedulerConfiguration
+	Objects       []apiruntime.Object
+	Source        SourceOptions
+	// IgnoreExtenders leaves out the configuration's extenders, which cannot be simulated, for commands that need no decision.
+	// Without it Open fails if there are any.
+	IgnoreExtenders bool
+	// Clock is the real one if nil.
+	Clock clock.WithTicker
+	// Parallelism is the number of nodes that are evaluated at a time; 0 is the number of processors.
+	Parallelism int
+}
+
+// Cluster is a cluster in memory, with the load of its nodes. It is used by one goroutine at a time.
+type Cluster struct {
+	// Scheduler decides as the cluster's scheduler does.
+	*sim.Scheduler
+	provider *provider.Provider
+	access   *access
+	objects  provider.Cluster
+}
+
+// Open puts the objects into a simulation of the scheduler, and reads each source of load once. It fails if the configuration
+// cannot be run. A source that cannot be read is no error: see Sources. Goroutines end with ctx.
+func (c *Connection) Open(ctx context.Context, o Options) (*Cluster, error) {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Parallelism == 0 {
+		o.Parallelism = runtime.GOMAXPROCS(0)
+	}
+	if o.IgnoreExtenders && len(o.Configuration.Extenders) > 0 {
+		o.Configuration = o.Configuration.DeepCopy()
+		o.Configuration.Extenders = nil
+	}
+	access, err := c.access(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	registry := metrics.NewKubeRegistry()
+	p := provider.NewOnDemand(o.Clock, registry, access)
+	s, err := sim.New(ctx, sim.Options{
+		Configuration: o.Configuration,
+		Plugins:       plugins.NewRegistry(p, o.Clock, registry.MustRegister),
+		Objects:       o.Objects,
+		Clock:         o.Clock,
+		Parallelism:   o.Parallelism,
+		KubeConfig:    c.KubeConfig,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("simulate the scheduler: %w", err)
+	}
+	nodes, pods := s.Informers().Core().V1().Nodes(), s.Informers().Core().V1().Pods()
+	opened := &Cluster{Scheduler: s, provider: p, access: access, objects: provider.Cluster{
+		Nodes: nodes.Lister(), NodesSynced: nodes.Informer().HasSynced,
+		Pods: pods.Lister(), PodsSynced: pods.Informer().HasSynced,
+		KubeConfig: c.KubeConfig,
+	}}
+	opened.Refresh(ctx)
+	return opened, nil
+}
+
+// Refresh reads each source of load once more, all at the same time.
+func (c *Cluster) Refresh(ctx context.Context) { c.provider.Refresh(ctx) }
+
+// RefreshLoad is Refresh without statistics of workloads, which must not be refreshed more often than every StatisticsInterval.
+func (c *Cluster) RefreshLoad(ctx context.Context) { c.provider.RefreshLoad(ctx) }
+
+// StatisticsInterval is the time between two refreshes of statistics of workloads.
+const StatisticsInterval = refresh.WorkloadInterval
+
+// Source is a source of load that plugins read, and what its last refresh brought.
+type Source struct {
+	// Label is the name of the source in logs and telemetry, such as "Prometheus".
+	Label string
+	// Spec is that of the first plugin that names the source, as configured.
+	Spec config.LoadSpec
+	// Route says how it was reached, such as "through the API server's proxy".
+	Route string
+	// Reader is the source itself, for what it can tell beyond a batch, such as (*prometheus.Source).Diagnosis.
+	Reader source.Source
+	// Took is how long the last refresh took, and Err why it failed.
+	Took time.Duration
+	Err  error
+}
+
+// Sources returns the sources of nodes' load, in the order in which plugins named them first.
+func (c *Cluster) Sources() []Source {
+	var all []Source
+	for _, s := range c.provider.Sources() {
+		all = append(all, Source{
+			Label: s.Label, Spec: s.Spec, Route: c.access.routeOf(s.Spec), Reader: s.Source,
+			Took: s.Took, Err: c.access.explain(s.Spec, s.Err),
+		})
+	}
+	return all
+}
+
+// Statistics are statistics of workloads that plugins read, and what the last refresh of them brought.
+type Statistics struct {
+	// Label is the name of the source in logs and telemetry, such as "Prometheus pods".
+	Label string
+	// Spec and Statistics are those of the first plugin that reads them, as configured.
+	Spec       config.LoadSpec
+	Statistics config.StatisticsSpec
+	// Route says how the source was reached.
+	Route string
+	// Publisher has the statistics.
+	Publisher *learned.Publisher
+	// Took is how long the last refresh took, and Err why it failed. HistoryErr is why a part of the history is missing.
+	Took            time.Duration
+	Err, HistoryErr error
+}
+
+// Statistics returns the statistics of workloads, in the order in which plugins named them first.
+func (c *Cluster) Statistics() []Statistics {
+	var all []Statistics
+	for _, s := range c.provider.AllStatistics() {
+		all = append(all, Statistics{
+			Label: s.Label, Spec: s.Spec, Statistics: s.Statistics, Route: c.access.routeOf(s.Spec), Publisher: s.Publisher,
+			Took: s.Took, Err: c.access.explain(s.Spec, s.Err), HistoryErr: c.access.explain(s.Spec, s.HistoryErr),
+		})
+	}
+	return all
+}
+
+// Model returns a model of the load that spec names, as a plugin gets it. Pods are estimated by e. If no plugin reads this source
+// over this window, call Refresh before the model is used.
+func (c *Cluster) Model(ctx context.Context, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
+	return c.provider.ModelOf(ctx, c.objects, spec, e)
+}
+
+// PodUsage returns what the pods of the cluster use at present, by the source that spec names, or by metrics-server where that source
+// knows nodes alone. What was not measured, or cannot be, is left out. It fails if nothing could be read.
+func (c *Cluster) PodUsage(ctx context.Context, spec config.LoadSpec) (map[types.NamespacedName]map[load.Resource]source.PodUsage, error) {
+	reader, err := provider.OpenPods(ctx, c.objects, spec, c.access)
+	if err != nil {
+		return nil, err
+	}
+	if closer, ok := reader.(io.Closer); ok {
+		defer func() { _ = closer.Close() }() // there is nothing to lose
+	}
+	pods, err := c.objects.Pods.List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	usages := map[types.NamespacedName]map[load.Resource]source.PodUsage{}
+	for _, pod := range pods {
+		usages[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = nil
+	}
+	failed := reader.FetchPods(ctx, len(pods), func(u *source.PodUsage) {
+		name := types.NamespacedName{Namespace: u.Namespace, Name: u.Pod}
+		of, ok := usages[name]
+		if !ok || !(u.Usage >= 0) || math.IsInf(u.Usage, 1) {
+			return
+		}
+		if of == nil {
+			of = map[load.Resource]source.PodUsage{}
+			usages[name] = of
+		}
+		of[u.Resource] = *u
+	})
+	if failed[load.CPU] != nil && failed[load.Memory] != nil {
+		return nil, c.access.explain(spec, failed[load.CPU])
+	}
+	for _, of := range usages {
+		for r, err := range failed {
+			if err != nil {
+				delete(of, load.Resource(r))
+			}
+		}
+	}
+	return usages, nil
+}

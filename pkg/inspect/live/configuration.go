@@ -1,0 +1,584 @@
+package live
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	rbac "k8s.io/kubernetes/pkg/apis/rbac/v1"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	schedulervalidation "k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
+	inTree "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/boundedfile"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+)
+
+const (
+	// maxConfigurationBytes bounds what is read of a configuration. A ConfigMap has no more.
+	maxConfigurationBytes = 1 << 20
+	// maxCommandLineBytes bounds what is read of a command line.
+	maxCommandLineBytes = 64 << 10
+	// program is the file name of the scheduler.
+	program = "kube-scheduler"
+	// chartSelector selects the schedulers that the chart installs. Anybody can write these labels.
+	chartSelector = "app.kubernetes.io/name=plimsoll,app.kubernetes.io/component=scheduler"
+	// The Deployment that OpenShift's Secondary Scheduler Operator makes.
+	operatorNamespace, operatorDeployment = "openshift-secondary-scheduler-operator", "secondary-scheduler"
+	// What discovery reads in all namespaces, as kubectl create clusterrole names it.
+	discoveryVerbs     = "get,list"
+	discoveryResources = "deployments.apps,clusterroles.rbac.authorization.k8s.io,clusterrolebindings.rbac.authorization.k8s.io"
+)
+
+// ConfigurationOptions say which configuration is looked at. At most one is set; without any, the configuration of the scheduler
+// that runs in the cluster is looked for.
+type ConfigurationOptions struct {
+	// File is a file on this machine.
+	File string
+	// From is "configmap/NAMESPACE/NAME" or "configmap/NAMESPACE/NAME/KEY". Without KEY the ConfigMap's only key that ends in .yaml
+	// is taken.
+	From string
+}
+
+// OptionError is an error in an option, which is named as the flag that sets it.
+type OptionError struct{ error }
+
+// Unwrap returns what is wrong.
+func (e *OptionError) Unwrap() error { return e.error }
+
+func optionError(format string, args ...any) error { return &OptionError{fmt.Errorf(format, args...)} }
+
+// Configuration is a KubeSchedulerConfiguration, and where it comes from.
+type Configuration struct {
+	// Origin is one line for the user, such as "ConfigMap plimsoll-system/plimsoll, of Deployment plimsoll-system/plimsoll".
+	Origin string
+	// Content is the file as it was written. Decoded has defaults, and is nil if Err is not.
+	Content []byte
+	Decoded *schedulerconfig.KubeSchedulerConfiguration
+	// Err is why the content could not be decoded or is invalid; see configlint.
+	Err error
+	// Findings are what configlint finds in a configuration that it can decode.
+	Findings []configlint.Finding
+	// Workload runs with the configuration; nil if none is known to.
+	Workload *Workload
+}
+
+// Workload is a scheduler that runs in the cluster.
+type Workload struct {
+	// Kind is Deployment, or Pod for a static pod. It is empty where only the command line is known.
+	Kind, Namespace, Name string
+	// Container is the name of the scheduler's container, Image its image, and Args its command line.
+	Container, Image string
+	Args             []string
+	// ServiceAccount is the name of its account; empty for a static pod.
+	ServiceAccount string
+	// Pods are the names of its pods.
+	Pods []string
+}
+
+// String returns such as "Deployment plimsoll-system/plimsoll".
+func (w *Workload) String() string { return fmt.Sprintf("%s %s/%s", w.Kind, w.Namespace, w.Name) }
+
+// Flags returns the scheduler's flags as its command line sets them. Flags that only the program knows are left out.
+func (w *Workload) Flags() *pflag.FlagSet {
+	flags := pflag.NewFlagSet(program, pflag.ContinueOnError)
+	flags.ParseErrorsAllowlist.UnknownFlags = true
+	flags.Usage = func() {}
+	for _, set := range options.NewOptions().Flags.FlagSets {
+		flags.AddFlagSet(set)
+	}
+	if len(w.Args) > 0 {
+		_ = flags.Parse(w.Args[1:]) // the scheduler that runs has parsed them
+	}
+	return flags
+}
+
+// configFile returns the value of --config, which may be empty.
+func (w *Workload) configFile() string {
+	file, _ := w.Flags().GetString("config") // every scheduler has the flag
+	return file
+}
+
+// Configuration finds and decodes the configuration. It fails if there is none, if there are several to choose from, or if what is
+// found cannot be read; the error says what to write. It is an *OptionError if the options are wrong.
+func (c *Connection) Configuration(ctx context.Context, o ConfigurationOptions) (*Configuration, error) {
+	found, filesAreHere, err := c.find(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if len(found.Content) > maxConfigurationBytes {
+		return nil, fmt.Errorf("%s has more than %d bytes", found.Origin, maxConfigurationBytes)
+	}
+	found.Findings, found.Decoded, found.Err = decode(found.Content, found.Workload, filesAreHere)
+	return found, nil
+}
+
+// decode returns the configuration with defaults, and what configlint says of it.
+func decode(content []byte, w *Workload, filesAreHere bool) ([]configlint.Finding, *schedulerconfig.KubeSchedulerConfiguration, error) {
+	lint := configlint.Options{
+		Plugins:           slices.Sorted(maps.Keys(inTree.NewInTreeRegistry())),
+		FilesAreElsewhere: !filesAreHere,
+	}
+	lint.Plugins = append(lint.Plugins, config.PluginNames()...)
+	slices.Sort(lint.Plugins)
+	if w != nil {
+		lint.Flags = w.Flags()
+	}
+	findings, err := configlint.Check(content, lint)
+	if err != nil {
+		return nil, nil, err
+	}
+	decoded, err := configlint.Decode(content)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := schedulervalidation.ValidateKubeSchedulerConfiguration(decoded); err != nil {
+		return findings, nil, err
+	}
+	return findings, decoded, nil
+}
+
+// find returns the configuration without what its content says. filesAreHere reports whether the files that it names are on this
+// file system.
+func (c *Connection) find(ctx context.Context, o ConfigurationOptions) (found *Configuration, filesAreHere bool, err error) {
+	switch {
+	case o.File != "" && o.From != "":
+		return nil, false, optionError("--config and --from: write one of them")
+	case o.File != "":
+		content, err := boundedfile.New(o.File, maxConfigurationBytes).Read(ctx)
+		if err != nil {
+			return nil, false, optionError("--config: %w", err)
+		}
+		return &Configuration{Origin: "file " + o.File, Content: content}, false, nil
+	case o.From != "":
+		found, err := c.fromConfigMap(ctx, o.From)
+		return found, false, err
+	}
+	if own := c.own(ctx); own != nil {
+		file := own.configFile()
+		if file == "" {
+			return nil, false, errors.New("the scheduler of this container runs without --config; write --config FILE or --from configmap/NAMESPACE/NAME")
+		}
+		content, err := boundedfile.New(file, maxConfigurationBytes).Read(ctx)
+		if err != nil {
+			return nil, false, fmt.Errorf("configuration of the scheduler of this container: %w", err)
+		}
+		return &Configuration{Origin: fmt.Sprintf("file %s, of the scheduler of this container", file), Content: content, Workload: own}, true, nil
+	}
+	found, err = c.discover(ctx)
+	return found, false, err
+}
+
+// own returns the scheduler whose container this program runs in, as with kubectl exec; nil if it is none. The command line of
+// the container's first process is enough. The rest, and the command line where containers share their processes, is taken from the
+// pod, if it can be read.
+func (c *Connection) own(ctx context.Context) *Workload {
+	if !c.InPod {
+		return nil
+	}
+	var args []string
+	if text, err := os.ReadFile(c.commandLineFile); err == nil && len(text) <= maxCommandLineBytes {
+		args = strings.Split(strings.TrimRight(string(text), "\x00"), "\x00")
+	}
+	w := c.ownPod(ctx)
+	switch first := len(args) > 0 && path.Base(args[0]) == program; {
+	case first && w == nil:
+		return &Workload{Args: args}
+	case first:
+		w.Args = args
+	}
+	return w
+}
+
+// ownPod returns the scheduler of the pod that this program runs in; nil if the pod cannot be read or runs none. A pod with its
+// node's network cannot be told by its host name.
+func (c *Connection) ownPod(ctx context.Context) *Workload {
+	namespace, err := os.ReadFile(c.namespaceFile)
+	if err != nil {
+		return nil
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return nil
+	}
+	pod, err := c.Client.CoreV1().Pods(strings.TrimSpace(string(namespace))).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	w := workloadOf("Pod", pod.ObjectMeta, pod.Spec)
+	if w == nil {
+		return nil
+	}
+	w.Pods = []string{pod.Name}
+	if deployment := c.deploymentOf(ctx, pod); deployment != nil {
+		w.Kind, w.Name, w.Pods = "Deployment", deployment.Name, c.podsOf(ctx, deployment)
+	}
+	return w
+}
+
+// deploymentOf returns the Deployment of a pod; nil if it has none, or if that cannot be read.
+func (c *Connection) deploymentOf(ctx context.Context, pod *corev1.Pod) *appsv1.Deployment {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil || owner.Kind != "ReplicaSet" {
+		return nil
+	}
+	set, err := c.Client.AppsV1().ReplicaSets(pod.Namespace).Get(ctx, owner.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	owner = metav1.GetControllerOf(set)
+	if owner == nil || owner.Kind != "Deployment" {
+		return nil
+	}
+	// The scheduler's own account may not read Deployments. The ReplicaSet has the same name, account and selector.
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: owner.Name},
+		Spec:       appsv1.DeploymentSpec{Selector: set.Spec.Selector, Template: set.Spec.Template},
+	}
+}
+
+// podsOf returns the names of the Deployment's pods, of all its ReplicaSets; none if they cannot be read.
+func (c *Connection) podsOf(ctx context.Context, d *appsv1.Deployment) []string {
+	selector := d.Spec.Selector.DeepCopy()
+	delete(selector.MatchLabels, appsv1.DefaultDeploymentUniqueLabelKey)
+	pods, err := c.Client.CoreV1().Pods(d.Namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(selector)})
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for i := range pods.Items {
+		names = append(names, pods.Items[i].Name)
+	}
+	return names
+}
+
+// workloadOf returns the scheduler that the pods of an object run; nil if they run none.
+func workloadOf(kind string, object metav1.ObjectMeta, spec corev1.PodSpec) *Workload {
+	named := func(c corev1.Container) bool { return len(c.Command) > 0 && path.Base(c.Command[0]) == program }
+	anyNamed := slices.ContainsFunc(spec.Containers, named)
+	for i := range spec.Containers {
+		container := &spec.Containers[i]
+		args := slices.Concat(container.Command, container.Args)
+		if anyNamed && !named(*container) || !anyNamed && !hasConfigFlag(args) {
+			continue
+		}
+		if len(container.Command) == 0 {
+			args = append([]string{program}, args...) // the image's entry point
+		}
+		w := &Workload{
+			Kind: kind, Namespace: object.Namespace, Name: object.Name,
+			Container: container.Name, Image: container.Image, Args: args, ServiceAccount: cmp.Or(spec.ServiceAccountName, "default"),
+		}
+		if _, mirror := object.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+			w.ServiceAccount = ""
+		}
+		return w
+	}
+	return nil
+}
+
+// hasConfigFlag reports whether a command line has --config, whatever the program is called.
+func hasConfigFlag(args []string) bool {
+	return slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--config=") || arg == "--config" })
+}
+
+// fromConfigMap returns the configuration of "configmap/NAMESPACE/NAME" or "configmap/NAMESPACE/NAME/KEY", with the scheduler of
+// that namespace that mounts it.
+func (c *Connection) fromConfigMap(ctx context.Context, from string) (*Configuration, error) {
+	parts := strings.Split(from, "/")
+	if len(parts) < 3 || len(parts) > 4 || !slices.Contains([]string{"configmap", "configmaps", "cm"}, parts[0]) || slices.Contains(parts, "") {
+		return nil, optionError("--from: %q; write configmap/NAMESPACE/NAME or configmap/NAMESPACE/NAME/KEY", from)
+	}
+	namespace, name, key := parts[1], parts[2], ""
+	if len(parts) == 4 {
+		key = parts[3]
+	}
+	found, err := c.readConfigMap(ctx, namespace, name, key)
+	if err != nil {
+		if _, ofServer := errors.AsType[*apierrors.StatusError](err); !ofServer || apierrors.IsNotFound(err) {
+			return nil, optionError("--from: %w", err)
+		}
+		return nil, err
+	}
+	deployments, err := c.Client.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return found, nil // it is the configuration that was asked for
+	}
+	for i := range deployments.Items {
+		d := &deployments.Items[i]
+		w := workloadOf("Deployment", d.ObjectMeta, d.Spec.Template.Spec)
+		if w == nil {
+			continue
+		}
+		if mounted, _, err := configMapOf(d.Spec.Template.Spec, w); err == nil && mounted == name {
+			w.Pods = c.podsOf(ctx, d)
+			found.Workload = w
+			found.Origin += ", of " + w.String()
+			break
+		}
+	}
+	return found, nil
+}
+
+// readConfigMap returns the ConfigMap's key, or its only one that ends in .yaml.
+func (c *Connection) readConfigMap(ctx context.Context, namespace, name, key string) (*Configuration, error) {
+	object, err := c.Client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		err = fmt.Errorf("read ConfigMap %s/%s: %w", namespace, name, err)
+		if apierrors.IsForbidden(err) {
+			err = fmt.Errorf("%w; grant it (kubectl -n %s create role plimsoll-configuration --verb=get --resource=configmaps --resource-name=%s, and bind it), or write --config FILE",
+				err, ShellQuote(namespace), ShellQuote(name))
+		}
+		return nil, err
+	}
+	keys := slices.Sorted(maps.Keys(object.Data))
+	if key == "" {
+		files := slices.DeleteFunc(slices.Clone(keys), func(k string) bool { return !strings.HasSuffix(k, ".yaml") })
+		if len(files) != 1 {
+			return nil, fmt.Errorf("ConfigMap %s/%s: %d of its keys %q end in .yaml; write --from configmap/%s/%s/KEY", namespace, name, len(files), keys, namespace, name)
+		}
+		key = files[0]
+	}
+	content, ok := object.Data[key]
+	if !ok {
+		return nil, fmt.Errorf("ConfigMap %s/%s has no key %q; its keys are %q", namespace, name, key, keys)
+	}
+	return &Configuration{Origin: fmt.Sprintf("ConfigMap %s/%s", namespace, name), Content: []byte(content)}, nil
+}
+
+// configMapOf returns the ConfigMap and the key that the pod mounts as the file that the scheduler's --config names.
+func configMapOf(spec corev1.PodSpec, w *Workload) (name, key string, err error) {
+	file := w.configFile()
+	if file == "" {
+		return "", "", fmt.Errorf("%s runs without --config; write --config FILE or --from configmap/NAMESPACE/NAME", w)
+	}
+	var mount *corev1.VolumeMount
+	for i := range spec.Containers {
+		if spec.Containers[i].Name != w.Container {
+			continue
+		}
+		for j := range spec.Containers[i].VolumeMounts {
+			m := &spec.Containers[i].VolumeMounts[j]
+			inside := path.Clean(m.MountPath) == path.Clean(file) || strings.HasPrefix(path.Clean(file), path.Clean(m.MountPath)+"/")
+			if inside && (mount == nil || len(m.MountPath) > len(mount.MountPath)) {
+				mount = m
+			}
+		}
+	}
+	if mount == nil {
+		return "", "", fmt.Errorf("%s reads %s, which is in no volume; write --config with a copy of that file", w, file)
+	}
+	inVolume := path.Join(mount.SubPath, strings.TrimPrefix(path.Clean(file), path.Clean(mount.MountPath)))
+	inVolume = strings.TrimPrefix(inVolume, "/")
+	for i := range spec.Volumes {
+		v := &spec.Volumes[i]
+		if v.Name != mount.Name {
+			continue
+		}
+		if v.ConfigMap == nil {
+			return "", "", fmt.Errorf("%s reads %s, which is in the volume %s and in no ConfigMap; write --config with a copy of that file", w, file, v.Name)
+		}
+		for _, item := range v.ConfigMap.Items {
+			if path.Clean(item.Path) == inVolume {
+				return v.ConfigMap.Name, item.Key, nil
+			}
+		}
+		return v.ConfigMap.Name, inVolume, nil
+	}
+	return "", "", fmt.Errorf("%s reads %s, whose volume %s does not exist", w, file, mount.Name)
+}
+
+// discover returns the configuration of the scheduler that runs in the cluster. Labels prove nothing, for anybody can write them in
+// a namespace of their own: a Deployment counts if a ClusterRoleBinding lets its account bind pods.
+func (c *Connection) discover(ctx context.Context) (*Configuration, error) {
+	candidates, err := c.deployments(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var schedulers []scheduler
+	var others []string
+	if len(candidates) > 0 {
+		binders, err := c.binders(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("found %s, but whether it is a scheduler and not something that has its labels cannot be seen: %w; choose it with %s",
+				list(candidates), err, candidates[0].flag())
+		}
+		for _, s := range candidates {
+			if binders[s.Namespace+"/"+s.ServiceAccount] {
+				schedulers = append(schedulers, s)
+			} else {
+				others = append(others, s.String())
+			}
+		}
+	}
+	switch {
+	case len(schedulers) > 1:
+		var flags []string
+		for _, s := range schedulers {
+			flags = append(flags, s.flag())
+		}
+		return nil, fmt.Errorf("several schedulers run: %s; choose one with %s", list(schedulers), strings.Join(flags, " or "))
+	case len(schedulers) == 0:
+		return nil, c.notFound(ctx, others)
+	}
+	s := schedulers[0]
+	name, key, err := configMapOf(s.spec, s.Workload)
+	if err != nil {
+		return nil, err
+	}
+	found, err := c.readConfigMap(ctx, s.Namespace, name, key)
+	if err != nil {
+		return nil, err
+	}
+	s.Pods = c.podsOf(ctx, s.deployment)
+	found.Workload = s.Workload
+	found.Origin += ", of " + s.String()
+	return found, nil
+}
+
+// scheduler is a scheduler whose configuration may be the one that is looked for.
+type scheduler struct {
+	*Workload
+	deployment *appsv1.Deployment
+	spec       corev1.PodSpec
+}
+
+// flag is the flag that chooses the scheduler's configuration.
+func (s scheduler) flag() string {
+	name, _, err := configMapOf(s.spec, s.Workload)
+	if err != nil {
+		return "--config FILE"
+	}
+	return "--from " + ShellQuote(fmt.Sprintf("configmap/%s/%s", s.Namespace, name))
+}
+
+func list(schedulers []scheduler) string {
+	var names []string
+	for _, s := range schedulers {
+		names = append(names, s.String())
+	}
+	return strings.Join(names, ", ")
+}
+
+// deployments returns the Deployments that may run the scheduler: those with the chart's labels, and the one of OpenShift's operator.
+func (c *Connection) deployments(ctx context.Context) ([]scheduler, error) {
+	labelled, err := c.Client.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: chartSelector})
+	if err != nil {
+		err = fmt.Errorf("look for the scheduler's Deployment: %w", err)
+		if apierrors.IsForbidden(err) {
+			err = fmt.Errorf("%w; write --config FILE or --from configmap/NAMESPACE/NAME, or grant the right: %s", err, c.Grant(ctx, discoveryVerbs, "", discoveryResources))
+		}
+		return nil, err
+	}
+	all := labelled.Items
+	operators, err := c.Client.AppsV1().Deployments(operatorNamespace).Get(ctx, operatorDeployment, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		all = append(all, *operators)
+	case apierrors.IsForbidden(err) && len(all) > 0:
+		// The one that was found is enough.
+	case !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("look for the scheduler of OpenShift's operator: %w; write --config FILE or --from configmap/NAMESPACE/NAME, or grant the right: %s",
+			err, c.Grant(ctx, discoveryVerbs, "", discoveryResources))
+	}
+	var found []scheduler
+	for i := range all {
+		spec := all[i].Spec.Template.Spec
+		if w := workloadOf("Deployment", all[i].ObjectMeta, spec); w != nil {
+			found = append(found, scheduler{w, &all[i], spec})
+		}
+	}
+	return found, nil
+}
+
+// binders returns the service accounts, by namespace/name, that may bind pods in all namespaces.
+func (c *Connection) binders(ctx context.Context) (map[string]bool, error) {
+	bindings, err := c.Client.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	roles, err := c.Client.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	binds := map[string]bool{}
+	for i := range roles.Items {
+		binds[roles.Items[i].Name] = slices.ContainsFunc(roles.Items[i].Rules, func(rule rbacv1.PolicyRule) bool {
+			return rbac.VerbMatches(&rule, "create") && rbac.APIGroupMatches(&rule, "") &&
+				(rbac.ResourceMatches(&rule, "pods/binding", "binding") || rbac.ResourceMatches(&rule, "bindings", ""))
+		})
+	}
+	accounts := map[string]bool{}
+	for i := range bindings.Items {
+		if !binds[bindings.Items[i].RoleRef.Name] {
+			continue
+		}
+		for _, subject := range bindings.Items[i].Subjects {
+			if subject.Kind == rbacv1.ServiceAccountKind {
+				accounts[subject.Namespace+"/"+subject.Name] = true
+			}
+		}
+	}
+	return accounts, nil
+}
+
+// notFound returns the error where no Deployment runs the scheduler. A static pod's file is on its node, where the API server cannot
+// read it.
+func (c *Connection) notFound(ctx context.Context, others []string) error {
+	pods, err := c.Client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "component=" + program})
+	if err == nil {
+		for i := range pods.Items {
+			pod := &pods.Items[i]
+			w := workloadOf("Pod", pod.ObjectMeta, pod.Spec)
+			if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; !mirror || w == nil || w.configFile() == "" {
+				continue
+			}
+			node, file := pod.Spec.NodeName, hostFile(pod.Spec, w)
+			return fmt.Errorf("the scheduler is the static pod %s, whose configuration %s is a file of node %s that the API server cannot read; "+
+				"copy it (kubectl debug %s -q -i --image=busybox --profile=sysadmin -- cat %s > scheduler.yaml, or with ssh), and write --config scheduler.yaml",
+				pod.Name, source.Excerpt(file), node, ShellQuote("node/"+node), ShellQuote("/host"+file))
+		}
+	}
+	text := "no scheduler was found: no Deployment has the labels " + chartSelector + " and an account that may bind pods, and no static pod of kube-system a --config"
+	if len(others) > 0 {
+		text += fmt.Sprintf(" (%s has the labels, but its account may not bind pods)", strings.Join(others, ", "))
+	}
+	return errors.New(text + "; write --config FILE or --from configmap/NAMESPACE/NAME")
+}
+
+// hostFile returns where the node has the file that the scheduler's --config names.
+func hostFile(spec corev1.PodSpec, w *Workload) string {
+	file := path.Clean(w.configFile())
+	for i := range spec.Containers {
+		if spec.Containers[i].Name != w.Container {
+			continue
+		}
+		for _, m := range spec.Containers[i].VolumeMounts {
+			rest, inside := strings.CutPrefix(file, path.Clean(m.MountPath))
+			if !inside {
+				continue
+			}
+			for j := range spec.Volumes {
+				if v := &spec.Volumes[j]; v.Name == m.Name && v.HostPath != nil {
+					return path.Join(v.HostPath.Path, m.SubPath, rest)
+				}
+			}
+		}
+	}
+	return file
+}

@@ -1,0 +1,61 @@
+// Package live reads a running cluster for commands that only look at it: its scheduler's configuration, the objects that the
+// scheduler and its plugins read, and the load of the nodes. It puts them into a simulation whose decisions are those that the
+// scheduler would make now. Nothing is ever written to the cluster.
+package live
+
+import (
+	"fmt"
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// Connection is how the API server is reached. Its clients refuse every request that could change the cluster, before it is sent;
+// the error is ErrReadOnly.
+type Connection struct {
+	// KubeConfig makes further clients, which refuse the same.
+	KubeConfig *rest.Config
+	Client     kubernetes.Interface
+	// Namespace is that of the user: -n, else the context's, else "default".
+	Namespace string
+	// InPod reports whether the program runs in a pod of the cluster, so that Services' names resolve.
+	InPod bool
+
+	http *http.Client
+	// commandLineFile holds the command line of the first process of this program's container, namespaceFile the namespace of its pod.
+	commandLineFile, namespaceFile string
+}
+
+// Connect returns a connection to the API server that the given kubeconfig names. It sends nothing. inPod is whether the program
+// runs in a pod of the cluster.
+func Connect(kubeConfig *rest.Config, namespace string, inPod bool) (*Connection, error) {
+	c := rest.CopyConfig(kubeConfig)
+	server, _, err := rest.DefaultServerUrlFor(c)
+	if err != nil {
+		return nil, fmt.Errorf("address of the API server: %w", err)
+	}
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return readOnly{next: next, prefix: server.Path} })
+	c.QPS = -1 // a few requests; priority and fairness of the API server are enough
+	client, err := rest.HTTPClientFor(c)
+	if err != nil {
+		return nil, err
+	}
+	typed, err := kubernetes.NewForConfigAndClient(withProtobuf(c), client)
+	if err != nil {
+		return nil, err
+	}
+	return &Connection{
+		KubeConfig: c, Client: typed, Namespace: namespace, InPod: inPod, http: client,
+		commandLineFile: "/proc/1/cmdline", namespaceFile: "/var/run/secrets/kubernetes.io/serviceaccount/namespace",
+	}, nil
+}
+
+// withProtobuf returns the configuration for typed clients.
+func withProtobuf(c *rest.Config) *rest.Config {
+	c = rest.CopyConfig(c)
+	c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	c.ContentType = runtime.ContentTypeProtobuf
+	return c
+}

@@ -1,0 +1,1019 @@
+package live
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
+)
+
+// apiServer is an API server whose objects do not change. It refuses what it is told to, and proxies to Services of its choice.
+type apiServer struct {
+	*httptest.Server
+	objects []runtime.Object
+	// forbidden and unknown are resources, such as services/proxy, that it forbids or does not know.
+	forbidden, unknown []string
+	// forbiddenGets are resources whose objects it lists, and does not let be read by name.
+	forbiddenGets []string
+	// services are what it proxies to, by namespace/scheme:name:port.
+	services map[string]http.Handler
+	// path comes before the API's.
+	path string
+
+	mu sync.Mutex
+	// requests are all requests, with their headers.
+	requests []*http.Request
+}
+
+const userToken = "token-of-the-user"
+
+func newAPIServer(t *testing.T, objects ...runtime.Object) *apiServer {
+	t.Helper()
+	s := &apiServer{objects: objects, services: map[string]http.Handler{}, path: "/clusters/one"}
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// connect returns a connection to the server.
+func (s *apiServer) connect(t *testing.T, inPod bool) *Connection {
+	t.Helper()
+	c, err := Connect(&rest.Config{Host: s.URL + s.path, BearerToken: userToken}, "default", inPod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	c.commandLineFile, c.namespaceFile = filepath.Join(dir, "cmdline"), filepath.Join(dir, "namespace")
+	t.Cleanup(c.http.CloseIdleConnections)
+	return c
+}
+
+func (s *apiServer) seen() []*http.Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.requests)
+}
+
+// ServeHTTP implements http.Handler.
+func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	s.requests = append(s.requests, r.Clone(r.Context()))
+	s.mu.Unlock()
+	path, ok := strings.CutPrefix(r.URL.Path, s.path+"/")
+	if !ok || !strings.HasPrefix(path, "api") {
+		http.NotFound(w, r)
+		return
+	}
+	parts := strings.Split(path, "/")
+	var group, version string
+	if parts[0] == "api" {
+		version, parts = parts[1], parts[2:]
+	} else {
+		group, version, parts = parts[1], parts[2], parts[3:]
+	}
+	namespace, name, sub := "", "", ""
+	if parts[0] == "namespaces" && len(parts) > 2 {
+		namespace, parts = parts[1], parts[2:]
+	}
+	plural := parts[0]
+	if len(parts) > 1 {
+		name = parts[1]
+	}
+	if len(parts) > 2 {
+		sub = "/" + parts[2]
+	}
+	fail := func(code int32, reason metav1.StatusReason, message string) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(int(code))
+		_ = json.NewEncoder(w).Encode(metav1.Status{
+			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: code, Reason: reason, Message: message,
+			Details: &metav1.StatusDetails{Kind: plural, Name: name},
+		})
+	}
+	switch {
+	case slices.Contains(s.forbidden, plural+sub), name != "" && slices.Contains(s.forbiddenGets, plural+sub):
+		fail(http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf("%s is forbidden: User \"u\" cannot use resource %q", plural, plural+sub))
+		return
+	case slices.Contains(s.unknown, plural):
+		fail(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
+		return
+	case sub == "/proxy":
+		handler, ok := s.services[namespace+"/"+name]
+		if !ok {
+			fail(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "no endpoints available for service "+name)
+			return
+		}
+		r.URL.Path = "/" + strings.Join(parts[3:], "/")
+		handler.ServeHTTP(w, r)
+		return
+	}
+	s.serveObjects(w, schema.GroupVersion{Group: group, Version: version}, plural, namespace, name, r.URL.Query(), fail)
+}
+
+func (s *apiServer) serveObjects(w http.ResponseWriter, gv schema.GroupVersion, plural, namespace, name string, query map[string][]string,
+	fail func(int32, metav1.StatusReason, string)) {
+	all, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{})
+	if text := strings.Join(query["labelSelector"], ""); text != "" {
+		var parsed *metav1.LabelSelector
+		if parsed, err = metav1.ParseToLabelSelector(text); err == nil {
+			all, err = metav1.LabelSelectorAsSelector(parsed)
+		}
+	}
+	if err != nil {
+		fail(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
+		return
+	}
+	var items []runtime.Object
+	for _, object := range s.objects {
+		k, resource := kindOf(object)
+		m := object.(metav1.Object)
+		if k.GroupVersion() != gv || resource != plural || namespace != "" && m.GetNamespace() != namespace {
+			continue
+		}
+		object = object.DeepCopyObject()
+		object.GetObjectKind().SetGroupVersionKind(k)
+		if name != "" && m.GetName() == name {
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(object)
+			return
+		}
+		if all.Matches(labelSet(m.GetLabels())) {
+			items = append(items, object)
+		}
+	}
+	if name != "" {
+		fail(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("%s %q not found", plural, name))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]any{"kind": listKind(gv, plural), "apiVersion": gv.String(), "metadata": map[string]any{"resourceVersion": "7"}, "items": items})
+}
+
+type labelSet map[string]string
+
+func (s labelSet) Has(label string) bool   { _, ok := s[label]; return ok }
+func (s labelSet) Get(label string) string { return s[label] }
+func (s labelSet) Lookup(label string) (string, bool) {
+	value, ok := s[label]
+	return value, ok
+}
+
+func kindOf(object runtime.Object) (schema.GroupVersionKind, string) {
+	gvks, _, err := scheme.Scheme.ObjectKinds(object)
+	if err != nil {
+		panic(err)
+	}
+	plural, _ := meta.UnsafeGuessKindToResource(gvks[0])
+	return gvks[0], plural.Resource
+}
+
+func listKind(gv schema.GroupVersion, resource string) string {
+	for kind := range scheme.Scheme.KnownTypes(gv) {
+		if plural, _ := meta.UnsafeGuessKindToResource(gv.WithKind(kind)); plural.Resource == resource {
+			return kind + "List"
+		}
+	}
+	panic(resource)
+}
+
+func TestKindsAreThoseOfTheSimulation(t *testing.T) {
+	all, err := kinds()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, k := range all {
+		got = append(got, k.GroupVersion().String()+"/"+k.resource)
+	}
+	// As the API server's discovery names them.
+	want := []string{
+		"v1/namespaces", "v1/nodes", "v1/persistentvolumes", "v1/persistentvolumeclaims", "v1/replicationcontrollers", "v1/services",
+		"apps/v1/replicasets", "apps/v1/statefulsets", "policy/v1/poddisruptionbudgets",
+		"resource.k8s.io/v1/deviceclasses", "resource.k8s.io/v1/resourceclaims", "resource.k8s.io/v1/resourceslices",
+		"storage.k8s.io/v1/csidrivers", "storage.k8s.io/v1/csinodes", "storage.k8s.io/v1/csistoragecapacities",
+		"storage.k8s.io/v1/storageclasses", "storage.k8s.io/v1/volumeattachments", "v1/pods",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+func node(name string) *corev1.Node {
+	amounts := corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("8Gi"), "pods": resource.MustParse("110")}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Capacity: amounts, Allocatable: amounts}}
+}
+
+func TestConnection_RefusesAllButReads(t *testing.T) {
+	s := newAPIServer(t, node("n1"))
+	c := s.connect(t, false)
+	ctx := t.Context()
+	pods, nodes := c.Client.CoreV1().Pods("default"), c.Client.CoreV1().Nodes()
+	reviews := c.Client.AuthorizationV1()
+	raw := func(verb string, path ...string) func() error {
+		return func() error {
+			return c.Client.CoreV1().RESTClient().Verb(verb).AbsPath(path...).Do(ctx).Error()
+		}
+	}
+	refused := map[string]func() error{
+		"create": func() error { _, err := pods.Create(ctx, &corev1.Pod{}, metav1.CreateOptions{}); return err },
+		"create, dry run": func() error {
+			_, err := pods.Create(ctx, &corev1.Pod{}, metav1.CreateOptions{DryRun: []string{"All"}})
+			return err
+		},
+		"update": func() error {
+			_, err := nodes.Update(ctx, node("n1"), metav1.UpdateOptions{})
+			return err
+		},
+		"update status": func() error { _, err := nodes.UpdateStatus(ctx, node("n1"), metav1.UpdateOptions{}); return err },
+		"patch": func() error {
+			_, err := nodes.Patch(ctx, "n1", "application/merge-patch+json", []byte("{}"), metav1.PatchOptions{})
+			return err
+		},
+		"delete":            func() error { return pods.Delete(ctx, "p", metav1.DeleteOptions{}) },
+		"delete collection": func() error { return pods.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}) },
+		"bind": func() error {
+			return pods.Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "p"}}, metav1.CreateOptions{})
+		},
+		"exec by GET":             raw("GET", "/api/v1/namespaces/default/pods/p/exec"),
+		"exec by POST":            raw("POST", "/api/v1/namespaces/default/pods/p/exec"),
+		"attach by GET":           raw("GET", "/api/v1/namespaces/default/pods/p/attach"),
+		"port-forward by GET":     raw("GET", "/api/v1/namespaces/default/pods/p/portforward"),
+		"kubelet by proxy":        raw("GET", "/api/v1/nodes/n1/proxy/run/default/p/c"),
+		"old proxy":               raw("GET", "/api/v1/proxy/nodes/n1/run"),
+		"post to a service":       raw("POST", "/api/v1/namespaces/default/services/http:s:80/proxy/api/v1/admin/tsdb/delete_series"),
+		"put to a service":        raw("PUT", "/api/v1/namespaces/default/services/http:s:80/proxy/"),
+		"options":                 raw("OPTIONS", "/api/v1/nodes"),
+		"review of somebody else": raw("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews"),
+		"token review":            raw("POST", "/apis/authentication.k8s.io/v1/tokenreviews"),
+		"eviction":                raw("POST", "/api/v1/namespaces/default/pods/p/eviction"),
+	}
+	for name, call := range refused {
+		if err := call(); !errors.Is(err, ErrReadOnly) {
+			t.Errorf("%s: error %v, want ErrReadOnly", name, err)
+		}
+	}
+	if seen := s.seen(); len(seen) > 0 {
+		t.Errorf("sent %s %s", seen[0].Method, seen[0].URL)
+	}
+
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/clusters/one/api/v1/nodes", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Upgrade", "websocket")
+	if _, err := c.http.Do(request); !errors.Is(err, ErrReadOnly) {
+		t.Errorf("upgrade: error %v, want ErrReadOnly", err)
+	}
+
+	for name, call := range map[string]func() error{
+		"get":  func() error { _, err := nodes.Get(ctx, "n1", metav1.GetOptions{}); return err },
+		"list": func() error { _, err := nodes.List(ctx, metav1.ListOptions{}); return err },
+		"own rights": func() error {
+			_, err := reviews.SelfSubjectAccessReviews().Create(ctx, nil, metav1.CreateOptions{})
+			return err
+		},
+		"own name":     raw("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews"),
+		"service":      raw("GET", "/api/v1/namespaces/default/services/http:s:80/proxy/metrics"),
+		"pod":          raw("GET", "/api/v1/namespaces/default/pods/p/proxy/metrics"),
+		"server's own": raw("GET", "/metrics"),
+	} {
+		before := len(s.seen())
+		if err := call(); errors.Is(err, ErrReadOnly) {
+			t.Errorf("%s: refused", name)
+		} else if len(s.seen()) == before {
+			t.Errorf("%s: not sent: %v", name, err)
+		}
+	}
+}
+
+func TestObjects_ReadsAllKinds(t *testing.T) {
+	s := newAPIServer(t, node("n2"), node("n1"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}},
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "u"}})
+	s.unknown, s.forbidden = []string{"resourceclaims"}, []string{"csinodes"}
+	objects, err := s.connect(t, false).Objects(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, object := range objects.All {
+		got = append(got, reflect.TypeOf(object).Elem().Name()+" "+object.(metav1.Object).GetName())
+	}
+	if want := []string{"Namespace default", "Node n2", "Node n1", "Pod p"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	got = nil
+	for _, m := range objects.Missing {
+		got = append(got, m.Resource+"."+m.Group+": "+m.Advice())
+	}
+	want := []string{
+		"resourceclaims.resource.k8s.io: ",
+		"csinodes.storage.k8s.io: " + Grant("list", "storage.k8s.io", "csinodes"),
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("missing %q, want %q", got, want)
+	}
+	for _, r := range s.seen() {
+		if strings.HasSuffix(r.URL.Path, "/selfsubjectreviews") {
+			continue
+		}
+		if r.URL.Query().Get("resourceVersion") != "0" || r.Method != http.MethodGet {
+			t.Errorf("%s %s", r.Method, r.URL)
+		}
+		if strings.HasSuffix(r.URL.Path, "/pods") && r.URL.Query().Get("fieldSelector") != "status.phase!=Succeeded,status.phase!=Failed" {
+			t.Errorf("pods that have ended are listed: %s", r.URL)
+		}
+	}
+}
+
+func TestObjects_NeedsNodesAndPods(t *testing.T) {
+	for _, resource := range []string{"nodes", "pods"} {
+		s := newAPIServer(t)
+		s.forbidden = []string{resource}
+		_, err := s.connect(t, false).Objects(t.Context())
+		wantError(t, err, "list "+resource, "kubectl create clusterrole plimsoll-inspect-"+resource+" --verb=list --resource="+resource)
+	}
+}
+
+func wantError(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error, want one that says %q", parts)
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("error %q does not say %q", err, part)
+		}
+	}
+}
+
+// configurationOf returns a configuration whose plugin reads what fields name.
+func configurationOf(fields string) string {
+	return `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: plimsoll
+  plugins:
+    score:
+      enabled: [{name: TargetLoadPacking, weight: 5}]
+  pluginConfig:
+  - name: TargetLoadPacking
+    args: {` + fields + `}
+`
+}
+
+func configMap(namespace, name string, data map[string]string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: data}
+}
+
+// deployment returns a scheduler's Deployment with the chart's labels, its ConfigMap, and what lets its account bind pods.
+func deployment(namespace, name string) (*appsv1.Deployment, []runtime.Object) {
+	labels := map[string]string{"app.kubernetes.io/name": "plimsoll", "app.kubernetes.io/instance": name, "app.kubernetes.io/component": "scheduler"}
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+				ServiceAccountName: name,
+				Containers: []corev1.Container{
+					{Name: "sidecar", Image: "sidecar"},
+					{
+						Name: "kube-scheduler", Image: "plimsoll:v1",
+						Command:      []string{"/bin/kube-scheduler", "--config=/etc/plimsoll/config/config.yaml", "--v=2", "--leader-elect-lease-duration=20s"},
+						VolumeMounts: []corev1.VolumeMount{{Name: "other", MountPath: "/etc"}, {Name: "config", MountPath: "/etc/plimsoll/config"}},
+					},
+				},
+				Volumes: []corev1.Volume{
+					{Name: "other", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+					{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}}},
+				},
+			}},
+		},
+	}
+	others := []runtime.Object{
+		configMap(namespace, name, map[string]string{"config.yaml": configurationOf("targetUtilization: 41"), "other.yaml": "a"}),
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "-1", Labels: labels}},
+	}
+	return d, others
+}
+
+func binding(namespace, account, role string) *rbacv1.ClusterRoleBinding {
+	return &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace + "-" + account + "-" + role},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}},
+	}
+}
+
+func roles() []runtime.Object {
+	return []runtime.Object{
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "scheduler"}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"pods/binding"}, Verbs: []string{"create"}},
+		}},
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "view"}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "create"}},
+		}},
+	}
+}
+
+func TestConfiguration_OfTheChart(t *testing.T) {
+	d, others := deployment("plimsoll-system", "plimsoll")
+	impostor, theirs := deployment("tenant", "evil")
+	s := newAPIServer(t, slices.Concat([]runtime.Object{d, impostor}, others, theirs, roles(),
+		[]runtime.Object{binding("plimsoll-system", "plimsoll", "scheduler"), binding("tenant", "evil", "view")})...)
+	found, err := s.connect(t, false).Configuration(t.Context(), ConfigurationOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found.Err != nil {
+		t.Fatal(found.Err)
+	}
+	if want := "ConfigMap plimsoll-system/plimsoll, of Deployment plimsoll-system/plimsoll"; found.Origin != want {
+		t.Errorf("origin %q, want %q", found.Origin, want)
+	}
+	w := found.Workload
+	if w.Container != "kube-scheduler" || w.Image != "plimsoll:v1" || w.ServiceAccount != "plimsoll" || !slices.Equal(w.Pods, []string{"plimsoll-1"}) {
+		t.Errorf("workload %+v", w)
+	}
+	if flag := w.Flags().Lookup("leader-elect-lease-duration"); !flag.Changed || flag.Value.String() != "20s" {
+		t.Errorf("flag %+v", flag)
+	}
+	if len(found.Decoded.Profiles) != 1 || found.Decoded.Profiles[0].SchedulerName != "plimsoll" {
+		t.Errorf("profiles %+v", found.Decoded.Profiles)
+	}
+}
+
+func TestConfiguration_Unclear(t *testing.T) {
+	one, ofOne := deployment("a", "one")
+	two, ofTwo := deployment("b", "two")
+	objects := slices.Concat([]runtime.Object{one, two}, ofOne, ofTwo, roles())
+
+	t.Run("several schedulers are listed, with the flag that chooses", func(t *testing.T) {
+		s := newAPIServer(t, append(objects, binding("a", "one", "scheduler"), binding("b", "two", "scheduler"))...)
+		c := s.connect(t, false)
+		_, err := c.Configuration(t.Context(), ConfigurationOptions{})
+		wantError(t, err, "Deployment a/one", "Deployment b/two", "--from configmap/a/one", "--from configmap/b/two")
+	})
+	t.Run("labels alone are not enough", func(t *testing.T) {
+		_, err := newAPIServer(t, objects...).connect(t, false).Configuration(t.Context(), ConfigurationOptions{})
+		wantError(t, err, "no scheduler was found", "Deployment a/one, Deployment b/two has the labels", "--from")
+	})
+	t.Run("without the right to see what accounts may do, the user chooses", func(t *testing.T) {
+		s := newAPIServer(t, append(objects, binding("a", "one", "scheduler"))...)
+		s.forbidden = []string{"clusterrolebindings"}
+		_, err := s.connect(t, false).Configuration(t.Context(), ConfigurationOptions{})
+		wantError(t, err, "Deployment a/one", "forbidden", "--from configmap/a/one")
+	})
+	t.Run("without the right to look for Deployments", func(t *testing.T) {
+		s := newAPIServer(t, objects...)
+		s.forbidden = []string{"deployments"}
+		_, err := s.connect(t, false).Configuration(t.Context(), ConfigurationOptions{})
+		wantError(t, err, "forbidden", "--resource=deployments.apps", "--config FILE")
+	})
+	t.Run("the ConfigMap cannot be read", func(t *testing.T) {
+		s := newAPIServer(t, append(objects, binding("a", "one", "scheduler"))...)
+		s.forbidden = []string{"configmaps"}
+		_, err := s.connect(t, false).Configuration(t.Context(), ConfigurationOptions{})
+		wantError(t, err, "read ConfigMap a/one", "--resource=configmaps --resource-name=one")
+	})
+}
+
+func TestConfiguration_FromConfigMap(t *testing.T) {
+	d, others := deployment("a", "one")
+	s := newAPIServer(t, append(others, d, configMap("b", "single", map[string]string{"x.yaml": configurationOf("targetUtilization: 50")}))...)
+	c := s.connect(t, false)
+	for from, want := range map[string]string{
+		"configmap/a/one/config.yaml": "ConfigMap a/one, of Deployment a/one",
+		"cm/b/single":                 "ConfigMap b/single",
+	} {
+		found, err := c.Configuration(t.Context(), ConfigurationOptions{From: from})
+		if err != nil || found.Err != nil {
+			t.Fatal(err, found)
+		}
+		if found.Origin != want {
+			t.Errorf("%s: origin %q, want %q", from, found.Origin, want)
+		}
+	}
+	for from, want := range map[string][]string{
+		"a/one":                  {`"a/one"`, "configmap/NAMESPACE/NAME"},
+		"secret/a/one":           {"configmap/NAMESPACE/NAME"},
+		"configmap/a/one":        {"config.yaml", "other.yaml", "--from configmap/a/one/KEY"},
+		"configmap/a/one/absent": {"no key", "config.yaml"},
+		"configmap/a/absent":     {"not found"},
+	} {
+		_, err := c.Configuration(t.Context(), ConfigurationOptions{From: from})
+		wantError(t, err, want...)
+	}
+	_, err := c.Configuration(t.Context(), ConfigurationOptions{From: "configmap/a/one", File: "x"})
+	wantError(t, err, "--config and --from")
+}
+
+func TestConfiguration_OfTheOperator(t *testing.T) {
+	d, others := deployment("openshift-secondary-scheduler-operator", "secondary-scheduler")
+	d.Labels = nil
+	c := &d.Spec.Template.Spec.Containers[1]
+	c.Command, c.Args = []string{"/bin/kube-scheduler"}, []string{"--config", "/etc/kubernetes/config.yaml"}
+	c.VolumeMounts = []corev1.VolumeMount{{Name: "config", MountPath: "/etc/kubernetes/"}}
+	s := newAPIServer(t, slices.Concat(others, roles(), []runtime.Object{d, binding(d.Namespace, d.Name, "scheduler")})...)
+	found, err := s.connect(t, false).Configuration(t.Context(), ConfigurationOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found.Err != nil || found.Workload.Namespace != d.Namespace {
+		t.Errorf("found %+v", found)
+	}
+}
+
+func TestConfiguration_OfAStaticPod(t *testing.T) {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "kube-system", Name: "kube-scheduler-n1", Labels: map[string]string{"component": "kube-scheduler"},
+			Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "x"},
+		},
+		Spec: corev1.PodSpec{
+			NodeName: "n1",
+			Containers: []corev1.Container{{
+				Name: "kube-scheduler", Command: []string{"kube-scheduler", "--leader-elect=true"}, Args: []string{"--config=/etc/kubernetes/plimsoll/config.yaml"},
+				VolumeMounts: []corev1.VolumeMount{{Name: "plimsoll", MountPath: "/etc/kubernetes/plimsoll"}},
+			}},
+			Volumes: []corev1.Volume{{Name: "plimsoll", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv/plimsoll"}}}},
+		},
+	}
+	_, err := newAPIServer(t, pod).connect(t, false).Configuration(t.Context(), ConfigurationOptions{})
+	wantError(t, err, "static pod kube-scheduler-n1", "/srv/plimsoll/config.yaml", "kubectl debug node/n1", "--config scheduler.yaml")
+}
+
+func TestConfiguration_OfTheOwnContainer(t *testing.T) {
+	dir := t.TempDir()
+	token, file := filepath.Join(dir, "token"), filepath.Join(dir, "config.yaml")
+	write(t, token, "secret")
+	write(t, file, configurationOf("metricProvider: {type: Prometheus, address: 'http://p', tokenFile: "+token+"}"))
+	d, others := deployment("tenant", "other")
+	s := newAPIServer(t, slices.Concat(others, roles(), []runtime.Object{d, binding("tenant", "other", "scheduler")})...)
+	c := s.connect(t, true)
+	write(t, c.commandLineFile, "/bin/kube-scheduler\x00--config="+file+"\x00--v=2\x00")
+	found, err := c.Configuration(t.Context(), ConfigurationOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found.Err != nil || found.Origin != "file "+file+", of the scheduler of this container" {
+		t.Errorf("origin %q, error %v", found.Origin, found.Err)
+	}
+	if err := os.Remove(token); err != nil {
+		t.Fatal(err)
+	}
+	if found, err = c.Configuration(t.Context(), ConfigurationOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, found.Err, "tokenFile", "no such file")
+}
+
+// TestConfiguration_OfTheOwnPod has the user's namespace differ from the pod's, as with kubectl-plimsoll explain -n.
+func TestConfiguration_OfTheOwnPod(t *testing.T) {
+	name, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	write(t, file, configurationOf(""))
+	d, _ := deployment("plimsoll-system", "plimsoll")
+	d.Spec.Template.Spec.Containers[1].Command[1] = "--config=" + file
+	controlledBy := func(kind, name string) []metav1.OwnerReference {
+		return []metav1.OwnerReference{{Kind: kind, Name: name, Controller: new(true)}}
+	}
+	hash := map[string]string{"pod-template-hash": "5d8c"}
+	selector := d.Spec.Selector.DeepCopy()
+	maps.Copy(selector.MatchLabels, hash)
+	set := &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "plimsoll-system", Name: "plimsoll-5d8c", OwnerReferences: controlledBy("Deployment", "plimsoll")},
+		Spec:       appsv1.ReplicaSetSpec{Selector: selector, Template: d.Spec.Template},
+	}
+	labels := maps.Clone(d.Labels)
+	maps.Copy(labels, hash)
+	own := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "plimsoll-system", Name: name, Labels: labels, OwnerReferences: controlledBy("ReplicaSet", set.Name)},
+		Spec:       d.Spec.Template.Spec,
+	}
+	old := own.DeepCopy()
+	old.Name, old.Labels["pod-template-hash"] = "plimsoll-old", "77f6"
+	s := newAPIServer(t, own, old, set)
+	s.forbidden = []string{"deployments", "clusterrolebindings", "configmaps"} // as for the scheduler's own account
+	c := s.connect(t, true)
+	write(t, c.namespaceFile, "plimsoll-system")
+	found, err := c.Configuration(t.Context(), ConfigurationOptions{})
+	if err != nil || found.Err != nil {
+		t.Fatal(err, found.Err)
+	}
+	if w := found.Workload; w.String() != "Deployment plimsoll-system/plimsoll" || w.Container != "kube-scheduler" || !slices.Equal(w.Pods, []string{name, "plimsoll-old"}) {
+		t.Errorf("workload %+v", w)
+	}
+}
+
+func TestConfiguration_OfAFile(t *testing.T) {
+	c := newAPIServer(t).connect(t, false)
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	// The files that it names are in the scheduler's pod.
+	write(t, file, configurationOf("metricProvider: {type: Prometheus, address: 'http://p', tokenFile: /absent/token, caFile: /absent/ca}"))
+	found, err := c.Configuration(t.Context(), ConfigurationOptions{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found.Err != nil || found.Origin != "file "+file {
+		t.Errorf("origin %q, error %v", found.Origin, found.Err)
+	}
+	write(t, file, configurationOf("targetUtilization: 150"))
+	if found, err = c.Configuration(t.Context(), ConfigurationOptions{File: file}); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, found.Err, "targetUtilization", "150")
+	if found.Decoded != nil {
+		t.Error("an invalid configuration is decoded")
+	}
+	_, err = c.Configuration(t.Context(), ConfigurationOptions{File: "/dev/zero"})
+	wantError(t, err, "--config", "not a regular file")
+}
+
+func write(t *testing.T, file, content string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// prometheusOf responds as a Prometheus whose recording rules measure node n1, and records the requests.
+type prometheusOf struct {
+	mu       sync.Mutex
+	requests []*http.Request
+	status   int
+}
+
+func (p *prometheusOf) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.requests = append(p.requests, r.Clone(r.Context()))
+	if p.status != 0 {
+		w.WriteHeader(p.status)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"node":"n1"},"value":[1700000000,"0.25"]}]}}`)
+}
+
+func (p *prometheusOf) seen() []*http.Request {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.requests)
+}
+
+// open opens a cluster of node n1 whose scheduler has the configuration.
+func open(t *testing.T, c *Connection, fields string, o SourceOptions, objects ...runtime.Object) *Cluster {
+	t.Helper()
+	_, decoded, err := decode([]byte(configurationOf(fields)), nil, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := c.Open(t.Context(), Options{Configuration: decoded, Objects: append(objects, node("n1")), Source: o})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cluster
+}
+
+const ownQueries = "queries: {cpu: 'own_cpu', memory: 'own_memory'}"
+
+func TestOpen_ReadsAServiceThroughTheProxy(t *testing.T) {
+	for _, tt := range []struct{ address, service, path string }{
+		{"http://prometheus.monitoring.svc:9090/prefix", "monitoring/http:prometheus:9090", "/clusters/one"},
+		{"http://prometheus.monitoring.svc:9090", "monitoring/http:prometheus:9090", ""},
+		{"https://prometheus.monitoring.svc.cluster.local", "monitoring/https:prometheus:443", ""},
+		{"http://prometheus.monitoring", "monitoring/http:prometheus:80", ""},
+		{"http://10.0.0.9:9090", "monitoring/http:prometheus:9090", ""},
+	} {
+		t.Run(tt.address, func(t *testing.T) {
+			s, p := newAPIServer(t), &prometheusOf{}
+			s.path = tt.path
+			s.services[tt.service] = p
+			service := &corev1.Service{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "monitoring", Name: "prometheus"}, Spec: corev1.ServiceSpec{ClusterIPs: []string{"10.0.0.9"}},
+			}
+			cluster := open(t, s.connect(t, false), "metricProvider: {type: Prometheus, address: '"+tt.address+"', token: token-of-the-source, "+ownQueries+"}", SourceOptions{}, service)
+			source := cluster.Sources()[0]
+			if source.Err != nil || source.Route != "through the API server's proxy" || source.Label != "Prometheus" || source.Took <= 0 {
+				t.Errorf("source %+v", source)
+			}
+			if source.Spec.MetricProvider.Address != tt.address {
+				t.Errorf("spec %+v", source.Spec)
+			}
+			if len(p.seen()) == 0 {
+				t.Error("the server was not asked")
+			}
+			for _, r := range s.seen() {
+				if got := r.Header.Values("Authorization"); !slices.Equal(got, []string{"Bearer " + userToken}) {
+					t.Errorf("%s: Authorization %q", r.URL, got)
+				}
+			}
+			cluster.Refresh(t.Context())
+			if err := cluster.Sources()[0].Err; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestOpen_LongQueriesAreReadOnlyToo(t *testing.T) {
+	s, p := newAPIServer(t), &prometheusOf{}
+	s.services["monitoring/http:prometheus:80"] = p
+	long := "own_cpu{" + strings.Repeat(`a!="x",`, 1500) + `b="c"}`
+	cluster := open(t, s.connect(t, false), "metricProvider: {type: Prometheus, address: 'http://prometheus.monitoring.svc', queries: {cpu: '"+long+"', memory: own_memory}}", SourceOptions{})
+	if err := cluster.Sources()[0].Err; err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, r := range p.seen() {
+		if r.Method != http.MethodGet {
+			t.Errorf("%s %.80s", r.Method, r.URL)
+		}
+		found = found || r.URL.Query().Get("query") == long
+	}
+	if !found {
+		t.Error("the query has not arrived")
+	}
+}
+
+func TestOpen_AdviceWhereTheProxyIsNoWay(t *testing.T) {
+	const spec = "metricProvider: {type: Prometheus, address: 'https://thanos.monitoring.svc:9091', tokenFile: /absent/token, caFile: /absent/ca, " + ownQueries + "}"
+	t.Run("the user may not use it", func(t *testing.T) {
+		s := newAPIServer(t)
+		s.forbidden = []string{"services/proxy"}
+		err := open(t, s.connect(t, false), spec, SourceOptions{}).Sources()[0].Err
+		wantError(t, err, "kubectl -n monitoring create role plimsoll-source --verb=get --resource=services/proxy --resource-name=https:thanos:9091")
+	})
+	t.Run("the server wants its token", func(t *testing.T) {
+		s := newAPIServer(t)
+		s.services["monitoring/https:thanos:9091"] = &prometheusOf{status: http.StatusUnauthorized}
+		err := open(t, s.connect(t, false), spec, SourceOptions{}).Sources()[0].Err
+		wantError(t, err, "kubectl -n monitoring port-forward svc/thanos 9090:9091", "--source-address https://localhost:9090", "--source-token-file FILE")
+	})
+	t.Run("there is no pod behind it", func(t *testing.T) {
+		err := open(t, newAPIServer(t).connect(t, false), spec, SourceOptions{}).Sources()[0].Err
+		wantError(t, err, "no endpoints available for service")
+	})
+}
+
+func TestOpen_ReadsDirectly(t *testing.T) {
+	p := &prometheusOf{}
+	server := httptest.NewServer(p)
+	t.Cleanup(server.Close)
+	spec := func(fields string) string {
+		return "metricProvider: {type: Prometheus, address: '" + server.URL + "', " + fields + ownQueries + "}"
+	}
+	dir := t.TempDir()
+	token := filepath.Join(dir, "token")
+	write(t, token, "of-a-file\n")
+	for _, tt := range []struct {
+		name, fields string
+		inPod        bool
+		// own is whether the container is the scheduler's.
+		own     bool
+		options SourceOptions
+		want    string
+		err     []string
+		route   string
+	}{
+		{name: "outside the cluster, with a token", fields: "token: of-config, ", want: "Bearer of-config", route: "directly"},
+		{
+			name: "files of the configuration are those of the pod, also where this machine has them", fields: "tokenFile: " + token + ", ",
+			err: []string{"tokenFile " + token, "--source-token-file FILE"}, route: "directly",
+		},
+		{name: "in the scheduler's pod they are read", fields: "tokenFile: " + token + ", ", inPod: true, own: true, want: "Bearer of-a-file", route: "directly"},
+		{
+			name: "in another pod they are not", fields: "tokenFile: " + token + ", ", inPod: true,
+			err: []string{"tokenFile " + token, "--source-token-file FILE"}, route: "directly",
+		},
+		{name: "a flag replaces them", fields: "tokenFile: /absent, ", options: SourceOptions{TokenFile: token}, want: "Bearer of-a-file", route: "directly"},
+		{name: "a flag replaces the address", options: SourceOptions{Address: server.URL + "/other"}, route: "at " + server.URL + "/other"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			before := len(p.seen())
+			c := newAPIServer(t).connect(t, tt.inPod)
+			if tt.own {
+				write(t, c.commandLineFile, "/bin/kube-scheduler\x00--config=config.yaml\x00")
+			}
+			cluster := open(t, c, spec(tt.fields), tt.options)
+			source := cluster.Sources()[0]
+			if source.Route != tt.route {
+				t.Errorf("route %q, want %q", source.Route, tt.route)
+			}
+			if tt.err != nil {
+				wantError(t, source.Err, tt.err...)
+				return
+			}
+			if source.Err != nil {
+				t.Fatal(source.Err)
+			}
+			for _, r := range p.seen()[before:] {
+				if got := r.Header.Get("Authorization"); got != tt.want {
+					t.Errorf("Authorization %q, want %q", got, tt.want)
+				}
+				if prefix := strings.HasPrefix(r.URL.Path, "/other"); prefix != (tt.options.Address != "") {
+					t.Errorf("path %s", r.URL.Path)
+				}
+			}
+		})
+	}
+}
+
+func TestOpen_PortForwardHasTheServersCertificate(t *testing.T) {
+	certificate, key, err := cert.GenerateSelfSignedCertKey("thanos.monitoring.svc", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &prometheusOf{}
+	server := httptest.NewUnstartedServer(p)
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // a handshake fails on purpose
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	dir := t.TempDir()
+	options := SourceOptions{Address: server.URL, TokenFile: filepath.Join(dir, "token"), CAFile: filepath.Join(dir, "ca.crt")}
+	write(t, options.TokenFile, "of-a-file")
+	write(t, options.CAFile, string(certificate))
+	spec := func(host string) string {
+		return "metricProvider: {type: Prometheus, address: 'https://" + host + ":9091', tokenFile: /absent/token, insecureSkipVerify: true, " + ownQueries + "}"
+	}
+	c := newAPIServer(t).connect(t, false)
+	if err := open(t, c, spec("thanos.monitoring.svc"), options).Sources()[0].Err; err != nil {
+		t.Error(err)
+	}
+	if seen := p.seen(); len(seen) == 0 || seen[0].Header.Get("Authorization") != "Bearer of-a-file" {
+		t.Errorf("seen %v", seen)
+	}
+	// Whatever the configuration says, with a CA file the certificate is verified: a token is sent.
+	wantError(t, open(t, c, spec("other.monitoring.svc"), options).Sources()[0].Err, "x509: ")
+}
+
+func TestOpen_OneAddressForSeveralServers(t *testing.T) {
+	_, decoded, err := decode([]byte(strings.Replace(configurationOf("metricProvider: {type: Prometheus, address: 'http://a'}"), "  pluginConfig:\n",
+		"  pluginConfig:\n  - {name: LoadThreshold, args: {metricProvider: {type: Prometheus, address: 'http://b'}, thresholds: {cpu: 80}}}\n", 1)), nil, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newAPIServer(t).connect(t, false)
+	_, err = c.Open(t.Context(), Options{Configuration: decoded, Source: SourceOptions{Address: "http://localhost:9090"}})
+	wantError(t, err, "--source-address", "http://a", "http://b")
+	_, err = c.Open(t.Context(), Options{Configuration: decoded, Source: SourceOptions{Address: "localhost:9090"}})
+	wantError(t, err, "--source-address", `"localhost:9090"`, "http://localhost:9090")
+}
+
+func TestOpen_Extenders(t *testing.T) {
+	_, decoded, err := decode([]byte(configurationOf("metricProvider: {type: Prometheus, address: 'http://127.0.0.1:1'}")+"extenders: [{urlPrefix: 'http://e', filterVerb: filter}]\n"), nil, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newAPIServer(t).connect(t, false)
+	o := Options{Configuration: decoded, Objects: []runtime.Object{node("n1")}}
+	_, err = c.Open(t.Context(), o)
+	wantError(t, err, "extenders")
+	o.IgnoreExtenders = true
+	if _, err := c.Open(t.Context(), o); err != nil {
+		t.Error(err)
+	}
+	if len(decoded.Extenders) != 1 {
+		t.Error("the configuration was changed")
+	}
+}
+
+func TestServiceProxy_Redirects(t *testing.T) {
+	s := newAPIServer(t)
+	var paths []string
+	s.services["monitoring/http:prometheus:80"] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		paths = append(paths, r.URL.Path)
+		switch r.URL.Path {
+		case "/api/v1/query": // as the API server's proxy rewrites it
+			http.Redirect(w, r, "/clusters/one/api/v1/namespaces/monitoring/services/http:prometheus:80/proxy/prefix/query?"+r.URL.RawQuery, http.StatusFound)
+		case "/prefix/query":
+			(&prometheusOf{}).ServeHTTP(w, r)
+		}
+	})
+	const spec = "metricProvider: {type: Prometheus, address: 'http://prometheus.monitoring.svc', " + ownQueries + "}"
+	if err := open(t, s.connect(t, false), spec, SourceOptions{}).Sources()[0].Err; err != nil {
+		t.Errorf("%v; the server saw %q", err, paths)
+	}
+	var elsewhere []string
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		elsewhere = append(elsewhere, r.Header.Get("Authorization"))
+	}))
+	t.Cleanup(other.Close)
+	s.services["monitoring/http:prometheus:80"] = http.RedirectHandler(other.URL, http.StatusFound)
+	wantError(t, open(t, s.connect(t, false), spec, SourceOptions{}).Sources()[0].Err, "redirected to another server")
+	if len(elsewhere) > 0 {
+		t.Errorf("another server was asked, with Authorization %q", elsewhere)
+	}
+}
+
+func TestServiceProxy_DropsCredentials(t *testing.T) {
+	s, p := newAPIServer(t), &prometheusOf{}
+	s.services["monitoring/http:prometheus:80"] = p
+	c := s.connect(t, false)
+	server, err := url.Parse("http://prometheus.monitoring.svc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	apiServer, err := url.Parse(s.URL + s.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := http.Client{Transport: &serviceProxy{next: c.http.Transport, apiServer: apiServer, server: server, service: [2]string{"monitoring", "prometheus"}}}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.String()+"/a", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{"Authorization": "Bearer token-of-the-source", "Cookie": "session=1", "User-Agent": "plimsoll", "Accept": "a/b"} {
+		r.Header.Set(name, value)
+	}
+	resp, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	seen := s.seen()[0].Header
+	for name, want := range map[string]string{"Authorization": "Bearer " + userToken, "Cookie": "", "Accept": "a/b"} {
+		if got := seen.Get(name); got != want {
+			t.Errorf("the API server sees %s: %q, want %q", name, got, want)
+		}
+	}
+	if seen.Get("User-Agent") == "plimsoll" {
+		t.Error("the API server is not told by what program it is asked")
+	}
+}
+
+// TestOpen_FindsServices has no Service among the objects, as for a command that lists nodes and pods alone.
+func TestOpen_FindsServices(t *testing.T) {
+	prometheus := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "monitoring", Name: "prometheus"}, Spec: corev1.ServiceSpec{ClusterIPs: []string{"127.9.9.9"}}}
+	for _, host := range []string{"127.9.9.9", "prometheus.monitoring"} {
+		spec := "metricProvider: {type: Prometheus, address: 'http://" + host + ":9090', token: of-config, " + ownQueries + "}"
+		s := newAPIServer(t, prometheus)
+		if source := open(t, s.connect(t, false), spec, SourceOptions{}).Sources()[0]; source.Route != "through the API server's proxy" {
+			t.Errorf("%s is reached %s", host, source.Route)
+		}
+	}
+	for _, host := range []string{"10.255.255.1", "prometheus.monitoring", "prometheus"} {
+		spec := "metricProvider: {type: Prometheus, address: 'http://" + host + ":9090', token: of-config, " + ownQueries + "}"
+		s := newAPIServer(t, prometheus)
+		s.forbidden = []string{"services"}
+		wantError(t, open(t, s.connect(t, false), spec, SourceOptions{}).Sources()[0].Err, host+":9090 may be a Service", "--source-address")
+	}
+}
+
+// TestWorkloadOf_Sidecar expects the scheduler's container, though one before it has a file of its own.
+func TestWorkloadOf_Sidecar(t *testing.T) {
+	w := workloadOf("Deployment", metav1.ObjectMeta{}, corev1.PodSpec{Containers: []corev1.Container{
+		{Name: "side", Args: []string{"--config=/etc/side.yaml"}}, {Name: "s", Command: []string{"/bin/kube-scheduler", "--config=/etc/s.yaml"}},
+	}})
+	if w == nil || w.Container != "s" || w.configFile() != "/etc/s.yaml" {
+		t.Errorf("got %+v", w)
+	}
+}
+
+// TestConfiguration_OperatorForbidden expects the chart's Deployment to be enough where that of OpenShift's operator cannot be read.
+func TestConfiguration_OperatorForbidden(t *testing.T) {
+	d, others := deployment("plimsoll-system", "plimsoll")
+	s := newAPIServer(t, slices.Concat(others, roles(), []runtime.Object{d, binding("plimsoll-system", "plimsoll", "scheduler")})...)
+	s.forbiddenGets = []string{"deployments"}
+	found, err := s.connect(t, false).Configuration(t.Context(), ConfigurationOptions{})
+	if err != nil || found.Workload.Name != "plimsoll" {
+		t.Fatalf("found %+v, error %v", found, err)
+	}
+	s = newAPIServer(t)
+	s.forbiddenGets = []string{"deployments"}
+	_, err = s.connect(t, false).Configuration(t.Context(), ConfigurationOptions{})
+	wantError(t, err, "--verb=get,list --resource=deployments.apps,clusterroles.rbac.authorization.k8s.io,clusterrolebindings.rbac.authorization.k8s.io", "--config FILE")
+}

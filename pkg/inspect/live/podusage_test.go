@@ -1,0 +1,59 @@
+package live
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+)
+
+func TestCluster_PodUsage(t *testing.T) {
+	p := &prometheusOf{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		query := r.FormValue("query")
+		result := ""
+		switch {
+		case !strings.Contains(query, "container_"):
+			p.ServeHTTP(w, r)
+			return
+		case strings.Contains(query, "rate("):
+			result = `{"metric":{"namespace":"shop","pod":"web"},"value":[1700000000,"0.25"]},` +
+				`{"metric":{"namespace":"shop","pod":"wrong"},"value":[1700000000,"NaN"]},{"metric":{"namespace":"shop","pod":"gone"},"value":[1700000000,"1"]}`
+		case strings.Contains(query, `container="",image=""`) && strings.Contains(query, "cpu"): // how many pods have series
+			result = `{"metric":{},"value":[1700000000,"2"]}`
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[`+result+`]}}`)
+	}))
+	t.Cleanup(server.Close)
+	pod := func(name string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: "n1"}}
+	}
+	cluster := open(t, newAPIServer(t).connect(t, false), "metricProvider: {type: Prometheus, address: '"+server.URL+"', "+ownQueries+"}", SourceOptions{}, pod("web"), pod("wrong"))
+	usages, err := cluster.PodUsage(t.Context(), cluster.Sources()[0].Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := usages[types.NamespacedName{Namespace: "shop", Name: "web"}]
+	if u, ok := web[load.CPU]; !ok || u.Usage != 250 || u.Window != 5*time.Minute || len(web) != 1 {
+		t.Errorf("web uses %+v, want 250m of CPU over five minutes, and nothing known of memory", web)
+	}
+	if u := usages[types.NamespacedName{Namespace: "shop", Name: "wrong"}]; len(u) != 0 {
+		t.Errorf("a usage that is no number is taken: %+v", u)
+	}
+	if _, ok := usages[types.NamespacedName{Namespace: "shop", Name: "gone"}]; ok {
+		t.Error("a pod that is not in the cluster has a usage")
+	}
+	server.Close()
+	if _, err := cluster.PodUsage(t.Context(), cluster.Sources()[0].Spec); err == nil {
+		t.Error("no error of a server that is gone")
+	}
+}

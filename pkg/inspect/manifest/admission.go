@@ -1,0 +1,173 @@
+package manifest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+)
+
+// Admission is what the API server would add to pods by other objects of the cluster: priorities, the defaults of LimitRanges, and
+// the overhead and nodes of RuntimeClasses. It asks no webhooks, and checks no quotas. The zero value is a cluster without such
+// objects.
+type Admission struct {
+	PriorityClasses []schedulingv1.PriorityClass
+	RuntimeClasses  []nodev1.RuntimeClass
+	LimitRanges     []corev1.LimitRange
+	// Missing are the kinds that could not be read.
+	Missing []live.MissingKind
+}
+
+// ReadAdmission reads what pods of the manifest need.
+func ReadAdmission(ctx context.Context, client kubernetes.Interface, m *Manifest) *Admission {
+	a := &Admission{}
+	missing := func(group, resource string, err error) {
+		if err != nil {
+			a.Missing = append(a.Missing, live.MissingKind{Group: group, Resource: resource, Err: err})
+		}
+	}
+	if list, err := client.SchedulingV1().PriorityClasses().List(ctx, metav1.ListOptions{}); err == nil {
+		a.PriorityClasses = list.Items
+	} else {
+		missing("scheduling.k8s.io", "priorityclasses", err)
+	}
+	if slices.ContainsFunc(m.Workloads, func(w *Workload) bool { return w.spec.RuntimeClassName != nil }) {
+		if list, err := client.NodeV1().RuntimeClasses().List(ctx, metav1.ListOptions{}); err == nil {
+			a.RuntimeClasses = list.Items
+		} else {
+			missing("node.k8s.io", "runtimeclasses", err)
+		}
+	}
+	var namespaces []string
+	for _, w := range m.Workloads {
+		if slices.Contains(namespaces, w.Namespace) {
+			continue
+		}
+		namespaces = append(namespaces, w.Namespace)
+		list, err := client.CoreV1().LimitRanges(w.Namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			missing("", "limitranges", err)
+			break
+		}
+		a.LimitRanges = append(a.LimitRanges, list.Items...)
+	}
+	return a
+}
+
+// Admit adds to the pod what the API server would. It fails if the pod names a class that does not exist.
+func (a *Admission) Admit(pod *corev1.Pod) error {
+	a.limit(pod)
+	if err := a.prioritize(pod); err != nil {
+		return err
+	}
+	tolerate(pod)
+	return a.overhead(pod)
+}
+
+// limit sets what the namespace's LimitRanges default for containers.
+func (a *Admission) limit(pod *corev1.Pod) {
+	for i := range a.LimitRanges {
+		if a.LimitRanges[i].Namespace != pod.Namespace {
+			continue
+		}
+		for _, item := range a.LimitRanges[i].Spec.Limits {
+			if item.Type != corev1.LimitTypeContainer {
+				continue
+			}
+			for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+				for j := range containers {
+					r := &containers[j].Resources
+					r.Limits, r.Requests = complete(r.Limits, item.Default), complete(r.Requests, item.DefaultRequest)
+				}
+			}
+		}
+	}
+}
+
+// complete adds what is missing in the list.
+func complete(list, defaults corev1.ResourceList) corev1.ResourceList {
+	for name, quantity := range defaults {
+		if _, ok := list[name]; !ok {
+			if list == nil {
+				list = corev1.ResourceList{}
+			}
+			list[name] = quantity
+		}
+	}
+	return list
+}
+
+// prioritize sets the priority of the pod's PriorityClass, or that of the cluster's default.
+func (a *Admission) prioritize(pod *corev1.Pod) error {
+	priority, policy := int32(0), corev1.PreemptLowerPriority
+	if name := pod.Spec.PriorityClassName; name != "" {
+		i := slices.IndexFunc(a.PriorityClasses, func(c schedulingv1.PriorityClass) bool { return c.Name == name })
+		switch {
+		case i >= 0:
+			priority, policy = a.PriorityClasses[i].Value, ptr.Deref(a.PriorityClasses[i].PreemptionPolicy, policy)
+		case a.unread("priorityclasses"):
+			priority = ptr.Deref(pod.Spec.Priority, 0)
+		default:
+			return fmt.Errorf("spec.priorityClassName: there is no PriorityClass %q", name)
+		}
+	} else {
+		for _, class := range a.PriorityClasses {
+			if class.GlobalDefault {
+				pod.Spec.PriorityClassName, priority, policy = class.Name, class.Value, ptr.Deref(class.PreemptionPolicy, policy)
+			}
+		}
+	}
+	pod.Spec.Priority, pod.Spec.PreemptionPolicy = &priority, &policy
+	return nil
+}
+
+func (a *Admission) unread(resource string) bool {
+	return slices.ContainsFunc(a.Missing, func(m live.MissingKind) bool { return m.Resource == resource })
+}
+
+// tolerate adds the tolerations that each pod gets by default.
+func tolerate(pod *corev1.Pod) {
+	const seconds = 300
+	for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
+		if !slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
+			return (t.Key == key || t.Key == "") && (t.Effect == corev1.TaintEffectNoExecute || t.Effect == "")
+		}) {
+			pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{
+				Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](seconds),
+			})
+		}
+	}
+}
+
+// overhead adds the overhead, node selector and tolerations of the pod's RuntimeClass.
+func (a *Admission) overhead(pod *corev1.Pod) error {
+	if pod.Spec.RuntimeClassName == nil {
+		return nil
+	}
+	i := slices.IndexFunc(a.RuntimeClasses, func(c nodev1.RuntimeClass) bool { return c.Name == *pod.Spec.RuntimeClassName })
+	if i < 0 {
+		if a.unread("runtimeclasses") {
+			return nil
+		}
+		return fmt.Errorf("spec.runtimeClassName: there is no RuntimeClass %q", *pod.Spec.RuntimeClassName)
+	}
+	class := &a.RuntimeClasses[i]
+	if class.Overhead != nil {
+		pod.Spec.Overhead = class.Overhead.PodFixed
+	}
+	if class.Scheduling != nil {
+		for key, value := range class.Scheduling.NodeSelector {
+			pod.Spec.NodeSelector = with(pod.Spec.NodeSelector, key, value)
+		}
+		pod.Spec.Tolerations = append(pod.Spec.Tolerations, class.Scheduling.Tolerations...)
+	}
+	return nil
+}

@@ -1,0 +1,199 @@
+// Package manifest turns manifests into the pods that the API server and the controllers of workloads would create of them.
+package manifest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/boundedfile"
+)
+
+// Bounds of manifests.
+const (
+	maxBytes   = 4 << 20
+	maxObjects = 1000
+)
+
+// Manifest is what a manifest holds.
+type Manifest struct {
+	// Workloads are the pods and the objects that create pods, in the order of the manifest.
+	Workloads []*Workload
+	// Services are those of the manifest: by default, the scheduler spreads the pods of a Service.
+	Services []*corev1.Service
+	// Ignored are the other objects, such as "ConfigMap shop/settings".
+	Ignored []string
+}
+
+// ReadFile reads the named file, or stdin if the name is "-". Objects without a namespace get the given one. It fails if the file
+// is larger than 4 MiB, has an unknown field, or holds no object that creates pods.
+func ReadFile(ctx context.Context, name string, stdin io.Reader, namespace string) (*Manifest, error) {
+	content, err := read(ctx, name, stdin)
+	if err != nil {
+		return nil, err
+	}
+	m, err := parse(content, namespace)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return m, nil
+}
+
+func read(ctx context.Context, name string, stdin io.Reader) ([]byte, error) {
+	if name != "-" {
+		return boundedfile.New(name, maxBytes).Read(ctx)
+	}
+	content, err := io.ReadAll(io.LimitReader(stdin, maxBytes+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("standard input: %w", err)
+	case len(content) > maxBytes:
+		return nil, fmt.Errorf("standard input has more than %d bytes", maxBytes)
+	}
+	return content, nil
+}
+
+func parse(content []byte, namespace string) (*Manifest, error) {
+	p := parser{
+		decoder:   serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer(),
+		namespace: namespace,
+	}
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+	for n := 1; ; n++ {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			err = p.document(document)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("document %d: %w", n, err)
+		}
+	}
+	if len(p.Workloads) == 0 {
+		found := "it is empty"
+		if len(p.Ignored)+len(p.Services) > 0 {
+			found = "there is " + strings.Join(append(p.Ignored, namesOf(p.Services)...), ", ")
+		}
+		if slices.ContainsFunc(p.Ignored, func(name string) bool { return strings.HasPrefix(name, "DaemonSet ") }) {
+			found += "; each pod of a DaemonSet is for one node, to explain by name once it is there"
+		}
+		return nil, fmt.Errorf("nothing in it creates pods: write a Pod, Deployment, ReplicaSet, StatefulSet or Job (%s)", found)
+	}
+	return &p.Manifest, nil
+}
+
+func namesOf(services []*corev1.Service) []string {
+	var names []string
+	for _, s := range services {
+		names = append(names, fmt.Sprintf("Service %s/%s", s.Namespace, s.Name))
+	}
+	return names
+}
+
+type parser struct {
+	Manifest
+	decoder   runtime.Decoder
+	namespace string
+	objects   int
+}
+
+// document reads one object of YAML or JSON. A document of white space and comments alone has none.
+func (p *parser) document(content []byte) error {
+	var fields map[string]any
+	if err := yaml.Unmarshal(content, &fields); err != nil {
+		return err
+	}
+	if len(fields) == 0 {
+		return nil
+	}
+	if p.objects++; p.objects > maxObjects {
+		return fmt.Errorf("there are more than %d objects", maxObjects)
+	}
+	object, kind, err := p.decoder.Decode(content, nil, nil)
+	if runtime.IsNotRegisteredError(err) {
+		unknown := &unstructured.Unstructured{Object: fields} // its kind may be of the cluster or of a namespace
+		p.ignore(unknown, unknown.GetKind())
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if list, ok := object.(*corev1.List); ok {
+		for i := range list.Items {
+			if err := p.document(list.Items[i].Raw); err != nil {
+				return fmt.Errorf("items[%d]: %w", i, err)
+			}
+		}
+		return nil
+	}
+	return p.add(object, kind.Kind)
+}
+
+func (p *parser) add(object runtime.Object, kind string) error {
+	meta, ok := object.(metav1.Object)
+	if !ok {
+		return fmt.Errorf("kind: %s is not an object; write its items one by one, or as a List", kind)
+	}
+	if meta.GetNamespace() == "" {
+		meta.SetNamespace(p.namespace)
+	}
+	var w *Workload
+	var err error
+	switch o := object.(type) {
+	case *corev1.Service:
+		p.Services = append(p.Services, o)
+		return nil
+	case *corev1.Pod:
+		w, err = ofPod(o)
+	case *appsv1.Deployment:
+		w, err = ofDeployment(o)
+	case *appsv1.ReplicaSet:
+		w, err = ofReplicaSet(o)
+	case *appsv1.StatefulSet:
+		w, err = ofStatefulSet(o)
+	case *batchv1.Job:
+		w, err = ofJob(o)
+	default:
+		p.ignore(meta, kind)
+		return nil
+	}
+	if err == nil {
+		err = w.validate()
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s/%s: %w", kind, meta.GetNamespace(), meta.GetName(), err)
+	}
+	for _, other := range p.Workloads {
+		if other.Kind == w.Kind && other.Namespace == w.Namespace && other.Name == w.Name {
+			return fmt.Errorf("%s: it is there twice", w)
+		}
+	}
+	p.Workloads = append(p.Workloads, w)
+	return nil
+}
+
+func (p *parser) ignore(object metav1.Object, kind string) {
+	name := object.GetName()
+	if object.GetNamespace() != "" {
+		name = object.GetNamespace() + "/" + name
+	}
+	p.Ignored = append(p.Ignored, kind+" "+name)
+}

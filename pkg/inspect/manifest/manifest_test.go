@@ -1,0 +1,189 @@
+package manifest
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+)
+
+const deployment = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - {name: main, image: web, resources: {limits: {cpu: 500m}}}
+`
+
+const statefulSet = `
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  ordinals: {start: 4}
+  selector: {matchLabels: {app: db}}
+  template:
+    metadata: {labels: {app: db}}
+    spec: {containers: [{name: main, image: db}]}
+  volumeClaimTemplates:
+  - metadata: {name: data}
+    spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+`
+
+const job = `
+apiVersion: batch/v1
+kind: Job
+metadata: {name: sum, namespace: batch}
+spec:
+  parallelism: 5
+  completions: 2
+  template:
+    spec: {restartPolicy: Never, schedulerName: plimsoll, containers: [{name: main, image: sum}]}
+`
+
+const pod = `
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec: {containers: [{name: main, image: p}]}
+`
+
+func mustRead(t *testing.T, content string) *Manifest {
+	t.Helper()
+	m, err := ReadFile(t.Context(), "-", strings.NewReader(content), "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestReadFile_Kinds(t *testing.T) {
+	service := "apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\nspec: {selector: {app: web}}\n"
+	foreign := "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\n"
+	list := "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: c}}\n- {apiVersion: v1, kind: Pod, metadata: {name: q}, spec: {containers: [{name: main, image: q}]}}\n"
+	m := mustRead(t, strings.Join([]string{deployment, "# nothing", statefulSet, job, pod, service, foreign, list}, "\n---\n"))
+	var got []string
+	for _, w := range m.Workloads {
+		got = append(got, w.String())
+	}
+	if want := "Deployment shop/web, StatefulSet default/db, Job batch/sum, Pod default/p, Pod default/q"; strings.Join(got, ", ") != want {
+		t.Errorf("workloads %v, want %s", got, want)
+	}
+	if got := strings.Join(m.Ignored, ", "); got != "Widget w, ConfigMap default/c" || len(m.Services) != 1 {
+		t.Errorf("ignored %q and %d services, want the Widget, the ConfigMap, and one Service", got, len(m.Services))
+	}
+	for i, want := range []int{3, 1, 2, 1, 1} { // a Job of 2 completions runs no more than 2 at a time
+		if m.Workloads[i].Replicas != want {
+			t.Errorf("%s: %d replicas, want %d", m.Workloads[i], m.Workloads[i].Replicas, want)
+		}
+	}
+}
+
+func TestPod_OfDeployment(t *testing.T) {
+	w := mustRead(t, deployment).Workloads[0]
+	first, _ := w.Pod(0)
+	second, _ := w.Pod(1)
+	if first.Name == second.Name || first.UID == second.UID || first.UID == "" {
+		t.Errorf("pods %s (%s) and %s (%s), want distinct ones", first.Name, first.UID, second.Name, second.UID)
+	}
+	// The API server requests the limit where only that is stated.
+	if request := first.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU]; request.String() != "500m" {
+		t.Errorf("request %s, want the limit of 500m", &request)
+	}
+	owner := metav1.GetControllerOf(first)
+	hash := first.Labels["pod-template-hash"]
+	if owner == nil || owner.Kind != "ReplicaSet" || hash == "" || owner.Name != "web-"+hash {
+		t.Errorf("owner %+v and hash %q, want the Deployment's ReplicaSet", owner, hash)
+	}
+	if first.Spec.SchedulerName != "default-scheduler" || first.Namespace != "shop" {
+		t.Errorf("scheduler %q, namespace %q", first.Spec.SchedulerName, first.Namespace)
+	}
+	if workload, ok := learned.OwnerOf(first); !ok || workload.Name != "web" {
+		t.Errorf("workload %+v, want that of the Deployment", workload)
+	}
+}
+
+func TestPod_OfStatefulSet(t *testing.T) {
+	p, claims := mustRead(t, statefulSet).Workloads[0].Pod(1)
+	if p.Name != "db-5" || p.Labels["apps.kubernetes.io/pod-index"] != "5" {
+		t.Errorf("pod %s with labels %v, want the second from 4 on", p.Name, p.Labels)
+	}
+	if len(claims) != 1 || claims[0].Name != "data-db-5" || p.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != "data-db-5" {
+		t.Errorf("claims %v and volumes %v, want data-db-5", claims, p.Spec.Volumes)
+	}
+}
+
+func TestReadFile_Mistakes(t *testing.T) {
+	for _, tc := range []struct{ name, content, want string }{
+		{"nothing", "# empty\n", "nothing in it creates pods"},
+		{"no workload", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n", "there is ConfigMap default/c"},
+		{"an unknown field", strings.Replace(pod, "containers", "continers", 1), `unknown field "spec.continers"`},
+		{"a field twice", deployment + "spec: {}\n", `key "spec" already set`},
+		{"a wrong quantity", strings.Replace(deployment, "500m", "1 core", 1), "quantities must match"},
+		{"a pod without containers", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: []}\n", "Pod default/p: its pods: spec.containers: Required value"},
+		{"a selector of others", strings.Replace(deployment, "matchLabels: {app: web}", "matchLabels: {app: db}", 1), "spec.template.metadata.labels"},
+		{"no selector", strings.Replace(deployment, "selector: {matchLabels: {app: web}}", "", 1), "spec.selector: required"},
+		{"a pod twice", pod + "---" + pod, "document 2: Pod default/p: it is there twice"},
+		{"no YAML", "{", "document 1"},
+		{"too much", strings.Repeat(" ", maxBytes+1), "more than"},
+	} {
+		_, err := ReadFile(t.Context(), "-", strings.NewReader(tc.content), "default")
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
+		}
+	}
+}
+
+func TestAdmission(t *testing.T) {
+	never := corev1.PreemptNever
+	client := fake.NewClientset(
+		&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 1000, PreemptionPolicy: &never},
+		&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "usual"}, Value: 10, GlobalDefault: true},
+		&nodev1.RuntimeClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "sandbox"},
+			Overhead:   &nodev1.Overhead{PodFixed: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}},
+			Scheduling: &nodev1.Scheduling{NodeSelector: map[string]string{"sandbox": "yes"}},
+		},
+		&corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "l"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+			Type:           corev1.LimitTypeContainer,
+			DefaultRequest: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")},
+			Default:        corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m")},
+		}}}},
+	)
+	admit := func(content string) (*corev1.Pod, error) {
+		m := mustRead(t, content)
+		p, _ := m.Workloads[0].Pod(0)
+		return p, ReadAdmission(t.Context(), client, m).Admit(p)
+	}
+	p, err := admit(pod)
+	if err != nil || *p.Spec.Priority != 10 || p.Spec.PriorityClassName != "usual" {
+		t.Errorf("priority %v of class %q, error %v; want 10 of usual, the cluster's default", p.Spec.Priority, p.Spec.PriorityClassName, err)
+	}
+	r := p.Spec.Containers[0].Resources
+	if r.Requests.Cpu().String() != "100m" || r.Limits.Cpu().String() != "200m" || len(p.Spec.Tolerations) != 2 {
+		t.Errorf("resources %v and tolerations %v, want the LimitRange's and two tolerations", r, p.Spec.Tolerations)
+	}
+	p, err = admit(strings.Replace(pod, "containers", "priorityClassName: high, runtimeClassName: sandbox, containers", 1))
+	if err != nil || *p.Spec.Priority != 1000 || *p.Spec.PreemptionPolicy != never {
+		t.Errorf("priority %v, error %v; want 1000 without preemption", p.Spec.Priority, err)
+	}
+	if p.Spec.Overhead.Cpu().String() != "250m" || p.Spec.NodeSelector["sandbox"] != "yes" {
+		t.Errorf("overhead %v, nodes %v; want those of the RuntimeClass", p.Spec.Overhead, p.Spec.NodeSelector)
+	}
+	if _, err = admit(strings.Replace(pod, "containers", "priorityClassName: low, containers", 1)); err == nil || !strings.Contains(err.Error(), `no PriorityClass "low"`) {
+		t.Errorf("error %v, want that there is no PriorityClass low", err)
+	}
+}

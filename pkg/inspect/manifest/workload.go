@@ -1,0 +1,229 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	podapi "k8s.io/kubernetes/pkg/api/pod"
+	appsdefaults "k8s.io/kubernetes/pkg/apis/apps/v1"
+	"k8s.io/kubernetes/pkg/apis/core"
+	coredefaults "k8s.io/kubernetes/pkg/apis/core/v1"
+	"k8s.io/kubernetes/pkg/apis/core/validation"
+	hashutil "k8s.io/kubernetes/pkg/util/hash"
+	"k8s.io/utils/ptr"
+)
+
+// Workload is a pod, or an object that creates pods.
+type Workload struct {
+	Kind, Namespace, Name string
+	// Replicas is the number of pods that the manifest asks for: 1 for a pod, and those that run at a time for a Job.
+	Replicas int
+	// Owner controls the pods: the object itself, or the ReplicaSet of a Deployment; nil for a pod.
+	Owner runtime.Object
+
+	// meta and spec are those of the template.
+	meta metav1.ObjectMeta
+	spec corev1.PodSpec
+	// claims are the templates of a StatefulSet, whose pods are numbered from first on.
+	claims   []corev1.PersistentVolumeClaim
+	ordinals bool
+	first    int
+}
+
+// String returns kind, namespace and name.
+func (w *Workload) String() string { return w.Kind + " " + w.Namespace + "/" + w.Name }
+
+func ofPod(pod *corev1.Pod) (*Workload, error) {
+	if pod.Name == "" {
+		pod.Name = pod.GenerateName + "0"
+	}
+	w := &Workload{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, Replicas: 1, spec: pod.Spec}
+	w.meta = metav1.ObjectMeta{Namespace: pod.Namespace, Labels: pod.Labels, Annotations: pod.Annotations, OwnerReferences: pod.OwnerReferences}
+	return w, nil
+}
+
+func ofDeployment(d *appsv1.Deployment) (*Workload, error) {
+	appsdefaults.SetObjectDefaults_Deployment(d)
+	if err := checkSelector(d.Spec.Selector, d.Spec.Template.Labels); err != nil {
+		return nil, err
+	}
+	hash := templateHash(&d.Spec.Template)
+	template := d.Spec.Template.DeepCopy()
+	template.Labels = with(template.Labels, appsv1.DefaultDeploymentUniqueLabelKey, hash)
+	selector := d.Spec.Selector.DeepCopy()
+	selector.MatchLabels = with(selector.MatchLabels, appsv1.DefaultDeploymentUniqueLabelKey, hash)
+	replicaSet := &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name + "-" + hash},
+		Spec:       appsv1.ReplicaSetSpec{Selector: selector, Template: *template, Replicas: d.Spec.Replicas},
+	}
+	w, err := ofReplicaSet(replicaSet)
+	if err != nil {
+		return nil, err
+	}
+	w.Kind, w.Name = "Deployment", d.Name
+	return w, nil
+}
+
+// templateHash returns the label pod-template-hash that the controller of Deployments derives from the template.
+func templateHash(template *corev1.PodTemplateSpec) string {
+	h := fnv.New32a()
+	hashutil.DeepHashObject(h, *template)
+	return rand.SafeEncodeString(strconv.FormatUint(uint64(h.Sum32()), 10))
+}
+
+func ofReplicaSet(rs *appsv1.ReplicaSet) (*Workload, error) {
+	appsdefaults.SetObjectDefaults_ReplicaSet(rs)
+	if err := checkSelector(rs.Spec.Selector, rs.Spec.Template.Labels); err != nil {
+		return nil, err
+	}
+	return owned("ReplicaSet", "apps/v1", rs, &rs.ObjectMeta, &rs.Spec.Template, rs.Spec.Replicas), nil
+}
+
+func ofStatefulSet(s *appsv1.StatefulSet) (*Workload, error) {
+	appsdefaults.SetObjectDefaults_StatefulSet(s)
+	if err := checkSelector(s.Spec.Selector, s.Spec.Template.Labels); err != nil {
+		return nil, err
+	}
+	w := owned("StatefulSet", "apps/v1", s, &s.ObjectMeta, &s.Spec.Template, s.Spec.Replicas)
+	w.claims, w.ordinals = s.Spec.VolumeClaimTemplates, true
+	if s.Spec.Ordinals != nil {
+		w.first = int(s.Spec.Ordinals.Start)
+	}
+	return w, nil
+}
+
+func ofJob(job *batchv1.Job) (*Workload, error) {
+	parallelism := ptr.Deref(job.Spec.Parallelism, 1)
+	atATime := min(parallelism, ptr.Deref(job.Spec.Completions, parallelism))
+	w := owned("Job", "batch/v1", job, &job.ObjectMeta, &job.Spec.Template, &atATime)
+	w.meta.Labels = with(with(w.meta.Labels, batchv1.JobNameLabel, job.Name), "job-name", job.Name)
+	return w, nil
+}
+
+// owned returns the workload of an object with a template.
+func owned(kind, version string, owner runtime.Object, meta *metav1.ObjectMeta, template *corev1.PodTemplateSpec, replicas *int32) *Workload {
+	if meta.UID == "" {
+		meta.UID = types.UID(fmt.Sprintf("manifest/%s/%s/%s", kind, meta.Namespace, meta.Name))
+	}
+	return &Workload{
+		Kind: kind, Namespace: meta.Namespace, Name: meta.Name, Replicas: int(ptr.Deref(replicas, 1)), Owner: owner,
+		meta: metav1.ObjectMeta{
+			Namespace: meta.Namespace, Labels: template.Labels, Annotations: template.Annotations,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: version, Kind: kind, Name: meta.Name, UID: meta.UID, Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true)}},
+		},
+		spec: template.Spec,
+	}
+}
+
+func with(m map[string]string, key, value string) map[string]string {
+	m = maps.Clone(m)
+	if m == nil {
+		m = map[string]string{}
+	}
+	m[key] = value
+	return m
+}
+
+func checkSelector(selector *metav1.LabelSelector, template map[string]string) error {
+	if selector == nil {
+		return errors.New("spec.selector: required")
+	}
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return fmt.Errorf("spec.selector: %w", err)
+	}
+	if s.Empty() || !s.Matches(labels.Set(template)) {
+		return fmt.Errorf("spec.template.metadata.labels: %v; write labels that spec.selector %q matches", template, s)
+	}
+	return nil
+}
+
+// Pod returns the pod with the given index, counted from 0, with the API server's defaults and a UID, and the claims that are made
+// for it. It is not in the cluster yet: it has no node. See Admission for what depends on the cluster.
+func (w *Workload) Pod(index int) (*corev1.Pod, []*corev1.PersistentVolumeClaim) {
+	pod := &corev1.Pod{ObjectMeta: *w.meta.DeepCopy(), Spec: *w.spec.DeepCopy()}
+	pod.Name = w.Name
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		pod.Name = owner.Name + "-" + strconv.Itoa(w.first+index)
+	} else if index > 0 {
+		pod.Name += "-" + strconv.Itoa(index)
+	}
+	pod.UID = types.UID(fmt.Sprintf("manifest/%s/%s/%s/%d", w.Kind, w.Namespace, w.Name, index))
+	pod.Status.Phase = corev1.PodPending
+	var claims []*corev1.PersistentVolumeClaim
+	if w.ordinals {
+		pod.Labels = with(with(pod.Labels, appsv1.StatefulSetPodNameLabel, pod.Name), appsv1.PodIndexLabel, strconv.Itoa(w.first+index))
+		for i := range w.claims {
+			claims = append(claims, w.claim(pod, &w.claims[i]))
+		}
+	}
+	coredefaults.SetObjectDefaults_Pod(pod)
+	return pod, claims
+}
+
+// claim returns the claim that a StatefulSet's template makes for the pod, which is changed to use it.
+func (w *Workload) claim(pod *corev1.Pod, template *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	claim := template.DeepCopy()
+	claim.Namespace, claim.Name = w.Namespace, template.Name+"-"+pod.Name
+	claim.UID = types.UID("manifest/" + claim.Namespace + "/" + claim.Name)
+	coredefaults.SetObjectDefaults_PersistentVolumeClaim(claim)
+	volume := corev1.Volume{Name: template.Name, VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name},
+	}}
+	for i := range pod.Spec.Volumes {
+		if pod.Spec.Volumes[i].Name == volume.Name {
+			pod.Spec.Volumes[i] = volume
+			return claim
+		}
+	}
+	pod.Spec.Volumes = append(pod.Spec.Volumes, volume)
+	return claim
+}
+
+// validate returns the first mistake that the API server would find in a pod of the workload.
+func (w *Workload) validate() error {
+	if w.Name == "" {
+		return errors.New("metadata.name: required")
+	}
+	if w.Replicas < 0 {
+		return fmt.Errorf("replicas: %d; write 0 or more", w.Replicas)
+	}
+	pod, _ := w.Pod(0)
+	if pod.Spec.RestartPolicy == corev1.RestartPolicyAlways && w.Kind == "Job" {
+		pod.Spec.RestartPolicy = corev1.RestartPolicyNever // the template of a Job has no default, and needs one
+	}
+	var internal core.Pod
+	if err := coredefaults.Convert_v1_Pod_To_core_Pod(pod, &internal, nil); err != nil {
+		return err
+	}
+	options := podapi.GetValidationOptionsFromPodSpecAndMeta(&internal.Spec, nil, &internal.ObjectMeta, nil)
+	if errs := validation.ValidatePodCreate(&internal, options); len(errs) > 0 {
+		return fmt.Errorf("its pods: %w", errs[0])
+	}
+	return nil
+}
+
+// Owns reports whether the pod, of the workload's namespace, is one of the workload's, or the pod of the manifest itself.
+func (w *Workload) Owns(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	switch {
+	case w.Kind == "Pod":
+		return pod.Name == w.Name
+	case owner == nil:
+		return false
+	case w.Kind == "Deployment":
+		return owner.Kind == "ReplicaSet" && owner.Name == w.Name+"-"+pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
+	}
+	return owner.Kind == w.Kind && owner.Name == w.Name
+}

@@ -1,0 +1,240 @@
+package top
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+)
+
+// Objects are the nodes of a cluster and its pods that have not ended. They are watched: after the first list, only changes are read.
+type Objects struct {
+	clock  clock.PassiveClock
+	stores []cache.Store
+	// applied are the objects that the scheduler has. One goroutine uses them at a time.
+	applied map[key]runtime.Object
+
+	mu sync.Mutex
+	// changed are the objects that changed since they were applied.
+	changed map[key]struct{}
+	// failed is when a list or a watch failed last, and err why.
+	failed time.Time
+	err    error
+}
+
+// key identifies an object: by its kind, which is its position among the stores, and its key there.
+type key struct {
+	kind int
+	name string
+}
+
+// Watch lists the objects, and watches them until ctx is done. It fails if they cannot be listed.
+func Watch(ctx context.Context, client kubernetes.Interface, c clock.PassiveClock) (*Objects, error) {
+	o := &Objects{clock: c, applied: map[key]runtime.Object{}, changed: map[key]struct{}{}}
+	listing, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	core := client.CoreV1()
+	var informers []cache.SharedIndexInformer
+	for kind, kinds := range []struct {
+		name    string
+		example runtime.Object
+		list    func(context.Context, metav1.ListOptions) (runtime.Object, error)
+		watch   func(context.Context, metav1.ListOptions) (watch.Interface, error)
+	}{
+		{"nodes", &corev1.Node{}, func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
+			return core.Nodes().List(ctx, l)
+		}, core.Nodes().Watch},
+		{"pods", &corev1.Pod{}, func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
+			return core.Pods("").List(ctx, running(l))
+		}, func(ctx context.Context, l metav1.ListOptions) (watch.Interface, error) {
+			return core.Pods("").Watch(ctx, running(l))
+		}},
+	} {
+		failed := func(verb string, err error) {
+			if err == nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+				return // it is listed anew
+			}
+			err = fmt.Errorf("%s %s: %w", verb, kinds.name, err)
+			if apierrors.IsForbidden(err) {
+				err = fmt.Errorf("%w; grant it: %s", err, live.Grant("list,watch", "", kinds.name))
+			}
+			o.fail(err)
+			stop(err)
+		}
+		// The reflector retries some failures without calling the handler below.
+		informer := cache.NewSharedIndexInformer(listWatch{&cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
+				list, err := kinds.list(ctx, l)
+				failed("list", err)
+				return list, err
+			},
+			WatchFuncWithContext: func(ctx context.Context, l metav1.ListOptions) (watch.Interface, error) {
+				w, err := kinds.watch(ctx, l)
+				failed("watch", err)
+				return w, err
+			},
+		}}, kinds.example, 0, cache.Indexers{})
+		o.stores, informers = append(o.stores, informer.GetStore()), append(informers, informer)
+		change := func(object any) { o.change(kind, object) }
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: change, UpdateFunc: func(_, object any) { change(object) }, DeleteFunc: change,
+		})
+		if err := errors.Join(err, informer.SetTransform(withoutManagedFields),
+			informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})); err != nil {
+			return nil, err
+		}
+	}
+	for _, informer := range informers {
+		go informer.RunWithContext(ctx)
+	}
+	for _, informer := range informers {
+		if !cache.WaitForCacheSync(listing.Done(), informer.HasSynced) {
+			return nil, context.Cause(listing)
+		}
+	}
+	return o, nil
+}
+
+// listWatch makes the reflector list objects, rather than begin with a watch: while a watch cannot begin, the reflector tries again
+// for ever without a word, and takes one that timed out for one that has ended.
+type listWatch struct{ *cache.ListWatch }
+
+// IsWatchListSemanticsUnSupported is what the reflector asks.
+func (listWatch) IsWatchListSemanticsUnSupported() bool { return true }
+
+// running selects the pods that have not ended, as the scheduler lists them.
+func running(l metav1.ListOptions) metav1.ListOptions {
+	l.FieldSelector = "status.phase!=" + string(corev1.PodSucceeded) + ",status.phase!=" + string(corev1.PodFailed)
+	return l
+}
+
+// withoutManagedFields takes away what nobody here reads, and what is often half of an object.
+func withoutManagedFields(object any) (any, error) {
+	if accessor, err := meta.Accessor(object); err == nil {
+		accessor.SetManagedFields(nil)
+	}
+	return object, nil
+}
+
+func (o *Objects) fail(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.failed, o.err = o.clock.Now(), err
+}
+
+func (o *Objects) change(kind int, object any) {
+	name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object)
+	if err != nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.changed[key{kind, name}] = struct{}{}
+}
+
+// All returns all objects for sim.Options: nodes first, sorted by name. Afterwards call Apply.
+func (o *Objects) All() []runtime.Object {
+	o.takeChanged()
+	var all []runtime.Object
+	for kind, store := range o.stores {
+		names := store.ListKeys()
+		slices.Sort(names)
+		for _, name := range names {
+			if object, ok := o.get(key{kind, name}); ok {
+				o.applied[key{kind, name}] = object
+				all = append(all, object)
+			}
+		}
+	}
+	return all
+}
+
+func (o *Objects) get(k key) (runtime.Object, bool) {
+	object, exists, err := o.stores[k.kind].GetByKey(k.name)
+	if err != nil || !exists {
+		return nil, false
+	}
+	return object.(runtime.Object), true
+}
+
+// takeChanged returns what has changed since the last call, nodes first.
+func (o *Objects) takeChanged() []key {
+	o.mu.Lock()
+	changed := o.changed
+	o.changed = map[key]struct{}{}
+	o.mu.Unlock()
+	keys := make([]key, 0, len(changed))
+	for k := range changed {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b key) int { return cmp.Or(a.kind-b.kind, strings.Compare(a.name, b.name)) })
+	return keys
+}
+
+// Apply changes the scheduler's objects, which are those of All, as they have changed since All or Apply.
+func (o *Objects) Apply(s *sim.Scheduler) error {
+	var errs []error
+	for _, k := range o.takeChanged() {
+		errs = append(errs, o.apply(s, k))
+	}
+	return errors.Join(errs...)
+}
+
+func (o *Objects) apply(s *sim.Scheduler, k key) error {
+	before, had := o.applied[k]
+	now, has := o.get(k)
+	switch {
+	case had && has && isSame(before, now):
+		if before == now {
+			return nil
+		}
+		o.applied[k] = now
+		return s.Update(now)
+	case had:
+		delete(o.applied, k)
+		if err := s.Remove(before); err != nil || !has {
+			return err
+		}
+	case !has:
+		return nil
+	}
+	o.applied[k] = now
+	return s.Add(now)
+}
+
+// isSame reports whether two objects of one name are the same in time, and not one that was created after the other was deleted.
+func isSame(before, now runtime.Object) bool {
+	a, errA := meta.Accessor(before)
+	b, errB := meta.Accessor(now)
+	return errA == nil && errB == nil && a.GetUID() == b.GetUID()
+}
+
+// retryInterval is a little more than the longest time between two tries of a list or watch that fails.
+const retryInterval = time.Minute
+
+// Err returns why objects cannot be watched at present, so that they may be old; nil if they can.
+func (o *Objects) Err() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.clock.Since(o.failed) > retryInterval {
+		return nil
+	}
+	return o.err
+}

@@ -1,0 +1,78 @@
+package top
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Order is an order of nodes.
+type Order string
+
+// The orders. All but ByName begin with the highest figure.
+const (
+	// ByLine begins with the node that is furthest above its load line, in percentage points of either resource; nodes without a
+	// line are last.
+	ByLine Order = "line"
+	ByName Order = "name"
+	// ByCPU and ByMemory are by UtilizationPercent.
+	ByCPU             Order = "cpu"
+	ByMemory          Order = "memory"
+	ByCPUPending      Order = "cpu-pending"
+	ByMemoryPending   Order = "memory-pending"
+	ByCPURequested    Order = "cpu-requested"
+	ByMemoryRequested Order = "memory-requested"
+	// ByAge begins with nodes of which nothing was measured.
+	ByAge Order = "age"
+)
+
+// keys are what nodes are sorted by, from the highest to the lowest.
+var keys = map[Order]func(*Node) float64{
+	ByLine:            room,
+	ByCPU:             func(n *Node) float64 { return n.CPU.UtilizationPercent },
+	ByMemory:          func(n *Node) float64 { return n.Memory.UtilizationPercent },
+	ByCPUPending:      func(n *Node) float64 { return n.CPU.PendingPercent },
+	ByMemoryPending:   func(n *Node) float64 { return n.Memory.PendingPercent },
+	ByCPURequested:    func(n *Node) float64 { return n.CPU.RequestedPercent },
+	ByMemoryRequested: func(n *Node) float64 { return n.Memory.RequestedPercent },
+	ByAge:             func(n *Node) float64 { return max(age(&n.CPU), age(&n.Memory)) },
+	ByName:            func(*Node) float64 { return 0 },
+}
+
+// Orders returns all orders.
+func Orders() []Order {
+	return []Order{ByLine, ByName, ByCPU, ByMemory, ByCPUPending, ByMemoryPending, ByCPURequested, ByMemoryRequested, ByAge}
+}
+
+// Sort sorts the nodes by one of Orders. Nodes of equal figures are sorted by name. Reverse is the opposite order.
+func Sort(nodes []*Node, by Order, reverse bool) {
+	key := keys[by]
+	slices.SortFunc(nodes, func(a, b *Node) int {
+		order := cmp.Or(cmp.Compare(key(b), key(a)), byName(a, b))
+		if reverse {
+			return -order
+		}
+		return order
+	})
+}
+
+func byName(a, b *Node) int { return strings.Compare(a.Name, b.Name) }
+
+// room is by how many percentage points the node is above its line.
+func room(n *Node) float64 {
+	above := math.Inf(-1)
+	for _, r := range n.Resources() {
+		if r.LinePercent != nil {
+			above = max(above, r.UtilizationPercent-*r.LinePercent)
+		}
+	}
+	return above
+}
+
+func age(r *Resource) float64 {
+	if r.AgeSeconds == nil {
+		return math.Inf(1)
+	}
+	return *r.AgeSeconds
+}

@@ -1,0 +1,121 @@
+package top
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+)
+
+// Pods are the pods that the load of one node is expected from.
+type Pods struct {
+	View
+	Node *Node `json:"node"`
+	// Pods are sorted by what is pending, the most first.
+	Pods []Pod `json:"pods"`
+	// Total is the sum over the pods. Its PendingPercent is that of Node.
+	Total Total `json:"total"`
+}
+
+// Pod is what one pod is expected to use.
+type Pod struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Since is the moment since when the pod runs; nil if it does not run yet.
+	Since  *time.Time  `json:"since,omitempty"`
+	CPU    PodResource `json:"cpu"`
+	Memory PodResource `json:"memory"`
+}
+
+// PodResource is one resource of a Pod.
+type PodResource struct {
+	PodAmounts
+	// CoveragePercent is the share of the usage that the measurement shows.
+	CoveragePercent float64 `json:"coveragePercent"`
+}
+
+// PodAmounts are amounts of one resource. Percentages are of the node's capacity; where the node's State is not Fresh, of its
+// allocatable.
+type PodAmounts struct {
+	// Usage is what is expected. Where the node's State is not Fresh, it is what the pod requests, with the scheduler's non-zero
+	// minimum, and nothing is pending.
+	Usage        resource.Quantity `json:"usage"`
+	UsagePercent float64           `json:"usagePercent"`
+	// Pending is the part of the usage that the measurement does not show yet.
+	Pending        resource.Quantity `json:"pending"`
+	PendingPercent float64           `json:"pendingPercent"`
+}
+
+// Total is the sum over pods.
+type Total struct {
+	CPU    PodAmounts `json:"cpu"`
+	Memory PodAmounts `json:"memory"`
+}
+
+// Pods returns the pods of the named node that have not ended. It fails if the node does not exist.
+func (r *Reader) Pods(ctx context.Context, node string) (*Pods, error) {
+	infos, err := r.scheduler.NodeInfos(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := named(infos, []string{node})
+	if err != nil {
+		return nil, err
+	}
+	look, info := r.look(), found[0]
+	result := &Pods{View: look.view(), Node: look.node(info), Pods: []Pod{}}
+	line := look.plugin.LoadLine(look.state, info)
+	for of, view := range look.views {
+		of := load.Resource(of)
+		base := line.Node[of].Base
+		usage, pending := 0.0, 0.0
+		for i, p := range view.Pods(info) { // all views have the same pods
+			if of == load.CPU {
+				pod := Pod{Namespace: p.Pod.Namespace, Name: p.Pod.Name}
+				if !p.Since.IsZero() {
+					pod.Since = new(p.Since.UTC())
+				}
+				result.Pods = append(result.Pods, pod)
+			}
+			l := &p.Resources[of]
+			usage, pending = usage+l.Usage, pending+l.Pending
+			*result.Pods[i].resource(of) = PodResource{PodAmounts: amounts(of, l.Usage, l.Pending, base), CoveragePercent: 100 * l.Coverage}
+		}
+		*result.Total.resource(of) = amounts(of, usage, pending, base)
+	}
+	slices.SortFunc(result.Pods, func(a, b Pod) int {
+		return cmp.Or(
+			cmp.Compare(b.CPU.PendingPercent+b.Memory.PendingPercent, a.CPU.PendingPercent+a.Memory.PendingPercent),
+			cmp.Compare(b.CPU.UsagePercent+b.Memory.UsagePercent, a.CPU.UsagePercent+a.Memory.UsagePercent),
+			strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return result, nil
+}
+
+func (p *Pod) resource(r load.Resource) *PodResource {
+	return [load.ResourceCount]*PodResource{load.CPU: &p.CPU, load.Memory: &p.Memory}[r]
+}
+
+func (t *Total) resource(r load.Resource) *PodAmounts {
+	return [load.ResourceCount]*PodAmounts{load.CPU: &t.CPU, load.Memory: &t.Memory}[r]
+}
+
+// amounts are given in milliCPU or bytes.
+func amounts(r load.Resource, usage, pending, base float64) PodAmounts {
+	quantity := func(amount float64) resource.Quantity {
+		if r == load.CPU {
+			return *resource.NewMilliQuantity(int64(math.Round(amount)), resource.DecimalSI)
+		}
+		return *resource.NewQuantity(int64(math.Round(amount)), resource.BinarySI)
+	}
+	return PodAmounts{
+		Usage: quantity(usage), UsagePercent: percent(usage, base),
+		Pending: quantity(pending), PendingPercent: percent(pending, base),
+	}
+}

@@ -1,0 +1,265 @@
+// Package top shows the load of nodes against their load lines, and the pods that it is expected from, as a plugin of the scheduler
+// sees them.
+package top
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/labels"
+	fwk "k8s.io/kube-scheduler/framework"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+)
+
+// Options choose the plugin that load and lines are shown of.
+type Options struct {
+	// SchedulerName is the name of the profile. Empty is the first profile with a plugin that reads load.
+	SchedulerName string
+	// Plugin is the name of a plugin of the profile. Empty is the first of LoadThreshold, TargetLoadPacking, PredictedPeak and
+	// LoadVariationRiskBalancing that the profile has.
+	Plugin string
+}
+
+// precedence is the order in which plugins are chosen: those with a load line first.
+var precedence = []string{config.LoadThreshold, config.TargetLoadPacking, config.PredictedPeak, config.LoadVariationRiskBalancing}
+
+// Reader looks at nodes as one plugin of one profile does. It uses the scheduler, and so must be used by one goroutine at a time.
+type Reader struct {
+	scheduler     *sim.Scheduler
+	schedulerName string
+	plugin        plugins.LoadReader
+}
+
+// New returns a reader. It fails if no profile has what the options ask for.
+func New(s *sim.Scheduler, profiles []schedulerconfig.KubeSchedulerProfile, o Options) (*Reader, error) {
+	var names []string
+	for _, p := range profiles {
+		if names = append(names, p.SchedulerName); o.SchedulerName != "" && o.SchedulerName != p.SchedulerName {
+			continue
+		}
+		readers := s.LoadReaders(p.SchedulerName)
+		slices.SortStableFunc(readers, func(a, b plugins.LoadReader) int {
+			return slices.Index(precedence, a.Name()) - slices.Index(precedence, b.Name())
+		})
+		if o.Plugin != "" {
+			readers = slices.DeleteFunc(readers, func(r plugins.LoadReader) bool { return r.Name() != o.Plugin })
+		}
+		if len(readers) > 0 {
+			return &Reader{scheduler: s, schedulerName: p.SchedulerName, plugin: readers[0]}, nil
+		}
+	}
+	wanted := cmp.Or(o.Plugin, "a plugin that reads load ("+strings.Join(precedence, ", ")+")")
+	switch {
+	case o.SchedulerName == "":
+		return nil, fmt.Errorf("no profile has %s; the profiles are %s", wanted, strings.Join(names, ", "))
+	case !slices.Contains(names, o.SchedulerName):
+		return nil, fmt.Errorf("no profile is called %q; the profiles are %s", o.SchedulerName, strings.Join(names, ", "))
+	}
+	return nil, fmt.Errorf("profile %s does not have %s", o.SchedulerName, wanted)
+}
+
+// SchedulerName returns the name of the profile, Plugin that of the plugin.
+func (r *Reader) SchedulerName() string { return r.schedulerName }
+
+// Plugin returns the name of the plugin.
+func (r *Reader) Plugin() string { return r.plugin.Name() }
+
+// RefreshInterval returns how often the plugin wants load to be read.
+func (r *Reader) RefreshInterval() time.Duration { return r.config(load.CPU).Trust.RefreshInterval }
+
+func (r *Reader) config(of load.Resource) estimate.Config { return r.plugin.Models()[of].Config() }
+
+// View says which plugin the figures are of, and when they were taken.
+type View struct {
+	SchedulerName string `json:"schedulerName"`
+	// Plugin is the plugin whose measured and pending load and whose load line are shown.
+	Plugin string    `json:"plugin"`
+	Time   time.Time `json:"time"`
+	// Unknown are the resources that no node's load is known of, so that the plugin judges none by it.
+	Unknown []string `json:"unknown,omitempty"`
+	// Configuration is where the configuration comes from, and Problems are why what is shown may be old or not all. Reader knows
+	// neither: its caller sets them.
+	Configuration string   `json:"configuration,omitempty"`
+	Problems      []string `json:"problems,omitempty"`
+}
+
+// Nodes are nodes and their load.
+type Nodes struct {
+	View
+	Nodes []*Node `json:"nodes"`
+}
+
+// Node is the load of one node.
+type Node struct {
+	Name string `json:"name"`
+	// Pods is the number of pods on the node.
+	Pods   int      `json:"pods"`
+	CPU    Resource `json:"cpu"`
+	Memory Resource `json:"memory"`
+}
+
+// Resource is the load of one resource of a node. Percentages are of the capacity unless they say otherwise.
+type Resource struct {
+	// State is Fresh, Expired or Absent. Unless it is Fresh, the node is judged by what its pods request.
+	State string `json:"state"`
+	// AgeSeconds is how long ago the window of the measurement ended; nil where nothing was measured.
+	AgeSeconds *float64 `json:"ageSeconds,omitempty"`
+	// MeasuredPercent is the mean that was measured last, even if it has expired; nil where nothing was measured.
+	MeasuredPercent *float64 `json:"measuredPercent,omitempty"`
+	// PendingPercent is the expected usage of pods that the measurement does not cover yet.
+	PendingPercent float64 `json:"pendingPercent"`
+	// RequestedPercent is what the pods request, of the allocatable.
+	RequestedPercent float64 `json:"requestedPercent"`
+	// UtilizationPercent is what the plugin compares with the line: measured and pending load, and a deviation or a predicted peak
+	// if the plugin reckons with one. Where State is not Fresh, it is of the allocatable.
+	UtilizationPercent float64 `json:"utilizationPercent"`
+	// LinePercent is the load line; nil where there is none.
+	LinePercent *float64 `json:"linePercent,omitempty"`
+	// LineAnnotated reports whether the node's own annotation states the line.
+	LineAnnotated bool `json:"lineAnnotated,omitempty"`
+	// AboveLine reports whether the plugin takes the node to be above the line.
+	AboveLine   bool              `json:"aboveLine"`
+	Requested   resource.Quantity `json:"requested"`
+	Allocatable resource.Quantity `json:"allocatable"`
+	Capacity    resource.Quantity `json:"capacity"`
+}
+
+// Resources returns the node's resources, by load.Resource.
+func (n *Node) Resources() [load.ResourceCount]*Resource {
+	return [load.ResourceCount]*Resource{load.CPU: &n.CPU, load.Memory: &n.Memory}
+}
+
+// Selection selects nodes.
+type Selection struct {
+	// Selector selects by labels; nil selects all.
+	Selector labels.Selector
+	// Names select by name; none selects all.
+	Names []string
+}
+
+// Nodes returns the load of the selected nodes, sorted by name. It fails if a node that is named does not exist.
+func (r *Reader) Nodes(ctx context.Context, selected Selection) (*Nodes, error) {
+	infos, err := r.scheduler.NodeInfos(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(selected.Names) > 0 {
+		if infos, err = named(infos, selected.Names); err != nil {
+			return nil, err
+		}
+	}
+	look := r.look()
+	nodes := &Nodes{View: look.view(), Nodes: []*Node{}}
+	for _, info := range infos {
+		if selected.Selector == nil || selected.Selector.Matches(labels.Set(info.Node().Labels)) {
+			nodes.Nodes = append(nodes.Nodes, look.node(info))
+		}
+	}
+	slices.SortFunc(nodes.Nodes, byName)
+	return nodes, nil
+}
+
+// named returns the nodes of the given names.
+func named(infos []fwk.NodeInfo, names []string) (found []fwk.NodeInfo, err error) {
+	all := make(map[string]fwk.NodeInfo, len(infos))
+	for _, info := range infos {
+		all[info.Node().Name] = info
+	}
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+		info, ok := all[name]
+		if !ok {
+			return nil, apierrors.NewNotFound(corev1.Resource("nodes"), name)
+		}
+		found = append(found, info)
+	}
+	return found, nil
+}
+
+// look is what a plugin sees at one moment.
+type look struct {
+	*Reader
+	state fwk.CycleState
+	now   time.Time
+	views [load.ResourceCount]*estimate.View
+	// tables are what was measured.
+	tables [load.ResourceCount]*load.Table
+}
+
+func (r *Reader) look() *look {
+	l := &look{Reader: r, state: framework.NewCycleState(), now: r.config(load.CPU).Clock.Now()}
+	for of, model := range r.plugin.Models() {
+		l.views[of] = model.View(l.state)
+		l.tables[of] = model.Snapshots().ForCycle(l.state).Over(model.Config().Window)
+	}
+	return l
+}
+
+func (l *look) view() View {
+	v := View{SchedulerName: l.schedulerName, Plugin: l.plugin.Name(), Time: l.now.UTC()}
+	for r, view := range l.views {
+		if r := load.Resource(r); !view.Knows(r) {
+			v.Unknown = append(v.Unknown, r.String())
+		}
+	}
+	return v
+}
+
+func (l *look) node(info fwk.NodeInfo) *Node {
+	n := &Node{Name: info.Node().Name, Pods: len(info.GetPods())}
+	line := l.plugin.LoadLine(l.state, info)
+	for r, of := range n.Resources() {
+		r := load.Resource(r)
+		e := &line.Node[r]
+		*of = Resource{
+			State:              e.State.String(),
+			UtilizationPercent: 100 * line.Utilization[r],
+			LineAnnotated:      line.Annotated[r],
+			AboveLine:          line.Above[r],
+			Requested:          amount(info.GetRequested(), r),
+			Allocatable:        amount(info.GetAllocatable(), r),
+			Capacity:           info.Node().Status.Capacity[corev1.ResourceName(r.String())],
+		}
+		if e.State == load.Fresh {
+			of.PendingPercent = percent(e.Pending, e.Base)
+		}
+		if m := l.tables[r].Node(n.Name)[r]; m.Known {
+			of.MeasuredPercent = new(100 * m.Mean)
+			of.AgeSeconds = new(l.now.Sub(m.End).Seconds())
+		}
+		if allocatable := of.Allocatable.AsApproximateFloat64(); allocatable > 0 {
+			of.RequestedPercent = 100 * of.Requested.AsApproximateFloat64() / allocatable
+		}
+		if line.Percent[r] > 0 {
+			of.LinePercent = new(line.Percent[r])
+		}
+	}
+	return n
+}
+
+func percent(amount, of float64) float64 {
+	if of <= 0 {
+		return 0
+	}
+	return 100 * amount / of
+}
+
+func amount(amounts fwk.Resource, r load.Resource) resource.Quantity {
+	if r == load.CPU {
+		return *resource.NewMilliQuantity(amounts.GetMilliCPU(), resource.DecimalSI)
+	}
+	return *resource.NewQuantity(amounts.GetMemory(), resource.BinarySI)
+}

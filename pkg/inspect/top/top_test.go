@@ -1,0 +1,385 @@
+package top
+
+import (
+	stdcmp "cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/component-base/metrics"
+	fwk "k8s.io/kube-scheduler/framework"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // the scheduler's scheme knows the plugins' arguments
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+)
+
+const window = 5 * time.Minute
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// loads are what was measured of nodes over any window. It implements plugins.LoadProvider.
+type loads map[string]load.NodeLoad
+
+func (l loads) Model(_ context.Context, _ fwk.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
+	p := load.NewPublisher()
+	p.Publish(loadtest.Snapshot(map[time.Duration]map[string]load.NodeLoad{spec.Window.Duration: l}, nil))
+	return estimate.NewModel(estimate.NewSnapshots(p), estimate.Config{
+		Window: spec.Window.Duration, Trust: provider.TrustOf(spec), Estimator: e, Clock: clocktesting.NewFakePassiveClock(now),
+	}), nil
+}
+
+func (l loads) QuantileModel(context.Context, fwk.Handle, config.LoadSpec, float64, podusage.Estimator) (*estimate.Model, error) {
+	return nil, fmt.Errorf("there are no quantiles")
+}
+
+func (l loads) Statistics(context.Context, fwk.Handle, config.LoadSpec, config.StatisticsSpec) (*learned.Publisher, error) {
+	return learned.NewPublisher(), nil
+}
+
+func (l loads) NodeMetrics(context.Context, fwk.Handle, config.LoadSpec, []string) (*estimate.NodeMetrics, error) {
+	return nil, errors.New("there are none")
+}
+
+func measurement(mean float64, age time.Duration) load.Measurement {
+	return load.Measurement{Stat: load.Stat{Mean: mean, Known: true}, Window: window, End: now.Add(-age)}
+}
+
+// node has 8 cores and 16 GiB, of which 6 cores and 12 GiB are allocatable.
+func node(name string) *corev1.Node {
+	n := st.MakeNode().Name(name).Label("zone", "of-"+name).Capacity(map[corev1.ResourceName]string{"cpu": "8", "memory": "16Gi", "pods": "110"}).Obj()
+	n.Status.Allocatable = st.MakeNode().Capacity(map[corev1.ResourceName]string{"cpu": "6", "memory": "12Gi", "pods": "110"}).Obj().Status.Allocatable
+	return n
+}
+
+// pod has been running for so long; a negative time is a pod that does not run yet.
+func pod(name, node, cpu, memory string, running time.Duration) *corev1.Pod {
+	p := st.MakePod().Namespace("ns").Name(name).UID(name).Node(node).Req(map[corev1.ResourceName]string{"cpu": cpu, "memory": memory}).Obj()
+	if running >= 0 {
+		p.Status = corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &metav1.Time{Time: now.Add(-running)}}
+	}
+	return p
+}
+
+func profiles(tb testing.TB, yaml string) *schedulerconfig.KubeSchedulerConfiguration {
+	tb.Helper()
+	object, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"+yaml), nil, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return object.(*schedulerconfig.KubeSchedulerConfiguration)
+}
+
+const byThreshold = `
+profiles:
+- schedulerName: stock
+- schedulerName: byload
+  plugins:
+    multiPoint:
+      enabled: [{name: LoadThreshold}, {name: TargetLoadPacking}, {name: LoadVariationRiskBalancing}]
+  pluginConfig:
+  - {name: LoadThreshold, args: {thresholds: {cpu: 40}}}
+- schedulerName: packing
+  plugins:
+    score:
+      enabled: [{name: LoadVariationRiskBalancing}, {name: TargetLoadPacking}]
+`
+
+func newReader(tb testing.TB, yaml string, l loads, o Options, objects ...runtime.Object) (*Reader, error) {
+	tb.Helper()
+	c := profiles(tb, yaml)
+	s, err := sim.New(tb.Context(), sim.Options{
+		Configuration: c, Objects: objects,
+		Plugins: plugins.NewRegistry(l, clocktesting.NewFakeClock(now), func(...metrics.Registerable) {}),
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return New(s, c.Profiles, o)
+}
+
+// newCluster returns a reader of three nodes.
+func newCluster(tb testing.TB, o Options) *Reader {
+	tb.Helper()
+	annotated := node("b")
+	annotated.Annotations = map[string]string{loadthreshold.Annotation: "cpu=60,memory=80"}
+	r, err := newReader(tb, byThreshold, loads{
+		"a": {load.CPU: measurement(0.25, 0), load.Memory: measurement(0.50, time.Minute)},
+		"b": {load.CPU: measurement(0.50, 30*time.Second), load.Memory: measurement(0.50, time.Hour)},
+	}, o,
+		node("a"), annotated, node("c"),
+		pod("old", "a", "1", "1Gi", time.Hour), pod("young", "a", "1", "2Gi", time.Minute), pod("assumed", "a", "1", "1Gi", -1),
+		pod("b-0", "b", "3", "3Gi", time.Hour), pod("c-0", "c", "3", "3Gi", time.Hour))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+func nodesOf(tb testing.TB, r *Reader, s Selection) *Nodes {
+	tb.Helper()
+	nodes, err := r.Nodes(tb.Context(), s)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return nodes
+}
+
+var approximately = cmpopts.EquateApprox(0, 1e-9)
+
+// figures are those of a Resource that do not repeat the objects.
+type figures struct {
+	State                                  string
+	Age, Measured                          float64
+	Pending, Requested, Utilization, Line  float64
+	Annotated, Above                       bool
+	RequestedAmount, Allocatable, Capacity string
+}
+
+func figuresOf(r *Resource) figures {
+	value := func(p *float64) float64 {
+		if p == nil {
+			return -1
+		}
+		return *p
+	}
+	return figures{
+		r.State, value(r.AgeSeconds), value(r.MeasuredPercent), r.PendingPercent, r.RequestedPercent, r.UtilizationPercent, value(r.LinePercent),
+		r.LineAnnotated, r.AboveLine, r.Requested.String(), r.Allocatable.String(), r.Capacity.String(),
+	}
+}
+
+func TestNodes(t *testing.T) {
+	nodes := nodesOf(t, newCluster(t, Options{}), Selection{})
+	if diff := cmp.Diff(View{SchedulerName: "byload", Plugin: "LoadThreshold", Time: now}, nodes.View); diff != "" {
+		t.Errorf("view (-want +got):\n%s", diff)
+	}
+	var got []figures
+	for _, n := range nodes.Nodes {
+		for _, r := range n.Resources() {
+			got = append(got, figuresOf(r))
+		}
+	}
+	want := []figures{
+		// 800m of the pod that has run for one minute of five and 1,000m of the one that was assumed: 1,800 of 8,000. Requested are
+		// 3 of 6 cores.
+		{"Fresh", 0, 25, 22.5, 50, 47.5, 40, false, true, "3", "6", "8"},
+		// The window ended as the young pod started: 2 and 1 of 16 GiB. Requested are 4 of 12 GiB.
+		{"Fresh", 60, 50, 18.75, 100. / 3, 68.75, -1, false, false, "4Gi", "12Gi", "16Gi"},
+		{"Fresh", 30, 50, 0, 50, 50, 60, true, false, "3", "6", "8"},
+		// Expired: judged by 3 of 12 GiB.
+		{"Expired", 3600, 50, 0, 25, 25, 80, true, false, "3Gi", "12Gi", "16Gi"},
+		// Never measured: judged by 3 of 6 cores, above 40 %.
+		{"Absent", -1, -1, 0, 50, 50, 40, false, true, "3", "6", "8"},
+		{"Absent", -1, -1, 0, 25, 25, -1, false, false, "3Gi", "12Gi", "16Gi"},
+	}
+	if diff := cmp.Diff(want, got, approximately); diff != "" {
+		t.Errorf("nodes (-want +got):\n%s", diff)
+	}
+	if n := nodes.Nodes[0]; n.Name != "a" || n.Pods != 3 {
+		t.Errorf("the first node is %s with %d pods, want a with 3", n.Name, n.Pods)
+	}
+}
+
+func TestNodes_Selection(t *testing.T) {
+	r := newCluster(t, Options{})
+	selector, err := labels.Parse("zone in (of-a,of-c)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name string
+		s    Selection
+		want string
+	}{
+		{"all", Selection{}, "a b c"},
+		{"by labels", Selection{Selector: selector}, "a c"},
+		{"by names, each once", Selection{Names: []string{"c", "b", "c"}}, "b c"},
+	} {
+		if got := namesOf(nodesOf(t, r, tc.s).Nodes); got != tc.want {
+			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
+		}
+	}
+	if _, err := r.Nodes(t.Context(), Selection{Names: []string{"x"}}); !apierrors.IsNotFound(err) {
+		t.Errorf("a node that does not exist: %v", err)
+	}
+}
+
+func namesOf(nodes []*Node) string {
+	var names []string
+	for i := range nodes {
+		names = append(names, nodes[i].Name)
+	}
+	return strings.Join(names, " ")
+}
+
+func TestNodes_UnknownLoad(t *testing.T) {
+	r, err := newReader(t, byThreshold, loads{"a": {load.Memory: measurement(0.5, 0)}}, Options{}, node("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := nodesOf(t, r, Selection{})
+	if cpu := nodes.Nodes[0].CPU; !slices.Equal(nodes.Unknown, []string{"cpu"}) || cpu.LinePercent != nil {
+		t.Errorf("unknown is %v and the line of cpu %v, want cpu without a line", nodes.Unknown, cpu.LinePercent)
+	}
+}
+
+func TestNew(t *testing.T) {
+	for _, tc := range []struct {
+		o           Options
+		yaml        string
+		want, error string
+	}{
+		{o: Options{}, want: "byload LoadThreshold"},
+		{o: Options{SchedulerName: "packing"}, want: "packing TargetLoadPacking"},
+		{o: Options{Plugin: "LoadVariationRiskBalancing"}, want: "byload LoadVariationRiskBalancing"},
+		{o: Options{SchedulerName: "stock"}, error: "profile stock does not have a plugin that reads load"},
+		{o: Options{SchedulerName: "none"}, error: `no profile is called "none"; the profiles are stock, byload, packing`},
+		{o: Options{SchedulerName: "packing", Plugin: "LoadThreshold"}, error: "profile packing does not have LoadThreshold"},
+		{o: Options{Plugin: "PredictedPeak"}, error: "no profile has PredictedPeak; the profiles are stock, byload, packing"},
+		{o: Options{}, yaml: "profiles: [{schedulerName: stock}]", error: "no profile has a plugin that reads load"},
+	} {
+		r, err := newReader(t, stdcmp.Or(tc.yaml, byThreshold), nil, tc.o, node("a"))
+		switch {
+		case tc.error != "":
+			if err == nil || !strings.Contains(err.Error(), tc.error) {
+				t.Errorf("%+v: %v, want %s", tc.o, err, tc.error)
+			}
+		case err != nil:
+			t.Errorf("%+v: %v", tc.o, err)
+		case r.SchedulerName()+" "+r.Plugin() != tc.want:
+			t.Errorf("%+v: %s %s, want %s", tc.o, r.SchedulerName(), r.Plugin(), tc.want)
+		}
+	}
+}
+
+func TestPods(t *testing.T) {
+	r := newCluster(t, Options{})
+	pods, err := r.Pods(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type row struct {
+		Name                                    string
+		CPU, CPUPending, Memory, MemoryPending  string
+		CPUCovered, MemoryCovered               float64
+		CPUPendingPercent, MemoryPendingPercent float64
+		Since                                   time.Duration
+	}
+	var got []row
+	for _, p := range pods.Pods {
+		since := time.Duration(-1)
+		if p.Since != nil {
+			since = now.Sub(*p.Since)
+		}
+		got = append(got, row{
+			p.Name, p.CPU.Usage.String(), p.CPU.Pending.String(), p.Memory.Usage.String(), p.Memory.Pending.String(),
+			p.CPU.CoveragePercent, p.Memory.CoveragePercent, p.CPU.PendingPercent, p.Memory.PendingPercent, since,
+		})
+	}
+	want := []row{
+		// 800 of 8,000 and 2 of 16 GiB; 1,000 of 8,000 and 1 of 16 GiB.
+		{"young", "1", "800m", "2Gi", "2Gi", 20, 0, 10, 12.5, time.Minute},
+		{"assumed", "1", "1", "1Gi", "1Gi", 0, 0, 12.5, 6.25, -1},
+		{"old", "1", "0", "1Gi", "0", 100, 100, 0, 0, time.Hour},
+	}
+	if diff := cmp.Diff(want, got, approximately); diff != "" {
+		t.Errorf("pods (-want +got):\n%s", diff)
+	}
+	of := nodesOf(t, r, Selection{Names: []string{"a"}}).Nodes[0]
+	if pods.Total.CPU.PendingPercent != of.CPU.PendingPercent || math.Abs(pods.Total.Memory.PendingPercent-of.Memory.PendingPercent) > 1e-9 {
+		t.Errorf("total %+v, want what is pending on the node: %v and %v", pods.Total, of.CPU.PendingPercent, of.Memory.PendingPercent)
+	}
+	if diff := cmp.Diff(of, pods.Node); diff != "" {
+		t.Errorf("node (-as among nodes +as with pods):\n%s", diff)
+	}
+	if _, err := r.Pods(t.Context(), "x"); !apierrors.IsNotFound(err) {
+		t.Errorf("a node that does not exist: %v", err)
+	}
+}
+
+func TestPods_WithoutFreshLoad(t *testing.T) {
+	pods, err := newCluster(t, Options{}).Pods(t.Context(), "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 3 of 6 cores and 3 of 12 GiB are requested.
+	if u := pods.Total.CPU; u.Usage.String() != "3" || u.UsagePercent != 50 || u.PendingPercent != 0 {
+		t.Errorf("total of cpu %+v, want 3 cores, half of the allocatable", u)
+	}
+	if u := pods.Total.Memory; u.Usage.String() != "3Gi" || u.UsagePercent != 25 || u.PendingPercent != 0 {
+		t.Errorf("total of memory %+v, want 3 GiB, a quarter of the allocatable", u)
+	}
+}
+
+func TestJSON(t *testing.T) {
+	nodes := nodesOf(t, newCluster(t, Options{}), Selection{Names: []string{"b"}})
+	text, err := json.Marshal(nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"schedulerName":"byload","plugin":"LoadThreshold","time":"2026-01-02T03:04:05Z","nodes":[{"name":"b","pods":1,` +
+		`"cpu":{"state":"Fresh","ageSeconds":30,"measuredPercent":50,"pendingPercent":0,"requestedPercent":50,"utilizationPercent":50,` +
+		`"linePercent":60,"lineAnnotated":true,"aboveLine":false,"requested":"3","allocatable":"6","capacity":"8"},` +
+		`"memory":{"state":"Expired","ageSeconds":3600,"measuredPercent":50,"pendingPercent":0,"requestedPercent":25,"utilizationPercent":25,` +
+		`"linePercent":80,"lineAnnotated":true,"aboveLine":false,"requested":"3Gi","allocatable":"12Gi","capacity":"16Gi"}}]}`
+	if diff := cmp.Diff(want, string(text)); diff != "" {
+		t.Errorf("JSON (-want +got):\n%s", diff)
+	}
+}
+
+func TestSort(t *testing.T) {
+	percent := func(p float64) *float64 { return &p }
+	nodes := []*Node{
+		{Name: "a", CPU: Resource{UtilizationPercent: 70, LinePercent: percent(80), AgeSeconds: percent(5)}, Memory: Resource{UtilizationPercent: 10, PendingPercent: 3, AgeSeconds: percent(1)}},
+		{Name: "b", CPU: Resource{UtilizationPercent: 50, LinePercent: percent(55), PendingPercent: 9, AgeSeconds: percent(7)}, Memory: Resource{UtilizationPercent: 20, RequestedPercent: 8, AgeSeconds: percent(1)}},
+		{Name: "c", CPU: Resource{UtilizationPercent: 90, RequestedPercent: 7}, Memory: Resource{AgeSeconds: percent(1)}}, // without a line
+		{Name: "d", CPU: Resource{UtilizationPercent: 10, LinePercent: percent(80), AgeSeconds: percent(1)}, Memory: Resource{UtilizationPercent: 81, LinePercent: percent(80), AgeSeconds: percent(1)}},
+	}
+	for order, want := range map[Order]string{
+		ByName: "a b c d", ByCPU: "c a b d", ByMemory: "d b a c",
+		// d is 1 point above, b 5 and a 10 points below.
+		ByLine:       "d b a c",
+		ByCPUPending: "b a c d", ByMemoryPending: "a b c d", ByCPURequested: "c a b d", ByMemoryRequested: "b a c d",
+		ByAge: "c b a d",
+	} {
+		Sort(nodes, order, false)
+		if got := namesOf(nodes); got != want {
+			t.Errorf("by %s: %s, want %s", order, got, want)
+		}
+		Sort(nodes, order, true)
+		reversed := strings.Fields(want)
+		slices.Reverse(reversed)
+		if got := strings.Fields(namesOf(nodes)); !slices.Equal(got, reversed) {
+			t.Errorf("by %s, reversed: %s, want %s", order, got, reversed)
+		}
+	}
+	if len(Orders()) != len(keys) {
+		t.Errorf("%d orders are named, and %d known", len(Orders()), len(keys))
+	}
+}

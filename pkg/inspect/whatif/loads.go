@@ -1,0 +1,206 @@
+package whatif
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+)
+
+// reader returns the plugin whose load line nodes are held against: that of the first of the profiles that has one, LoadThreshold
+// before the plugins that only score. It returns nil if no plugin of the profiles reads load.
+func reader(s *sim.Scheduler, schedulerNames []string) (schedulerName string, r plugins.LoadReader) {
+	order := []string{config.LoadThreshold, config.TargetLoadPacking, config.PredictedPeak}
+	rank := func(r plugins.LoadReader) int {
+		if i := slices.Index(order, r.Name()); i >= 0 {
+			return i
+		}
+		return len(order)
+	}
+	for _, name := range schedulerNames {
+		if readers := s.LoadReaders(name); len(readers) > 0 {
+			return name, slices.MinFunc(readers, func(a, b plugins.LoadReader) int { return cmp.Compare(rank(a), rank(b)) })
+		}
+	}
+	return "", nil
+}
+
+// loadLines returns how all nodes stand against the load line of r, by name; nil if r is nil.
+func loadLines(ctx context.Context, s *sim.Scheduler, r plugins.LoadReader) (map[string]plugins.LoadLine, error) {
+	if r == nil {
+		return nil, nil
+	}
+	nodes, err := s.NodeInfos(ctx)
+	if err != nil {
+		return nil, err
+	}
+	state, lines := framework.NewCycleState(), make(map[string]plugins.LoadLine, len(nodes))
+	for _, node := range nodes {
+		lines[node.Node().Name] = r.LoadLine(state, node)
+	}
+	return lines, nil
+}
+
+// amountsByNode are amounts of usage, by window and name of the node.
+type amountsByNode map[time.Duration]map[string]podusage.Amounts
+
+// PodUsages are what pods use, by namespace and name. What is not known is left out.
+type PodUsages map[types.NamespacedName]map[load.Resource]source.PodUsage
+
+// measuredUsage returns what the evicted pods contribute to what each publisher's snapshot has measured of their nodes. It is called
+// before the pods are removed.
+func (p *Plan) measuredUsage(ctx context.Context, s *sim.Scheduler, models map[*load.Publisher][]*estimate.Model, known PodUsages) (map[*load.Publisher]amountsByNode, error) {
+	usage := map[*load.Publisher]amountsByNode{}
+	evicted := map[*corev1.Pod]bool{}
+	for _, pod := range p.evicted {
+		evicted[pod] = true
+	}
+	nodes, err := s.NodeInfos(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for publisher, readers := range models {
+		usage[publisher] = amountsByNode{}
+		for _, m := range readers {
+			if usage[publisher][m.Config().Window] == nil {
+				usage[publisher][m.Config().Window] = coveredUsage(m, nodes, evicted, known)
+			}
+		}
+	}
+	return usage, nil
+}
+
+// coveredUsage returns the usage of the pods, as far as the model's window covers it, by name of the node: what they use as far as it is
+// known, and what they are expected to use otherwise.
+func coveredUsage(m *estimate.Model, nodes []fwk.NodeInfo, of map[*corev1.Pod]bool, known PodUsages) map[string]podusage.Amounts {
+	view, sums := m.View(framework.NewCycleState()), map[string]podusage.Amounts{}
+	now := m.Config().Clock.Now()
+	for _, node := range nodes {
+		if !slices.ContainsFunc(node.GetPods(), func(pod fwk.PodInfo) bool { return of[pod.GetPod()] }) {
+			continue
+		}
+		var sum podusage.Amounts
+		for _, pod := range view.Pods(node) {
+			if !of[pod.Pod] {
+				continue
+			}
+			measured := known[types.NamespacedName{Namespace: pod.Pod.Namespace, Name: pod.Pod.Name}]
+			for r := range pod.Resources {
+				usage := pod.Resources[r].Usage
+				if u, ok := measured[load.Resource(r)]; ok {
+					usage = whileRunning(&u, now.Sub(pod.Since))
+				}
+				sum[r] += usage * pod.Resources[r].Coverage
+			}
+		}
+		sums[node.Node().Name] = sum
+	}
+	return sums
+}
+
+// whileRunning returns what a pod uses while it runs, which it does for the given time.
+func whileRunning(u *source.PodUsage, running time.Duration) float64 {
+	if running > 0 && running < u.Window {
+		return u.Usage * float64(u.Window) / float64(running)
+	}
+	return u.Usage
+}
+
+// modelsOf returns the models that plugins of the profiles read, by publisher. Models that predict by history come first, for they
+// know best what a pod uses.
+func modelsOf(s *sim.Scheduler, schedulerNames []string) map[*load.Publisher][]*estimate.Model {
+	models := map[*load.Publisher][]*estimate.Model{}
+	for _, name := range schedulerNames {
+		for _, r := range s.LoadReaders(name) {
+			for _, m := range r.Models() {
+				if publisher := m.Snapshots().Publisher(); !slices.Contains(models[publisher], m) {
+					models[publisher] = append(models[publisher], m)
+				}
+			}
+		}
+	}
+	predicts := func(m *estimate.Model) int {
+		if _, ok := m.Config().Estimator.(learned.Predictor); ok {
+			return 0
+		}
+		return 1
+	}
+	for _, of := range models {
+		slices.SortStableFunc(of, func(a, b *estimate.Model) int { return cmp.Compare(predicts(a), predicts(b)) })
+	}
+	return models
+}
+
+// publishChanged publishes the load without the usage of evicted pods, and with new nodes measured as idle. A source that has
+// measured nothing stays so. Quantiles of nodes that exist stay: by how much a pod raises one does not follow from its mean usage.
+func (p *Plan) publishChanged(publisher *load.Publisher, evicted amountsByNode, capacities map[string]podusage.Amounts) {
+	measured := publisher.Latest()
+	if measured.Index().Len() == 0 || len(p.newNodes) == 0 && len(evicted) == 0 {
+		return
+	}
+	var added []string
+	for _, object := range p.added {
+		if node, ok := object.(*corev1.Node); ok {
+			added = append(added, node.Name)
+		}
+	}
+	newest := map[load.Quantile]load.NodeLoad{} // the newest measurement of any node
+	publisher.Publish(measured.With(added, func(of load.Quantile, node string, l load.NodeLoad) load.NodeLoad {
+		switch {
+		case p.newNodes[node]:
+			return idle(newestOf(newest, measured, of))
+		case of.Fraction > 0:
+			return l
+		}
+		usage, capacity := evicted[of.Window][node], capacities[node]
+		for r := range l {
+			if l[r].Known && capacity[r] > 0 {
+				l[r].Mean = max(l[r].Mean-usage[r]/capacity[r], 0)
+			}
+		}
+		return l
+	}))
+}
+
+// newestOf returns the newest measurement of each resource, of a quantile or, at a Fraction of 0, of the mean. It keeps it in known.
+func newestOf(known map[load.Quantile]load.NodeLoad, s *load.Snapshot, of load.Quantile) load.NodeLoad {
+	newest, ok := known[of]
+	if ok {
+		return newest
+	}
+	table := s.Over(of.Window)
+	if of.Fraction > 0 {
+		table = s.Quantile(of)
+	}
+	for row := range table.Index().Len() {
+		for r, m := range table.Row(row) {
+			if m.Known && (!newest[r].Known || m.End.After(newest[r].End)) {
+				newest[r] = m
+			}
+		}
+	}
+	known[of] = newest
+	return newest
+}
+
+// idle returns the measurement of a node that uses nothing, at the time and over the window of l.
+func idle(l load.NodeLoad) load.NodeLoad {
+	for r := range l {
+		l[r].Mean, l[r].StdDev, l[r].Drift = 0, 0, 0
+	}
+	return l
+}

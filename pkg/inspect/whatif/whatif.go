@@ -1,0 +1,506 @@
+// Package whatif places pods in a cluster in memory: what would happen if pods were added or evicted, or nodes added or drained.
+//
+// Changes are made in this order, whatever was asked for: nodes are added; nodes are drained and namespaces evicted; then pods are
+// placed one after the other, by priority, in the order of Plan. No time passes meanwhile: a pod that is placed is pending on its node
+// for all that follow, and load is that of the moment at which it was read.
+package whatif
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+)
+
+// Bounds of scenarios.
+const (
+	MaxPods  = 100_000
+	MaxNodes = 10_000
+)
+
+// Scenario is what is asked for.
+type Scenario struct {
+	// Manifest holds pods to place; nil if there are none. Admission is what the API server adds to them.
+	Manifest  *manifest.Manifest
+	Admission *manifest.Admission
+	// Replicas replaces what the manifest's only workload says; nil leaves it.
+	Replicas *int
+	// Drain are names of nodes that are cordoned, and whose pods are evicted.
+	Drain []string
+	// EvictAllIn are namespaces whose pods are evicted, on all nodes.
+	EvictAllIn []string
+	// AddNodes is the number of copies of the node Like that are added.
+	AddNodes int
+	Like     string
+	// Pending asks to place the pods that wait in the cluster, too.
+	Pending bool
+	// SchedulerName, if not empty, replaces that of the manifest's pods.
+	SchedulerName string
+}
+
+// Plan is what a Scenario changes in a cluster, and the pods that are placed then. It may be run on several clusters of the same
+// objects.
+type Plan struct {
+	// added are objects to add, nodes first. cordoned replace nodes of the same name.
+	added    []runtime.Object
+	newNodes map[string]bool
+	cordoned []*corev1.Node
+	evicted  []*corev1.Pod
+	queue    []queued
+	// Changes say what is changed, and Notes what may differ in the real cluster, a line each.
+	Changes, Notes []string
+	// Lost are the evicted pods that have no controller, as namespace/name: nobody creates them again.
+	Lost []string
+}
+
+// queued is a pod to place.
+type queued struct {
+	pod *corev1.Pod
+	// of names what the pod belongs to, such as "Deployment shop/web".
+	of string
+	// inCluster says that the pod waits in the cluster already.
+	inCluster bool
+	// alike says that all pods of the same owner fit the same nodes.
+	alike bool
+}
+
+// planner makes a Plan.
+type planner struct {
+	*Plan
+	nodes   map[string]*corev1.Node
+	pods    []*corev1.Pod
+	names   map[types.NamespacedName]bool
+	claims  map[types.NamespacedName]bool
+	classes []*storagev1.StorageClass
+	csi     map[string]*storagev1.CSINode
+	budgets []*policyv1.PodDisruptionBudget
+	owners  map[string]bool
+	// namespaces are those of the cluster, and those that pods are in: Namespaces may not be readable.
+	namespaces map[string]bool
+}
+
+// NewPlan returns what the scenario changes in a cluster of the given objects. The error says what the scenario should say.
+func NewPlan(objects []runtime.Object, s Scenario) (*Plan, error) {
+	p := newPlanner(objects)
+	if err := p.addNodes(s.AddNodes, s.Like); err != nil {
+		return nil, err
+	}
+	if err := p.evict(s.Drain, s.EvictAllIn); err != nil {
+		return nil, err
+	}
+	if s.Pending {
+		p.addPending()
+	}
+	if s.Manifest != nil {
+		if err := p.addManifest(&s); err != nil {
+			return nil, err
+		}
+	}
+	p.sortQueue()
+	return p.Plan, nil
+}
+
+func newPlanner(objects []runtime.Object) *planner {
+	p := &planner{
+		Plan:  &Plan{newNodes: map[string]bool{}},
+		nodes: map[string]*corev1.Node{}, names: map[types.NamespacedName]bool{}, claims: map[types.NamespacedName]bool{},
+		csi: map[string]*storagev1.CSINode{}, owners: map[string]bool{}, namespaces: map[string]bool{},
+	}
+	for _, object := range objects {
+		switch o := object.(type) {
+		case *corev1.Node:
+			p.nodes[o.Name] = o
+		case *corev1.Pod:
+			p.pods = append(p.pods, o)
+			p.namespaces[o.Namespace] = true
+			p.names[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}] = true
+		case *corev1.Namespace:
+			p.namespaces[o.Name] = true
+		case *corev1.PersistentVolumeClaim:
+			p.claims[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}] = true
+		case *storagev1.StorageClass:
+			p.classes = append(p.classes, o)
+		case *storagev1.CSINode:
+			p.csi[o.Name] = o
+		case *policyv1.PodDisruptionBudget:
+			p.budgets = append(p.budgets, o)
+		case *appsv1.ReplicaSet:
+			p.owners["ReplicaSet "+o.Namespace+"/"+o.Name] = true
+		case *appsv1.StatefulSet:
+			p.owners["StatefulSet "+o.Namespace+"/"+o.Name] = true
+		case *corev1.Service:
+			p.owners["Service "+o.Namespace+"/"+o.Name] = true
+		}
+	}
+	return p
+}
+
+func (p *Plan) change(format string, args ...any) {
+	p.Changes = append(p.Changes, fmt.Sprintf(format, args...))
+}
+
+func (p *Plan) note(format string, args ...any) {
+	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
+}
+
+// addNodes adds copies of a node, with copies of those of its pods that each node has.
+func (p *planner) addNodes(count int, like string) error {
+	if count == 0 {
+		return nil
+	}
+	model, ok := p.nodes[like]
+	if !ok {
+		return fmt.Errorf("there is no node %q to add nodes like", like)
+	}
+	if count < 0 || count > MaxNodes {
+		return fmt.Errorf("%d nodes to add; write from 1 to %d", count, MaxNodes)
+	}
+	var pods []runtime.Object
+	for i := 1; len(p.newNodes) < count; i++ {
+		name := fmt.Sprintf("%s-new-%d", like, i)
+		if p.nodes[name] != nil {
+			continue
+		}
+		p.newNodes[name] = true
+		node := model.DeepCopy()
+		node.Name, node.UID, node.Spec.ProviderID, node.Spec.Unschedulable = name, types.UID("what-if/"+name), "", false
+		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, isCordon)
+		if node.Labels[corev1.LabelHostname] != "" {
+			node.Labels[corev1.LabelHostname] = name
+		}
+		p.added = append(p.added, node)
+		if drivers := p.csi[like]; drivers != nil {
+			copied := drivers.DeepCopy()
+			copied.Name = name
+			p.added = append(p.added, copied)
+		}
+		for _, pod := range p.pods {
+			if pod.Spec.NodeName == like && staysOnNode(pod) && !hasEnded(pod) {
+				copied := recreated(pod)
+				copied.Name, copied.UID, copied.Spec.NodeName = pod.Name+"-"+name, types.UID("what-if/"+pod.Name+"/"+name), name
+				pods = append(pods, copied)
+			}
+		}
+	}
+	p.added = append(p.added, pods...)
+	change := fmt.Sprintf("%s like %s added", counted(count, "node"), like)
+	if len(pods) > 0 {
+		change += fmt.Sprintf(", each with %s of DaemonSets and static pods", counted(len(pods)/count, "pod"))
+	}
+	p.Changes = append(p.Changes, change)
+	p.note("New nodes count as idle, as they are measured after their first window, plus what their DaemonSet and static pods are expected to use. " +
+		"Until they are measured, the scheduler judges them by the requests of their pods.")
+	return nil
+}
+
+func isCordon(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable }
+
+// staysOnNode reports whether the pod is one that no drain evicts: a DaemonSet's, or a static pod's mirror.
+func staysOnNode(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	return mirror || owner != nil && owner.Kind == "DaemonSet"
+}
+
+func hasEnded(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// recreated returns the pod as its owner creates it anew: without a node and a status.
+func recreated(pod *corev1.Pod) *corev1.Pod {
+	again := pod.DeepCopy()
+	again.UID = "what-if/" + pod.UID
+	again.ResourceVersion, again.DeletionTimestamp, again.CreationTimestamp = "", nil, metav1.Time{}
+	again.Spec.NodeName, again.Spec.EphemeralContainers = "", nil
+	again.Status = corev1.PodStatus{Phase: corev1.PodPending}
+	return again
+}
+
+// evict cordons the nodes of drain, and evicts their pods and those of the namespaces.
+func (p *planner) evict(drain, namespaces []string) error {
+	drained := map[string]bool{}
+	for _, name := range drain {
+		node, ok := p.nodes[name]
+		switch {
+		case !ok:
+			return fmt.Errorf("there is no node %q to drain", name)
+		case drained[name]:
+			continue
+		}
+		drained[name] = true
+		node = node.DeepCopy()
+		node.Spec.Unschedulable = true
+		if !slices.ContainsFunc(node.Spec.Taints, isCordon) {
+			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+		}
+		p.cordoned = append(p.cordoned, node)
+	}
+	for _, namespace := range namespaces {
+		if !p.namespaces[namespace] {
+			return fmt.Errorf("there is no namespace %q to evict pods in", namespace)
+		}
+	}
+	byNode, byNamespace := map[string]evictions{}, map[string]evictions{}
+	for _, pod := range p.pods {
+		inNamespace := slices.Contains(namespaces, pod.Namespace)
+		if pod.Spec.NodeName == "" || staysOnNode(pod) || !drained[pod.Spec.NodeName] && !inNamespace {
+			continue
+		}
+		p.evicted = append(p.evicted, pod)
+		if hasEnded(pod) || pod.DeletionTimestamp != nil {
+			continue // nobody creates it again
+		}
+		isLost := metav1.GetControllerOfNoCopy(pod) == nil
+		if isLost {
+			p.Lost = append(p.Lost, pod.Namespace+"/"+pod.Name)
+		} else {
+			p.queue = append(p.queue, queued{pod: recreated(pod), of: ownerOf(pod)})
+		}
+		byNode[pod.Spec.NodeName] = byNode[pod.Spec.NodeName].with(isLost)
+		byNamespace[pod.Namespace] = byNamespace[pod.Namespace].with(isLost)
+	}
+	for _, node := range p.cordoned {
+		p.change("%s drained: %s", node.Name, byNode[node.Name].text("elsewhere"))
+	}
+	for i, namespace := range namespaces {
+		if !slices.Contains(namespaces[:i], namespace) {
+			p.change("namespace %s: %s", namespace, byNamespace[namespace].text("again"))
+		}
+	}
+	if len(p.Lost) > 0 {
+		p.note("%s without a controller would be lost, for nobody creates them again: %s", counted(len(p.Lost), "pod"), source.FirstN(p.Lost))
+	}
+	p.noteBudgets()
+	return nil
+}
+
+// evictions counts the pods that are evicted from a node or a namespace, and those of them that are lost.
+type evictions struct{ pods, lost int }
+
+func (e evictions) with(isLost bool) evictions {
+	e.pods++
+	if isLost {
+		e.lost++
+	}
+	return e
+}
+
+// text says what becomes of the pods.
+func (e evictions) text(where string) string {
+	text := fmt.Sprintf("%s evicted, %d to place %s", counted(e.pods, "pod"), e.pods-e.lost, where)
+	if e.lost > 0 {
+		text += fmt.Sprintf(", %d lost", e.lost)
+	}
+	return text
+}
+
+// noteBudgets notes the PodDisruptionBudgets that would hold evictions up.
+func (p *planner) noteBudgets() {
+	for _, budget := range p.budgets {
+		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
+		if err != nil {
+			continue
+		}
+		matching := 0
+		for _, pod := range p.evicted {
+			if pod.Namespace == budget.Namespace && !hasEnded(pod) && selector.Matches(labels.Set(pod.Labels)) {
+				matching++
+			}
+		}
+		if allowed := int(budget.Status.DisruptionsAllowed); matching > allowed {
+			p.note("PodDisruptionBudget %s/%s lets %d of %s go at a time: the eviction takes as long as it takes others to be ready elsewhere",
+				budget.Namespace, budget.Name, allowed, counted(matching, "pod"))
+		}
+	}
+}
+
+// ownerOf names the pod's controller, or the pod itself. Whoever may create a pod may write any text into an ownerReference.
+func ownerOf(pod *corev1.Pod) string {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		return fmt.Sprintf("%s %s/%s", source.Excerpt(owner.Kind), pod.Namespace, source.Excerpt(owner.Name))
+	}
+	return fmt.Sprintf("Pod %s/%s", pod.Namespace, pod.Name)
+}
+
+// addPending queues the pods that wait in the cluster.
+func (p *planner) addPending() {
+	count := 0
+	for _, pod := range p.pods {
+		if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || hasEnded(pod) {
+			continue
+		}
+		count++
+		waiting := pod.DeepCopy()
+		waiting.Status.NominatedNodeName = ""
+		p.queue = append(p.queue, queued{pod: waiting, of: ownerOf(pod), inCluster: true})
+	}
+	p.change("%s to place", counted(count, "waiting pod"))
+}
+
+// addManifest queues the pods of the manifest.
+func (p *planner) addManifest(s *Scenario) error {
+	workloads := s.Manifest.Workloads
+	if s.Replicas != nil && len(workloads) > 1 {
+		return fmt.Errorf("the number of replicas is given, and the manifest has several workloads (%s and %s): write it into the manifest, or give one workload",
+			workloads[0], workloads[1])
+	}
+	for _, service := range s.Manifest.Services {
+		if name := "Service " + service.Namespace + "/" + service.Name; !p.owners[name] {
+			p.owners[name] = true
+			p.added = append(p.added, service)
+		}
+	}
+	if len(s.Manifest.Ignored) > 0 {
+		p.note("Not looked at: %s", source.FirstN(s.Manifest.Ignored))
+	}
+	total := 0
+	for _, w := range workloads {
+		replicas := w.Replicas
+		if s.Replicas != nil {
+			replicas = *s.Replicas
+		}
+		if total += replicas; replicas < 0 || total > MaxPods {
+			return fmt.Errorf("%s: %d replicas; write from 0, and no more than %d in all", w, replicas, MaxPods)
+		}
+		if err := p.addWorkload(s, w, replicas); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *planner) addWorkload(s *Scenario, w *manifest.Workload, replicas int) error {
+	if owner, ok := w.Owner.(metav1.Object); ok {
+		kind := w.Kind
+		if kind == "Deployment" {
+			kind = "ReplicaSet"
+		}
+		// The scheduler looks up the selectors of ReplicaSets and StatefulSets to spread their pods.
+		if name := kind + " " + owner.GetNamespace() + "/" + owner.GetName(); kind != "Job" && !p.owners[name] {
+			p.owners[name] = true
+			p.added = append(p.added, w.Owner)
+		}
+	}
+	if running := p.running(w); running > 0 {
+		p.note("%s runs %s already; %s placed beside them", w, counted(running, "pod"), isOrAre(replicas, "pod"))
+	}
+	for index, placed := 0, 0; placed < replicas; index++ {
+		pod, claims := w.Pod(index)
+		name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+		if p.names[name] {
+			continue // it is in the cluster already
+		}
+		p.names[name] = true
+		placed++
+		if s.SchedulerName != "" {
+			pod.Spec.SchedulerName = s.SchedulerName
+		}
+		if s.Admission != nil {
+			if err := s.Admission.Admit(pod); err != nil {
+				return fmt.Errorf("%s: %w", w, err)
+			}
+		}
+		if pod.Spec.NodeName != "" && placed == 1 {
+			p.note("%s: spec.nodeName is %s: such a pod goes there without any scheduler. It is placed as if it had no node", w, pod.Spec.NodeName)
+		}
+		pod.Spec.NodeName = ""
+		for _, claim := range claims {
+			p.addClaim(pod, claim)
+		}
+		p.queue = append(p.queue, queued{pod: pod, of: w.String(), alike: len(claims) == 0})
+	}
+	p.change("%s of %s to place", counted(replicas, "pod"), w)
+	return nil
+}
+
+// running returns the number of pods of the workload that are in the cluster.
+func (p *planner) running(w *manifest.Workload) int {
+	count := 0
+	for _, pod := range p.pods {
+		if pod.Namespace == w.Namespace && !hasEnded(pod) && pod.DeletionTimestamp == nil && w.Owns(pod) {
+			count++
+		}
+	}
+	return count
+}
+
+// addClaim adds a claim that is made for the pod. A volume that is provisioned before its pod is placed can be anywhere: the pod is
+// placed without it.
+func (p *planner) addClaim(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) {
+	name := types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}
+	if p.claims[name] {
+		return
+	}
+	p.claims[name] = true
+	i := slices.IndexFunc(p.classes, func(c *storagev1.StorageClass) bool {
+		if claim.Spec.StorageClassName != nil {
+			return c.Name == *claim.Spec.StorageClassName
+		}
+		return c.Annotations["storageclass.kubernetes.io/is-default-class"] == "true"
+	})
+	if i >= 0 {
+		claim.Spec.StorageClassName = &p.classes[i].Name
+		if mode := p.classes[i].VolumeBindingMode; mode == nil || *mode == storagev1.VolumeBindingImmediate {
+			pod.Spec.Volumes = slices.DeleteFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+				return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim.Name
+			})
+			note := fmt.Sprintf("Volumes of the StorageClass %s are made before their pods are placed; it is not known where: they are taken to be no obstacle", p.classes[i].Name)
+			if !slices.Contains(p.Notes, note) {
+				p.Notes = append(p.Notes, note)
+			}
+			return
+		}
+	}
+	p.added = append(p.added, claim)
+}
+
+// sortQueue sorts by priority, as the scheduler's queue does; pods of one priority stay in their order.
+func (p *Plan) sortQueue() { sortByPriority(p.queue) }
+
+func sortByPriority(queue []queued) {
+	slices.SortStableFunc(queue, func(a, b queued) int {
+		return cmp.Compare(corev1helpers.PodPriority(b.pod), corev1helpers.PodPriority(a.pod))
+	})
+}
+
+// SchedulerNames returns the schedulers that the pods name, in the order of the queue.
+func (p *Plan) SchedulerNames() []string {
+	var names []string
+	for i := range p.queue {
+		if name := p.queue[i].pod.Spec.SchedulerName; !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Evicts reports whether pods are evicted.
+func (p *Plan) Evicts() bool { return len(p.evicted) > 0 }
+
+// counted returns a number with its noun.
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+func isOrAre(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun + " is"
+	}
+	return counted(n, noun) + " are"
+}

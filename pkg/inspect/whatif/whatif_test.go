@@ -1,0 +1,518 @@
+package whatif_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-base/metrics"
+	fwk "k8s.io/kube-scheduler/framework"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+)
+
+const window = 5 * time.Minute
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// profiles are one that packs nodes up to 80 % and never beyond, and one that spreads.
+const profiles = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+percentageOfNodesToScore: 100
+profiles:
+- schedulerName: packing
+  plugins:
+    multiPoint: {enabled: [{name: LoadThreshold}]}
+    score:
+      disabled: [{name: "*"}]
+      enabled: [{name: TargetLoadPacking}]
+  pluginConfig:
+  - {name: LoadThreshold, args: {thresholds: {cpu: 80}, whenNoneFits: Reject}}
+  - {name: TargetLoadPacking, args: {targetUtilization: 80, defaultRequestsMultiplier: "1"}}
+- schedulerName: relaxed
+  plugins:
+    multiPoint: {enabled: [{name: LoadThreshold}]}
+    score:
+      disabled: [{name: "*"}]
+      enabled: [{name: TargetLoadPacking}]
+  pluginConfig:
+  - {name: LoadThreshold, args: {thresholds: {cpu: 80}, whenNoneFits: Relax}}
+  - {name: TargetLoadPacking, args: {targetUtilization: 80, defaultRequestsMultiplier: "1"}}
+- schedulerName: spreading
+  plugins:
+    score:
+      disabled: [{name: "*"}]
+      enabled: [{name: LoadVariationRiskBalancing}]
+`
+
+// loads gives plugins the CPU loads of nodes, as fractions, whatever source they name.
+type loads struct {
+	snapshots *estimate.Snapshots
+}
+
+func newLoads(cpu map[string]float64) *loads {
+	nodes := map[string]load.NodeLoad{}
+	for name, mean := range cpu {
+		nodes[name] = load.NodeLoad{load.CPU: load.Measurement{Stat: load.Stat{Mean: mean, Known: true}, Window: window, End: now}}
+	}
+	p := load.NewPublisher()
+	s := loadtest.Snapshot(map[time.Duration]map[string]load.NodeLoad{window: nodes}, nil)
+	p.Publish(s.WithQuantiles(map[load.Quantile]*load.Table{{Window: window, Fraction: 0.95}: s.Over(window)}))
+	return &loads{estimate.NewSnapshots(p)}
+}
+
+func (l *loads) Model(_ context.Context, _ fwk.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
+	return estimate.NewModel(l.snapshots, estimate.Config{
+		Window: spec.Window.Duration, Trust: provider.TrustOf(spec), Estimator: e, Clock: clocktesting.NewFakePassiveClock(now),
+	}), nil
+}
+
+// QuantileModel is of quantiles that are as high as the means.
+func (l *loads) QuantileModel(_ context.Context, _ fwk.Handle, spec config.LoadSpec, fraction float64, e podusage.Estimator) (*estimate.Model, error) {
+	return estimate.NewModel(l.snapshots, estimate.Config{
+		Window: spec.Window.Duration, Fraction: fraction, Trust: provider.TrustOf(spec), Estimator: e, Clock: clocktesting.NewFakePassiveClock(now),
+	}), nil
+}
+
+func (l *loads) Statistics(context.Context, fwk.Handle, config.LoadSpec, config.StatisticsSpec) (*learned.Publisher, error) {
+	return learned.NewPublisher(), nil
+}
+
+func (l *loads) NodeMetrics(context.Context, fwk.Handle, config.LoadSpec, []string) (*estimate.NodeMetrics, error) {
+	return nil, fmt.Errorf("there are none")
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func configuration(t testing.TB, yaml string) *schedulerconfig.KubeSchedulerConfiguration {
+	t.Helper()
+	object, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(yaml), nil, nil)
+	must(t, err)
+	return object.(*schedulerconfig.KubeSchedulerConfiguration)
+}
+
+func newScheduler(t testing.TB, yaml string, cpu map[string]float64, objects []apiruntime.Object) *sim.Scheduler {
+	t.Helper()
+	s, err := sim.New(t.Context(), sim.Options{
+		Configuration: configuration(t, yaml), Objects: objects, Parallelism: runtime.GOMAXPROCS(0),
+		Plugins: plugins.NewRegistry(newLoads(cpu), clocktesting.NewFakeClock(now), func(...metrics.Registerable) {}),
+	})
+	must(t, err)
+	return s
+}
+
+// node returns a node of 8 cores, so that 400m are 5 %.
+func node(name string) *corev1.Node {
+	return st.MakeNode().Name(name).Label(corev1.LabelHostname, name).
+		Capacity(map[corev1.ResourceName]string{"cpu": "8", "memory": "16Gi", "pods": "110"}).Obj()
+}
+
+// running returns a pod that has been running for longer than the window, with a controller unless the kind is empty.
+func running(namespace, name, cpu, node, kind string) *corev1.Pod {
+	p := st.MakePod().Namespace(namespace).Name(name).UID(namespace+"/"+name).Req(map[corev1.ResourceName]string{"cpu": cpu}).Node(node).
+		SchedulerName("packing").Label("app", name).Phase(corev1.PodRunning).Obj()
+	p.Status.StartTime = &metav1.Time{Time: now.Add(-time.Hour)}
+	if kind != "" {
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, UID: types.UID(name), Controller: ptr.To(true)}}
+	}
+	return p
+}
+
+// deployment is of pods that request 400m.
+func deployment(t testing.TB, scheduler string) *manifest.Manifest {
+	t.Helper()
+	return read(t, strings.Replace(`
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      schedulerName: SCHEDULER
+      containers: [{name: main, image: web, resources: {requests: {cpu: 400m}}}]
+`, "SCHEDULER", scheduler, 1))
+}
+
+func read(t testing.TB, text string) *manifest.Manifest {
+	t.Helper()
+	m, err := manifest.ReadFile(t.Context(), "-", strings.NewReader(text), "default")
+	must(t, err)
+	return m
+}
+
+func plan(t testing.TB, objects []apiruntime.Object, s whatif.Scenario) *whatif.Plan {
+	t.Helper()
+	p, err := whatif.NewPlan(objects, s)
+	must(t, err)
+	return p
+}
+
+func runOn(t testing.TB, p *whatif.Plan, s *sim.Scheduler, schedulerName string) *whatif.Outcome {
+	t.Helper()
+	out, err := p.Run(t.Context(), s, whatif.RunOptions{SchedulerName: schedulerName, Profiles: []string{"packing", "relaxed", "spreading"}})
+	must(t, err)
+	return out
+}
+
+// placed returns the number of pods placed by node, such as "a 2, b 1".
+func placed(o *whatif.Outcome) string {
+	var parts []string
+	for _, n := range o.Nodes {
+		if n.Placed > 0 {
+			parts = append(parts, fmt.Sprint(n.Name, " ", n.Placed))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func nodeNamed(t testing.TB, o *whatif.Outcome, name string) whatif.Node {
+	t.Helper()
+	for _, n := range o.Nodes {
+		if n.Name == name {
+			return n
+		}
+	}
+	t.Fatalf("node %s is not reported", name)
+	return whatif.Node{}
+}
+
+// percents returns CPU before and after, rounded; -1 where it is not known.
+func percents(n whatif.Node) [2]int {
+	round := func(p *float64) int { return int(math.Round(ptr.Deref(p, -1))) }
+	return [2]int{round(n.CPU.BeforePercent), round(n.CPU.AfterPercent)}
+}
+
+func threeNodes() ([]apiruntime.Object, map[string]float64) {
+	return []apiruntime.Object{node("a"), node("b"), node("c")}, map[string]float64{"a": 0.75, "b": 0.5, "c": 0.2}
+}
+
+// Pods of 5 % are packed up to 80 %: one on the node at 75 %, six on that at 50 % and twelve on that at 20 %.
+func TestRun_PlacesReplicas(t *testing.T) {
+	objects, cpu := threeNodes()
+	p := plan(t, objects, whatif.Scenario{Manifest: deployment(t, "packing"), Replicas: ptr.To(21)})
+	o := runOn(t, p, newScheduler(t, profiles, cpu, objects), "")
+	if placed(o) != "c 12, b 6, a 1" || o.Placed != 19 || o.Pods != 21 || o.NodesAboveAfter != 0 {
+		t.Errorf("%s: %s; %d nodes above their line; want 19 of 21: c 12, b 6, a 1, and none above", o, placed(o), o.NodesAboveAfter)
+	}
+	for name, want := range map[string][2]int{"a": {75, 80}, "b": {50, 80}, "c": {20, 80}} {
+		if n := nodeNamed(t, o, name); percents(n) != want || *n.CPU.LinePercent != 80 {
+			t.Errorf("%s: %v %% of CPU with a line at %v, want %v and 80", name, percents(n), *n.CPU.LinePercent, want)
+		}
+	}
+	if len(o.Unschedulable) != 1 {
+		t.Fatalf("groups %+v, want one", o.Unschedulable)
+	}
+	g := o.Unschedulable[0]
+	if g.Pods != 2 || g.Of != "Deployment shop/web" || g.Reason != "0/3 nodes are available: 3 node(s) above their cpu load line (80 percent)" {
+		t.Errorf("group %+v, want the 2 pods above the load line", g)
+	}
+	if o.Profile != "packing" || o.LinePlugin != "LoadThreshold" {
+		t.Errorf("line of %s in %s, want LoadThreshold in packing", o.LinePlugin, o.Profile)
+	}
+}
+
+// A limit that is relaxed lets the last two pods pass the line. The same plan runs under another profile.
+func TestRun_UnderAnotherProfile(t *testing.T) {
+	objects, cpu := threeNodes()
+	p := plan(t, objects, whatif.Scenario{Manifest: deployment(t, "packing"), Replicas: ptr.To(21)})
+	if o := runOn(t, p, newScheduler(t, profiles, cpu, objects), "relaxed"); o.Placed != 21 || o.Relaxed != 2 || o.NodesAboveAfter != 2 {
+		t.Errorf("relaxed: %s, %d by a waived limit, %d nodes above; want 21, 2 and 2", o, o.Relaxed, o.NodesAboveAfter)
+	}
+	// LoadVariationRiskBalancing takes the least risky node: c up to the 50 % of b.
+	if o := runOn(t, p, newScheduler(t, profiles, cpu, objects), "spreading"); o.Placed != 21 || nodeNamed(t, o, "c").Placed < 13 {
+		t.Errorf("spreading: %s, %s; want 21, most of them on c", o, placed(o))
+	}
+	if o := runOn(t, p, newScheduler(t, profiles, cpu, objects), ""); o.Placed != 19 {
+		t.Errorf("packing again: %s, want 19", o)
+	}
+}
+
+func TestRun_Drain(t *testing.T) {
+	objects, cpu := threeNodes()
+	ended := running("shop", "ended", "400m", "a", "ReplicaSet")
+	ended.Status.Phase = corev1.PodSucceeded
+	objects = append(objects,
+		running("shop", "web", "400m", "a", "ReplicaSet"), running("shop", "agent", "400m", "a", "DaemonSet"),
+		running("shop", "bare", "400m", "a", ""), running("shop", "other", "400m", "b", "ReplicaSet"), ended,
+		&policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+		})
+	p := plan(t, objects, whatif.Scenario{Drain: []string{"a"}})
+	o := runOn(t, p, newScheduler(t, profiles, cpu, objects), "")
+	if o.Pods != 1 || placed(o) != "b 1" { // b is nearer to 80 % than c
+		t.Errorf("%s: %s; want the one pod of a ReplicaSet on b", o, placed(o))
+	}
+	// The two running pods that go were 10 % of a's 75 %: the DaemonSet's stays, and the one that has ended uses nothing.
+	if a := nodeNamed(t, o, "a"); !a.Drained || percents(a) != [2]int{75, 65} {
+		t.Errorf("a: %+v with %v %%; want drained, from 75 to 65 %%", a, percents(a))
+	}
+	if want := []string{"a drained: 2 pods evicted, 1 to place elsewhere, 1 lost"}; !slices.Equal(p.Changes, want) || !slices.Equal(p.Lost, []string{"shop/bare"}) {
+		t.Errorf("changes %q and lost pods %q, want %q and shop/bare", p.Changes, p.Lost, want)
+	}
+	notes := strings.Join(p.Notes, "\n")
+	for _, want := range []string{"1 pod without a controller would be lost, for nobody creates them again: shop/bare", "PodDisruptionBudget shop/web lets 0 of 1 pod go"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("notes %q, want %q", notes, want)
+		}
+	}
+}
+
+// Evicted pods leave what is measured: both nodes are judged without the 20 % that each pod used there.
+func TestRun_EvictAllIn(t *testing.T) {
+	objects := []apiruntime.Object{node("a"), node("b"), running("batch", "one", "1600m", "a", "ReplicaSet"), running("batch", "two", "1600m", "b", "ReplicaSet")}
+	p := plan(t, objects, whatif.Scenario{EvictAllIn: []string{"batch", "batch"}})
+	if want := []string{"namespace batch: 2 pods evicted, 2 to place again"}; !slices.Equal(p.Changes, want) || p.Lost != nil {
+		t.Errorf("changes %q and lost pods %q, want %q and none", p.Changes, p.Lost, want)
+	}
+	o := runOn(t, p, newScheduler(t, profiles, map[string]float64{"a": 0.6, "b": 0.5}, objects), "")
+	// Without them a is at 40 % and b at 30 %. The fuller one is packed: to 60 and to 80 %.
+	if placed(o) != "a 2" || percents(nodeNamed(t, o, "a")) != [2]int{60, 80} || percents(nodeNamed(t, o, "b")) != [2]int{50, 30} {
+		t.Errorf("%s with %v and %v %%; want both on a, from 60 to 80 %%, and b from 50 to 30 %%", placed(o), percents(nodeNamed(t, o, "a")), percents(nodeNamed(t, o, "b")))
+	}
+}
+
+// A pod without a controller that is preempted is lost.
+func TestRun_PreemptionLosesPod(t *testing.T) {
+	high := st.MakePod().Namespace("shop").Name("high").UID("high").Priority(10).Req(map[corev1.ResourceName]string{"cpu": "6"}).SchedulerName("spreading").Obj()
+	objects := []apiruntime.Object{node("a"), running("shop", "bare", "7", "a", ""), high}
+	o := runOn(t, plan(t, objects, whatif.Scenario{Pending: true}), newScheduler(t, profiles, map[string]float64{"a": 0.2}, objects), "")
+	want := []string{"Preempted: shop/bare", "1 pod without a controller would be preempted and lost, for nobody creates them again: shop/bare"}
+	if o.Pods != 1 || o.Placed != 1 || !slices.Equal(o.Lost, []string{"shop/bare"}) || !slices.Equal(o.Notes, want) {
+		t.Errorf("%s, lost %q, notes %q; want the one pod placed, shop/bare lost, and %q", o, o.Lost, o.Notes, want)
+	}
+}
+
+// A namespace may be empty, or its Namespace object not readable.
+func TestNewPlan_EvictAllIn(t *testing.T) {
+	empty := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "empty"}}
+	p := plan(t, []apiruntime.Object{node("a"), empty, running("batch", "one", "1", "a", "ReplicaSet")}, whatif.Scenario{EvictAllIn: []string{"empty", "batch"}})
+	want := []string{"namespace empty: 0 pods evicted, 0 to place again", "namespace batch: 1 pod evicted, 1 to place again"}
+	if !slices.Equal(p.Changes, want) {
+		t.Errorf("changes %q, want %q", p.Changes, want)
+	}
+}
+
+// An ownerReference holds whatever text its author likes.
+func TestRun_HostileOwner(t *testing.T) {
+	evicted := running("shop", "evicted", "9", "a", "Daemon\x1b[31mSet")
+	evicted.OwnerReferences[0].Name = "x\nn2 drained\x1b[2J"
+	objects := []apiruntime.Object{node("a"), evicted}
+	o := runOn(t, plan(t, objects, whatif.Scenario{EvictAllIn: []string{"shop"}}), newScheduler(t, profiles, nil, objects), "")
+	if want := `Daemon\x1b[31mSet shop/x n2 drained\x1b[2J`; len(o.Unschedulable) != 1 || o.Unschedulable[0].Of != want {
+		t.Errorf("without a node: %+v, want one group of %q", o.Unschedulable, want)
+	}
+}
+
+// quantileProfile holds a line against the 95th percentile.
+const quantileProfile = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: packing
+  plugins:
+    multiPoint: {enabled: [{name: LoadThreshold}]}
+  pluginConfig:
+  - {name: LoadThreshold, args: {metricProvider: {type: Prometheus, address: "http://prometheus"}, thresholds: {cpu: 80}, statistic: P95, whenNoneFits: Reject}}
+`
+
+// What a pod uses cannot be subtracted from a quantile of its node: that is said. New nodes are idle.
+func TestRun_Quantile(t *testing.T) {
+	objects := []apiruntime.Object{node("a"), running("batch", "one", "1600m", "a", "ReplicaSet")}
+	run := func(s whatif.Scenario) *whatif.Outcome {
+		o, err := plan(t, objects, s).Run(t.Context(), newScheduler(t, quantileProfile, map[string]float64{"a": 0.5}, objects), whatif.RunOptions{Profiles: []string{"packing"}})
+		must(t, err)
+		return o
+	}
+	o := run(whatif.Scenario{EvictAllIn: []string{"batch"}})
+	// 50 + 20 of the pod that is placed again
+	if n := nodeNamed(t, o, "a"); percents(n) != [2]int{50, 70} || n.CPU.ByRequests {
+		t.Errorf("a: %+v with %v %%, want from 50 to 70 %%, not by requests", n, percents(n))
+	}
+	if o.LineQuantile != 0.95 || len(o.Notes) != 1 || !strings.Contains(o.Notes[0], "compares quantile 0.95") {
+		t.Errorf("quantile %v, notes %q; want 0.95, and a note", o.LineQuantile, o.Notes)
+	}
+	o = run(whatif.Scenario{AddNodes: 1, Like: "a", Manifest: deployment(t, "packing"), Replicas: ptr.To(17)})
+	if n := nodeNamed(t, o, "a-new-1"); n.Placed == 0 || percents(n)[1] != 5*n.Placed || n.CPU.ByRequests || len(o.Notes) > 0 {
+		t.Errorf("a-new-1: %+v with %v %%, notes %q; want 5 %% for each pod, not by requests, and no note", n, percents(n), o.Notes)
+	}
+}
+
+// What an evicted pod really uses is taken off, where it is known: here 5 % in place of the 20 % that it requests.
+func TestRun_EvictedUsageIsMeasured(t *testing.T) {
+	objects := []apiruntime.Object{node("a"), running("batch", "one", "1600m", "a", "ReplicaSet")}
+	p := plan(t, objects, whatif.Scenario{EvictAllIn: []string{"batch"}})
+	for _, tc := range []struct {
+		name  string
+		usage source.PodUsage
+	}{
+		{"while it ran", source.PodUsage{Usage: 400}},
+		{"over a window that it ran for", source.PodUsage{Usage: 400, Window: window}},
+		{"over a window that it ran for half of", source.PodUsage{Usage: 200, Window: 2 * time.Hour}},
+	} {
+		o, err := p.Run(t.Context(), newScheduler(t, profiles, map[string]float64{"a": 0.5}, objects), whatif.RunOptions{
+			Profiles: []string{"packing"},
+			Usages:   whatif.PodUsages{types.NamespacedName{Namespace: "batch", Name: "one"}: {load.CPU: tc.usage}},
+		})
+		must(t, err)
+		// 50 − 5 + 20 = 65
+		if n := nodeNamed(t, o, "a"); percents(n) != [2]int{50, 65} {
+			t.Errorf("%s: %v %%, want from 50 to 65 %%", tc.name, percents(n))
+		}
+	}
+}
+
+// New nodes are idle but for the pods that each node has.
+func TestRun_AddNodes(t *testing.T) {
+	full := node("a")
+	full.Spec.Unschedulable = true
+	full.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}
+	objects := []apiruntime.Object{full, running("kube-system", "agent", "800m", "a", "DaemonSet"), running("shop", "web", "800m", "a", "ReplicaSet")}
+	p := plan(t, objects, whatif.Scenario{AddNodes: 2, Like: "a", Manifest: deployment(t, "packing"), Replicas: ptr.To(30)})
+	o := runOn(t, p, newScheduler(t, profiles, map[string]float64{"a": 0.95}, objects), "")
+	// Each has 10 % of its DaemonSet's pod and room for 14 pods of 5 %.
+	if o.Placed != 28 || placed(o) != "a-new-1 14, a-new-2 14" {
+		t.Errorf("%s: %s; want 14 on each new node", o, placed(o))
+	}
+	if n := nodeNamed(t, o, "a-new-1"); !n.New || percents(n) != [2]int{-1, 80} || n.CPU.ByRequests {
+		t.Errorf("a-new-1: %+v with %v %%; want a new node at 80 %%, not judged by requests", n, percents(n))
+	}
+	if !strings.Contains(strings.Join(p.Notes, "\n"), "New nodes count as idle") {
+		t.Errorf("notes %q do not say how new nodes are judged", p.Notes)
+	}
+}
+
+// A pod that waits in the cluster fits once a node is added, and a pod of high priority goes first and evicts one of low priority.
+func TestRun_PendingAndPreemption(t *testing.T) {
+	low := running("shop", "low", "7", "a", "ReplicaSet")
+	high := st.MakePod().Namespace("shop").Name("high").UID("high").Priority(10).Req(map[corev1.ResourceName]string{"cpu": "6"}).SchedulerName("spreading").Obj()
+	objects := []apiruntime.Object{node("a"), low, high}
+	o := runOn(t, plan(t, objects, whatif.Scenario{Pending: true}), newScheduler(t, profiles, map[string]float64{"a": 0.2}, objects), "")
+	if placed(o) != "a 1" || len(o.Preempted) != 1 || o.Preempted[0] != "shop/low" || o.Pods != 2 || len(o.Unschedulable) != 1 || o.Unschedulable[0].Of != "ReplicaSet shop/low" {
+		t.Errorf("%s: %s, preempted %v, unschedulable %+v; want high on a in place of low", o, placed(o), o.Preempted, o.Unschedulable)
+	}
+	o = runOn(t, plan(t, objects, whatif.Scenario{Pending: true, AddNodes: 1, Like: "a"}), newScheduler(t, profiles, map[string]float64{"a": 0.2}, objects), "")
+	if placed(o) != "a-new-1 1" || len(o.Preempted) != 0 {
+		t.Errorf("with a new node: %s, preempted %v; want high there, and nothing preempted", placed(o), o.Preempted)
+	}
+}
+
+func TestPlan_BesideRunningPods(t *testing.T) {
+	m := deployment(t, "packing")
+	existing, _ := m.Workloads[0].Pod(0)
+	existing.Spec.NodeName, existing.Status.Phase = "a", corev1.PodRunning
+	objects := []apiruntime.Object{node("a"), existing}
+	p := plan(t, objects, whatif.Scenario{Manifest: m, Replicas: ptr.To(1)})
+	o := runOn(t, p, newScheduler(t, profiles, map[string]float64{"a": 0.2}, objects), "")
+	if o.Placed != 1 || o.Placements[0].Pod == "shop/"+existing.Name {
+		t.Errorf("%s: %+v; want another pod than the one that runs", o, o.Placements)
+	}
+	if want := "Deployment shop/web runs 1 pod already; 1 pod is placed beside them"; len(p.Notes) != 1 || p.Notes[0] != want {
+		t.Errorf("notes %q, want %q", p.Notes, want)
+	}
+}
+
+func TestRun_ClaimsOfStatefulSets(t *testing.T) {
+	m := read(t, `
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  selector: {matchLabels: {app: db}}
+  template:
+    metadata: {labels: {app: db}}
+    spec: {schedulerName: spreading, containers: [{name: main, image: db}]}
+  volumeClaimTemplates:
+  - metadata: {name: data}
+    spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+`)
+	class := st.MakeStorageClass().Name("disks").VolumeBindingMode("Immediate").Provisioner("example.com/disks").Obj()
+	class.Annotations = map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}
+	objects := []apiruntime.Object{node("a"), class}
+	p := plan(t, objects, whatif.Scenario{Manifest: m})
+	if o := runOn(t, p, newScheduler(t, profiles, nil, objects), ""); o.Placed != 1 || !strings.Contains(strings.Join(p.Notes, ""), "StorageClass disks") {
+		t.Errorf("%s, notes %q; want it placed, with a note on its volume", o, p.Notes)
+	}
+	objects = objects[:1] // without a class, no volume is ever made
+	p = plan(t, objects, whatif.Scenario{Manifest: m})
+	if o := runOn(t, p, newScheduler(t, profiles, nil, objects), ""); o.Placed != 0 || !strings.Contains(o.Unschedulable[0].Reason, "unbound immediate PersistentVolumeClaims") {
+		t.Errorf("%s, %+v; want none, for its claim is not bound", o, o.Unschedulable)
+	}
+}
+
+func TestRun_SchedulingGates(t *testing.T) {
+	gated := st.MakePod().Namespace("shop").Name("gated").UID("gated").SchedulingGates([]string{"example.com/quota"}).SchedulerName("packing").Obj()
+	objects := []apiruntime.Object{node("a"), gated}
+	o := runOn(t, plan(t, objects, whatif.Scenario{Pending: true}), newScheduler(t, profiles, nil, objects), "")
+	if o.Placed != 0 || !strings.Contains(o.Unschedulable[0].Reason, "example.com/quota") {
+		t.Errorf("%s, %+v; want none, for its gate", o, o.Unschedulable)
+	}
+}
+
+// A pod that names its node needs no scheduler. It is placed as if it did.
+func TestNewPlan_NodeName(t *testing.T) {
+	objects, cpu := threeNodes()
+	m := read(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {schedulerName: packing, nodeName: z, containers: [{name: m, image: i}]}\n")
+	p := plan(t, objects, whatif.Scenario{Manifest: m})
+	o := runOn(t, p, newScheduler(t, profiles, cpu, objects), "")
+	if o.Placed != 1 || len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "spec.nodeName is z") {
+		t.Errorf("%s, notes %q; want it placed, and a note", o, p.Notes)
+	}
+}
+
+func TestNewPlan_Mistakes(t *testing.T) {
+	objects, _ := threeNodes()
+	two := read(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: m, image: i}]}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: q}\nspec: {containers: [{name: m, image: i}]}\n")
+	for _, tc := range []struct {
+		name     string
+		scenario whatif.Scenario
+		want     string
+	}{
+		{"no such node to drain", whatif.Scenario{Drain: []string{"z"}}, `no node "z" to drain`},
+		{"no such namespace", whatif.Scenario{EvictAllIn: []string{"nosuch"}}, `no namespace "nosuch" to evict pods in`},
+		{"no such node to copy", whatif.Scenario{AddNodes: 1, Like: "z"}, `no node "z" to add nodes like`},
+		{"too many nodes", whatif.Scenario{AddNodes: whatif.MaxNodes + 1, Like: "a"}, "write from 1 to 10000"},
+		{"replicas of two workloads", whatif.Scenario{Manifest: two, Replicas: ptr.To(3)}, "Pod default/p and Pod default/q"},
+		{"too many pods", whatif.Scenario{Manifest: deployment(t, "packing"), Replicas: ptr.To(whatif.MaxPods + 1)}, "no more than 100000"},
+	} {
+		if _, err := whatif.NewPlan(objects, tc.scenario); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
+		}
+	}
+}

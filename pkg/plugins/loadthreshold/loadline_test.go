@@ -1,0 +1,71 @@
+package loadthreshold
+
+import (
+	"math"
+	"testing"
+
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
+)
+
+func TestLoadLine(t *testing.T) {
+	type resource struct {
+		utilization, percent float64
+		annotated, above     bool
+	}
+	deviating := load.NodeLoad{load.CPU: plugintest.Measurement(0.30, 0.06), load.Memory: plugintest.Measurement(0.30, 0)}
+	for _, tc := range []struct {
+		name, args  string
+		known       loads
+		annotation  []string
+		cpu, memory resource
+	}{
+		{
+			name: "of the profile", args: `{"thresholds": {"cpu": 40}}`, known: loads{"n": both(0.50, 0.90)},
+			cpu: resource{0.50, 40, false, true}, memory: resource{0.90, 0, false, false},
+		},
+		{
+			name: "of the annotation, and of the profile for the other resource", args: `{"thresholds": {"cpu": 40, "memory": 80}}`,
+			known: loads{"n": both(0.50, 0.90)}, annotation: []string{"cpu=60"},
+			cpu: resource{0.50, 60, true, false}, memory: resource{0.90, 80, false, true},
+		},
+		{
+			name: "of the profile if the annotation is invalid", args: `{"thresholds": {"cpu": 40}}`, known: loads{"n": both(0.50, 0)},
+			annotation: []string{"cpu=600"}, cpu: resource{0.50, 40, false, true}, memory: resource{0, 0, false, false},
+		},
+		{
+			// 0.30 + 2 · 0.06
+			name: "compared with the deviation too", args: `{"thresholds": {"cpu": 40}, "statistic": "MeanPlusStdDev", "stdDevFactor": 2}`,
+			known: loads{"n": deviating}, cpu: resource{0.42, 40, false, true}, memory: resource{0.30, 0, false, false},
+		},
+		{
+			name: "that a node of unknown load is above where such nodes are rejected", args: `{"thresholds": {"cpu": 40}, "missingLoad": "Reject"}`,
+			known: loads{"other": both(0.50, 0.50)}, cpu: resource{0, 40, false, true}, memory: resource{0, 0, false, false},
+		},
+		{
+			name: "that a node of unknown load passes by its requests", args: `{"thresholds": {"cpu": 40}}`,
+			known: loads{"other": both(0.50, 0.50)}, cpu: resource{0, 40, false, false}, memory: resource{0, 0, false, false},
+		},
+		{
+			name: "that does not hold while no load is known", args: `{"thresholds": {"cpu": 40}}`, known: loads{},
+			annotation: []string{"cpu=60"}, cpu: resource{0, 0, false, false}, memory: resource{0, 0, false, false},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			object := node("n", tc.annotation...)
+			b := build(t, flow(tc.args), tc.known, object)
+			l := b.LoadLine(framework.NewCycleState(), infoOf(object))
+			for r, want := range [load.ResourceCount]resource{load.CPU: tc.cpu, load.Memory: tc.memory} {
+				got := resource{l.Utilization[r], l.Percent[r], l.Annotated[r], l.Above[r]}
+				if math.Abs(got.utilization-want.utilization) > 1e-9 {
+					t.Errorf("%s: utilization %v, want %v", load.Resource(r), got.utilization, want.utilization)
+				}
+				if got.utilization = want.utilization; got != want {
+					t.Errorf("%s: %+v, want %+v", load.Resource(r), got, want)
+				}
+			}
+		})
+	}
+}

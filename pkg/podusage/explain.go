@@ -1,0 +1,89 @@
+package podusage
+
+import (
+	"fmt"
+	"math"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+)
+
+// Part is one summand of an estimate.
+type Part struct {
+	// Amount is in milliCPU or bytes.
+	Amount float64
+	// Basis says what the amount follows from, such as "limit of container app".
+	Basis string
+
+	// silent is set for a container that states nothing.
+	silent bool
+}
+
+// Explanation is what an estimate of one resource follows from.
+type Explanation struct {
+	// Parts add up to the estimate.
+	Parts []Part
+	// Peak adds up to the 95th percentile; nil where the Estimator predicts no peaks.
+	Peak []Part
+}
+
+// Explainer is an Estimator that shows what its estimates follow from.
+type Explainer interface {
+	Estimator
+	// Explain returns what Estimate of the same pod adds up, by load.Resource.
+	Explain(pod *corev1.Pod) [load.ResourceCount]Explanation
+}
+
+var (
+	_ Explainer = BySpec{}
+	_ Explainer = ByRequests{}
+)
+
+// Explain implements Explainer.
+func (e BySpec) Explain(pod *corev1.Pod) (x [load.ResourceCount]Explanation) {
+	x[load.CPU].Parts = e.Parts(pod, load.CPU, e.DefaultCPUMillis)
+	return x
+}
+
+// Parts returns the summands of what Stated returns of the pod to place, and byDefault, in milliCPU or bytes, for each container
+// that states nothing.
+func (e BySpec) Parts(pod *corev1.Pod, r load.Resource, byDefault float64) []Part {
+	var parts []Part
+	e.statedIn(pod, pod, r, math.Inf(1), &parts)
+	for i := range parts {
+		if parts[i].silent {
+			parts[i].Amount = byDefault
+		}
+	}
+	return parts
+}
+
+func (e BySpec) basis(by statement, of string) string {
+	switch {
+	case by == byLimit:
+		return "limit of " + of
+	case by == byRequest && e.Multiplier == 1:
+		return "request of " + of
+	case by == byRequest:
+		return fmt.Sprintf("%g × request of %s", e.Multiplier, of)
+	}
+	return "default, for " + of + " states nothing"
+}
+
+// Explain implements Explainer.
+func (e ByRequests) Explain(pod *corev1.Pod) (x [load.ResourceCount]Explanation) {
+	requests := ByRequests{}.Estimate(pod)
+	for r, amount := range e.Estimate(pod) {
+		basis := "request of the pod"
+		switch {
+		case requests[r] > 0:
+		case amount > 0:
+			basis = "default, for the pod requests nothing"
+		default:
+			basis = "the pod requests nothing"
+		}
+		x[r].Parts = []Part{{Amount: amount, Basis: basis}}
+	}
+	return x
+}

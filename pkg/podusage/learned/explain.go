@@ -1,0 +1,43 @@
+package learned
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+)
+
+// explainKnown says what a usage by the statistics of the workload follows from.
+func explainKnown(w Workload, m *Moments, u *Usage) podusage.Explanation {
+	excess := podusage.Part{Amount: u.Excess(), Basis: fmt.Sprintf("%g deviations of the workload's pods", deviationsToP95)}
+	if excess.Amount < deviationsToP95*m.StdDev() {
+		excess.Basis += ", up to the limit of the pod"
+	}
+	return podusage.Explanation{
+		Parts: []podusage.Part{{Amount: u.Mean, Basis: fmt.Sprintf("statistics of workload %s/%s, observed for %s of its pods' time", w.Namespace, w.Name, m.PodTime.Round(time.Minute))}},
+		Peak:  []podusage.Part{{Amount: u.Mean, Basis: "mean"}, excess},
+	}
+}
+
+// explainUnknown says what the usage of a pod without history follows from. assumed and usagePerRequest are those of unknown.
+func (p *Prediction) explainUnknown(pod *corev1.Pod, r load.Resource, request, assumed, usagePerRequest float64, u *Usage) (x podusage.Explanation) {
+	x.Peak = podusage.BySpec{Multiplier: p.Multiplier}.Parts(pod, r, p.Default[r])
+	factor, times := 1.0, ""
+	if usagePerRequest > 0 {
+		factor, times = usagePerRequest, fmt.Sprintf("%.2f, the cluster's usage per request, × ", usagePerRequest)
+	}
+	if sum := factor * (request + assumed); sum > u.Mean {
+		x.Parts = []podusage.Part{{Amount: u.Mean, Basis: "peak, which the mean cannot pass"}}
+		return x
+	}
+	if request > 0 || assumed == 0 {
+		x.Parts = append(x.Parts, podusage.Part{Amount: factor * request, Basis: times + "request of the pod, which has no history"})
+	}
+	if assumed > 0 {
+		x.Parts = append(x.Parts, podusage.Part{Amount: factor * assumed, Basis: times + "what is assumed of containers that state nothing"})
+	}
+	return x
+}

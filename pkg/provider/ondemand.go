@@ -1,0 +1,165 @@
+package provider
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+)
+
+// NewOnDemand returns a provider that reads its sources when Refresh is called, and never otherwise. A source that cannot be opened
+// is no error: each Refresh of it fails.
+func NewOnDemand(c clock.Clock, registry refresh.Registry, access Access) *Provider {
+	p := New(c, registry, access)
+	p.onDemand = true
+	return p
+}
+
+// SourceStatus is a source of load, and what its last refresh brought.
+type SourceStatus struct {
+	// Label is the name of the source in logs and telemetry.
+	Label string
+	// Spec is that of the first reader of the source.
+	Spec config.LoadSpec
+	// Source must not be read while Refresh runs.
+	Source source.Source
+	// Took is how long the last refresh took, and Err why it failed.
+	Took time.Duration
+	Err  error
+}
+
+// StatisticsStatus is where statistics of workloads come from, and what the last refresh brought.
+type StatisticsStatus struct {
+	// Label is the name of the source in logs and telemetry.
+	Label string
+	// Spec and Statistics are those of the first reader.
+	Spec       config.LoadSpec
+	Statistics config.StatisticsSpec
+	// Publisher has the statistics.
+	Publisher *learned.Publisher
+	// Took is how long the last refresh took, and Err why it failed. HistoryErr is why a part of the history is missing.
+	Took            time.Duration
+	Err, HistoryErr error
+}
+
+// Refresh reads all sources of load, and all usage of pods with what is missing of its history, once and at the same time. It
+// returns when all have been read or have failed. It must only be called for a provider of NewOnDemand.
+func (p *Provider) Refresh(ctx context.Context) {
+	p.refresh(ctx, true)
+}
+
+// RefreshLoad is Refresh without the usage of pods. An observation of pods stands for refresh.WorkloadInterval, so that statistics
+// must not be refreshed more often.
+func (p *Provider) RefreshLoad(ctx context.Context) { p.refresh(ctx, false) }
+
+func (p *Provider) refresh(ctx context.Context, withStatistics bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var wait sync.WaitGroup
+	for _, s := range p.sources {
+		wait.Go(func() {
+			began := p.clock.Now()
+			s.status.Err = s.watcher.Refresh(ctx)
+			s.status.Took = p.clock.Since(began)
+		})
+	}
+	for _, s := range p.statistics {
+		if !withStatistics {
+			break
+		}
+		wait.Go(func() {
+			began := p.clock.Now()
+			s.status.Err = s.watcher.Refresh(ctx)
+			s.status.Took, s.status.HistoryErr = p.clock.Since(began), s.watcher.HistoryErr()
+		})
+	}
+	wait.Wait()
+}
+
+// Sources returns the sources of load, in the order in which they were first asked for.
+func (p *Provider) Sources() []SourceStatus {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make([]SourceStatus, len(p.sources))
+	for i, s := range p.sources {
+		all[i] = s.status
+	}
+	return all
+}
+
+// AllStatistics returns all statistics of workloads, in the order in which they were first asked for.
+func (p *Provider) AllStatistics() []StatisticsStatus {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make([]StatisticsStatus, len(p.statistics))
+	for i, s := range p.statistics {
+		all[i] = s.status
+	}
+	return all
+}
+
+// closeWith closes the source when ctx is done.
+func closeWith(ctx context.Context, src any) {
+	closer, ok := src.(io.Closer)
+	if !ok {
+		return
+	}
+	context.AfterFunc(ctx, func() {
+		if err := closer.Close(); err != nil {
+			klog.FromContext(ctx).Error(err, "Closing a source failed")
+		}
+	})
+}
+
+// unopened is a source that could not be opened.
+type unopened struct {
+	name string
+	err  error
+}
+
+var (
+	_ source.Source    = unopened{}
+	_ source.PodSource = unopened{}
+)
+
+// Name implements source.Source and source.PodSource.
+func (u unopened) Name() string { return u.name }
+
+// Fetch implements source.Source.
+func (u unopened) Fetch(context.Context, source.Request) (source.Batch, error) {
+	return source.Batch{}, u.err
+}
+
+// FetchPods implements source.PodSource.
+func (u unopened) FetchPods(context.Context, int, func(*source.PodUsage)) (failed [load.ResourceCount]error) {
+	for r := range failed {
+		failed[r] = u.err
+	}
+	return failed
+}
+
+// nameOf returns the name of the source that spec names.
+func nameOf(spec config.LoadSpec) string {
+	if spec.WatcherAddress != "" {
+		return "load-watcher"
+	}
+	return cmp.Or(string(spec.MetricProvider.Type), "source")
+}
+
+// podSourceNameOf is nameOf for the usage of pods.
+func podSourceNameOf(spec config.LoadSpec) string {
+	if readsPrometheus(spec) {
+		return string(config.Prometheus)
+	}
+	return string(config.KubernetesMetricsServer)
+}

@@ -1,0 +1,81 @@
+package provider
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+)
+
+// TestNewOnDemand_ReadsWhenAsked has a source that can be read, one that cannot be reached, and one that cannot be opened.
+func TestNewOnDemand_ReadsWhenAsked(t *testing.T) {
+	var requests atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		requests.Add(1)
+		_, _ = w.Write([]byte(`{"items":[{"metadata":{"name":"n"},"timestamp":"2026-01-01T00:00:00Z","usage":{"cpu":"1"}}]}`))
+	}))
+	t.Cleanup(server.Close)
+	h := handle{informers: informers.NewSharedInformerFactory(fake.NewClientset(), 0), kubeConfig: &rest.Config{Host: server.URL}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Capacity: corev1.ResourceList{"cpu": resource.MustParse("4")}}}
+	if err := h.informers.Core().V1().Nodes().Informer().GetIndexer().Add(node); err != nil {
+		t.Fatal(err)
+	}
+	p := NewOnDemand(clock.RealClock{}, metrics.NewKubeRegistry(), Account{})
+	timing := prometheusSpec()
+	metricsServer, unreachable, unopened := timing, timing, timing
+	metricsServer.MetricProvider = config.MetricProviderSpec{Type: config.KubernetesMetricsServer, Timeout: metav1.Duration{Duration: 10 * time.Second}}
+	unreachable.MetricProvider.Address = "http://127.0.0.1:1"
+	unopened.MetricProvider.CAFile = "/absent/ca.crt"
+	for _, spec := range []config.LoadSpec{metricsServer, unreachable, unopened, metricsServer} {
+		if _, err := p.Model(t.Context(), h, spec, podusage.ByRequests{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publisher, err := p.Statistics(t.Context(), h, unreachable, statisticsSpec())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := requests.Load(); n != 0 {
+		t.Errorf("%d requests before Refresh", n)
+	}
+	for n := range int32(2) {
+		p.Refresh(t.Context())
+		if got := requests.Load(); got != n+1 {
+			t.Errorf("%d requests after %d refreshes", got, n+1)
+		}
+	}
+	all := p.Sources()
+	if len(all) != 3 {
+		t.Fatalf("%d sources, want 3: %+v", len(all), all)
+	}
+	for i, want := range []struct{ label, err string }{
+		{"KubernetesMetricsServer", ""}, {"Prometheus", "127.0.0.1:1"}, {"Prometheus (2)", "metricProvider.caFile"},
+	} {
+		s := all[i]
+		failed := s.Err != nil
+		if s.Label != want.label || failed != (want.err != "") || failed && !strings.Contains(s.Err.Error(), want.err) || s.Source == nil {
+			t.Errorf("source %d: %+v, want %+v", i, s, want)
+		}
+		if s.Took <= 0 {
+			t.Errorf("source %d took %v", i, s.Took)
+		}
+	}
+	statistics := p.AllStatistics()
+	if len(statistics) != 1 || statistics[0].Label != "Prometheus pods" || statistics[0].Err == nil || statistics[0].Publisher != publisher {
+		t.Errorf("statistics %+v", statistics)
+	}
+}

@@ -1,0 +1,408 @@
+package inspect
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
+)
+
+const installed = "plimsoll-doctor"
+
+// install makes what the chart makes of a scheduler: a namespace, an account with the stock roles, a ConfigMap with the configuration,
+// and a Deployment, whose pods KWOK runs. No controller makes the pods: the test does.
+func (e *environment) install(t *testing.T, configuration string, pods ...string) {
+	t.Helper()
+	ctx := t.Context()
+	_, err := e.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installed}}, metav1.CreateOptions{})
+	if err != nil && !strings.Contains(err.Error(), "already exists") { // a namespace that is deleted stays, for want of a controller
+		t.Fatal(err)
+	}
+	inNamespace := metav1.ObjectMeta{Namespace: installed, Name: "plimsoll"}
+	_, err = e.Client.CoreV1().ServiceAccounts(installed).Create(ctx, &corev1.ServiceAccount{ObjectMeta: inNamespace}, metav1.CreateOptions{})
+	must(t, err)
+	for role, name := range map[string]string{"system:kube-scheduler": installed, "system:volume-scheduler": installed + "-volumes"} {
+		_, err = e.Client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: installed, Name: "plimsoll"}},
+		}, metav1.CreateOptions{})
+		must(t, err)
+	}
+	_, err = e.Client.CoreV1().ConfigMaps(installed).Create(ctx, &corev1.ConfigMap{ObjectMeta: inNamespace, Data: map[string]string{"config.yaml": configuration}}, metav1.CreateOptions{})
+	must(t, err)
+	labels := map[string]string{"app.kubernetes.io/name": "plimsoll", "app.kubernetes.io/component": "scheduler"}
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+		ServiceAccountName: "plimsoll",
+		Containers: []corev1.Container{{
+			Name: "kube-scheduler", Image: "plimsoll:v0.1.0", Command: []string{"/bin/kube-scheduler", "--config=/etc/plimsoll/config.yaml"},
+			VolumeMounts: []corev1.VolumeMount{{Name: "config", MountPath: "/etc/plimsoll"}},
+		}},
+		Volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{
+			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "plimsoll"}},
+		}}},
+	}}
+	_, err = e.Client.AppsV1().Deployments(installed).Create(ctx, &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: installed, Name: "plimsoll", Labels: labels},
+		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To(int32(len(pods))), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		for _, err := range []error{
+			e.Client.AppsV1().Deployments(installed).Delete(ctx, "plimsoll", metav1.DeleteOptions{}),
+			e.Client.CoreV1().ConfigMaps(installed).Delete(ctx, "plimsoll", metav1.DeleteOptions{}),
+			e.Client.CoreV1().ServiceAccounts(installed).Delete(ctx, "plimsoll", metav1.DeleteOptions{}),
+			e.Client.RbacV1().ClusterRoleBindings().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "metadata.name=" + installed}),
+			e.Client.RbacV1().ClusterRoleBindings().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "metadata.name=" + installed + "-volumes"}),
+			e.DeletePods(ctx, installed, metav1.ListOptions{}),
+		} {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for _, name := range pods {
+		e.addReplica(t, name, template.Spec, labels)
+	}
+}
+
+// addReplica makes a pod of the Deployment, on worker-1.
+func (e *environment) addReplica(t *testing.T, name string, spec corev1.PodSpec, labels map[string]string) {
+	t.Helper()
+	spec.NodeName = "worker-1"
+	spec.TerminationGracePeriodSeconds = new(int64)
+	_, err := e.Client.CoreV1().Pods(installed).Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: installed, Name: name, Labels: labels}, Spec: spec,
+	}, metav1.CreateOptions{})
+	must(t, err)
+}
+
+// byDiscovery runs doctor without --config.
+func (e *environment) byDiscovery(t *testing.T, args ...string) *doctor.Report {
+	t.Helper()
+	return e.doctor(t, append([]string{"--from=configmap/" + installed + "/plimsoll"}, args...)...)
+}
+
+// leased returns the configuration with the Lease of the installed scheduler.
+func leased(configuration string) string {
+	return strings.Replace(configuration, "leaderElection:\n  leaderElect: false\n",
+		"leaderElection: {leaderElect: true, resourceName: plimsoll, resourceNamespace: "+installed+"}\n", 1)
+}
+
+func yamlOf(t *testing.T, c examined) string {
+	t.Helper()
+	text, err := os.ReadFile(c.file(t))
+	must(t, err)
+	return leased(string(text))
+}
+
+// TestDoctor_Rights expects each right that is lacking, with the rule that grants it.
+func TestDoctor_Rights(t *testing.T) {
+	shared.loadedNodes(t, "worker-1")
+	shared.install(t, yamlOf(t, configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)), "plimsoll-1")
+	// The stock role allows no Lease but that of kube-system, and extension-apiserver-authentication takes a binding there.
+	report := shared.byDiscovery(t)
+	lacking, advice := 0, ""
+	for _, c := range report.Checks {
+		if c.ID != "rights.scheduler" || c.Status == doctor.OK {
+			continue
+		}
+		lacking++
+		if !strings.Contains(c.Message, "system:serviceaccount:"+installed+":plimsoll may not") {
+			t.Errorf("the message is %q", c.Message)
+		}
+		if advice != "" && c.Advice[0].YAML != advice {
+			t.Errorf("the advice differs from that of the check before:\n%s", c.Advice[0].YAML)
+		}
+		advice = c.Advice[0].YAML
+	}
+	t.Cleanup(func() { shared.removeGrants(t) })
+	if lacking < 2 {
+		t.Fatalf("%d rights are lacking, want some:\n%s", lacking, shown(report))
+	}
+	shared.shellReading(t, advice, "kubectl apply -f -")
+	if c := find(shared.byDiscovery(t), "rights.scheduler"); c.Status != doctor.OK {
+		t.Errorf("after all that was advised: %+v", c)
+	}
+
+	// A right that the stock roles grant, taken away.
+	must(t, shared.Client.RbacV1().ClusterRoleBindings().Delete(t.Context(), installed+"-volumes", metav1.DeleteOptions{}))
+	report = shared.byDiscovery(t)
+	wantsFound(t, report, "rights.scheduler", doctor.Error, "may not")
+	if !strings.Contains(shown(report), "may not get, list, watch, patch, update persistentvolumes: VolumeBinding binds volumes") &&
+		!strings.Contains(shown(report), "may not patch, update persistentvolumes: VolumeBinding binds volumes") {
+		t.Errorf("persistentvolumes are not named:\n%s", shown(report))
+	}
+	for _, c := range report.Checks {
+		if c.ID == "rights.scheduler" {
+			shared.shellReading(t, c.Advice[0].YAML, "kubectl apply -f -")
+		}
+	}
+	if c := find(shared.byDiscovery(t), "rights.scheduler"); c.Status != doctor.OK {
+		t.Errorf("after all that was advised: %+v", c)
+	}
+	// The cleanup removes it again.
+	_, err := shared.Client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: installed + "-volumes"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:volume-scheduler"},
+	}, metav1.CreateOptions{})
+	must(t, err)
+}
+
+// TestDoctor_WeakUser expects one advice that gives a user who may do next to nothing all that is lacking, by name.
+func TestDoctor_WeakUser(t *testing.T) {
+	shared.loadedNodes(t, "worker-1")
+	c := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)
+	shared.shellReading(t, grants([]string{"nodes", "pods"}), "kubectl apply -f -")
+	t.Cleanup(func() { shared.removeGrants(t) })
+	run := []string{"--config=" + c.file(t), "--as=weak"}
+	var report *doctor.Report
+	waitUntil(t, func() bool { // the API server learns of rights by a watch
+		report = shared.doctor(t, run...)
+		c := find(report, "rights.list")
+		return c != nil && c.Status == doctor.Warning
+	})
+	for _, id := range []string{"rights.list", "rights.scheduler"} {
+		advice := wantsFound(t, report, id, find(report, id).Status, "weak may not")
+		if strings.Count(advice[0].YAML, "kind: ClusterRole\nmetadata:") != 1 || !strings.Contains(advice[0].YAML, "name: weak") {
+			t.Errorf("the advice of %s is\n%s", id, advice[0].YAML)
+		}
+		shared.shellReading(t, advice[0].YAML, "kubectl apply -f -")
+	}
+	table := shared.plimsoll(t, append([]string{"doctor"}, run...)...).stdout
+	if lines := strings.Count(table, "\n"); lines > 150 {
+		t.Errorf("the report has %d lines:\n%s", lines, table)
+	}
+	waitUntil(t, func() bool {
+		report = shared.doctor(t, run...)
+		return find(report, "rights.list") == nil && find(report, "rights.scheduler").Status == doctor.OK
+	})
+}
+
+// grants returns YAML that lets user weak list resources.
+func grants(resources []string) string {
+	return `apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: plimsoll-may-weak}
+rules: [{apiGroups: [""], resources: [` + strings.Join(resources, ", ") + `], verbs: [list]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: plimsoll-may-weak}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: plimsoll-may-weak}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: weak}]
+`
+}
+
+// removeGrants removes what the advices granted.
+func (e *environment) removeGrants(t *testing.T) {
+	ctx := context.WithoutCancel(t.Context())
+	bindings, err := e.Client.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return
+	}
+	for i := range bindings.Items {
+		if name := bindings.Items[i].Name; strings.HasPrefix(name, "plimsoll-may-") {
+			_ = e.Client.RbacV1().ClusterRoleBindings().Delete(ctx, name, metav1.DeleteOptions{})
+			_ = e.Client.RbacV1().ClusterRoles().Delete(ctx, name, metav1.DeleteOptions{})
+		}
+	}
+}
+
+// TestDoctor_Scheduler expects replicas that are not ready, and a leader that is missing, is gone, or leads.
+func TestDoctor_Scheduler(t *testing.T) {
+	shared.loadedNodes(t, "worker-1")
+	text := yamlOf(t, configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil))
+	shared.install(t, text)
+	advice := wantsFound(t, shared.byDiscovery(t), "scheduler.ready", doctor.Error, "0 of 0 pods")
+	if output := shared.shell(t, advice[0]); !strings.Contains(output, "plimsoll") {
+		t.Errorf("%s prints %s", advice[0].Command, output)
+	}
+	d, err := shared.Client.AppsV1().Deployments(installed).Get(t.Context(), "plimsoll", metav1.GetOptions{})
+	must(t, err)
+	host, err := os.Hostname()
+	must(t, err)
+	// The name that the scheduler holds its Lease by is that of the machine, which stands for that of its pod.
+	pod := strings.ToLower(host)
+	shared.addReplica(t, pod, d.Spec.Template.Spec, d.Spec.Template.Labels)
+	waitUntil(t, func() bool { return find(shared.byDiscovery(t), "scheduler.ready").Status == doctor.OK })
+	advice = wantsFound(t, shared.byDiscovery(t), "scheduler.leader", doctor.Error, "nobody has ever led: there is no Lease "+installed+"/plimsoll")
+	if !strings.Contains(advice[0].Command, "logs deploy/plimsoll") {
+		t.Errorf("the advice is %+v", advice)
+	}
+
+	// A real scheduler takes the lead, with a Lease of two seconds' renewals.
+	quick := strings.Replace(text, "leaderElect: true,", "leaderElect: true, leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 1s,", 1)
+	quick += "clientConnection: {kubeconfig: " + shared.AdminKubeconfig + "}\n"
+	replica, err := shared.RunScheduler(t.Context(), "doctors-scheduler", build.KubeScheduler(), quick)
+	must(t, err)
+	t.Cleanup(func() { _ = replica.Kill() })
+	t.Cleanup(func() {
+		_ = shared.Client.CoordinationV1().Leases(installed).Delete(context.WithoutCancel(t.Context()), "plimsoll", metav1.DeleteOptions{})
+	})
+	waitUntil(t, func() bool { return find(shared.byDiscovery(t), "scheduler.leader").Status != doctor.Error })
+	c := find(shared.byDiscovery(t), "scheduler.leader")
+	if c.Status != doctor.OK && pod == host || !strings.Contains(c.Message, host+" leads") {
+		t.Errorf("with a scheduler that leads: %+v", c)
+	}
+	// Its metrics are not to be had from here: the pod is KWOK's. What to run instead is said.
+	metrics := wantsFound(t, shared.byDiscovery(t), "scheduler.metrics", doctor.Warning, "metrics could not be read")
+	if want := "kubectl -n " + installed + " exec deploy/plimsoll -c kube-scheduler -- kubectl-plimsoll doctor"; metrics[0].Command != want {
+		t.Errorf("the advice is %q, want %q", metrics[0].Command, want)
+	}
+	must(t, replica.Kill())
+	var report *doctor.Report // that of another moment may differ: clocks are compared by the second
+	waitUntil(t, func() bool {
+		report = shared.byDiscovery(t)
+		return find(report, "scheduler.leader").Status == doctor.Error
+	})
+	wantsFound(t, report, "scheduler.leader", doctor.Error, "nobody leads: Lease "+installed+"/plimsoll was renewed")
+	must(t, replica.Start(t.Context()))
+	waitUntil(t, func() bool { return find(shared.byDiscovery(t), "scheduler.leader").Status != doctor.Error })
+}
+
+// TestDoctor_SchedulerMetrics expects what the scheduler's own metrics say, where Prometheus scrapes them.
+func TestDoctor_SchedulerMetrics(t *testing.T) {
+	shared.loadedNodes(t, "worker-1", cluster.Unmeasured+"1")
+	replica, err := shared.RunScheduler(t.Context(), "scraped-scheduler", build.KubeScheduler(), string(mustRead(t, configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil).file(t)))+
+		"clientConnection: {kubeconfig: '{{ .Kubeconfig }}'}\n")
+	must(t, err)
+	t.Cleanup(func() { _ = replica.Kill() })
+	p := shared.prometheus(t, func(text string) string {
+		return strings.Replace(text, "scrape_configs:\n", "scrape_configs:\n- job_name: scheduler\n  scheme: https\n  tls_config: {insecure_skip_verify: true}\n"+
+			"  static_configs: [{targets: ['"+strings.TrimPrefix(replica.URL(), "https://")+"']}]\n", 1)
+	}, nil)
+	waitSeries(t, p.URL, `plimsoll_load_nodes{state="Absent"} == 1`, 1)
+	c := configurationOf("TargetLoadPacking", p.URL, nil)
+	wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "scheduler.load", doctor.Warning, "cpu fresh on 1, expired on 0, absent on 1 nodes")
+	must(t, shared.Client.CoreV1().Nodes().Delete(t.Context(), cluster.Unmeasured+"1", metav1.DeleteOptions{}))
+	shared.eventually(t, []string{"--config=" + c.file(t)}, "scheduler.load", "scheduler.refreshes")
+}
+
+// TestDoctor_WaitingPods expects pods that name a scheduler that nobody runs, and the command by which they name another.
+func TestDoctor_WaitingPods(t *testing.T) {
+	shared.loadedNodes(t, "worker-1")
+	c := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)
+	lone := cluster.Pod{Name: "lone", Scheduler: "plimsol"}
+	must(t, shared.CreatePods(t.Context(), lone))
+	_, err := shared.Client.AppsV1().Deployments("default").Create(t.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}},
+				Spec:       corev1.PodSpec{SchedulerName: "plimsol", Containers: []corev1.Container{{Name: "app", Image: "app"}}},
+			},
+		},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() {
+		_ = shared.Client.AppsV1().Deployments("default").Delete(context.WithoutCancel(t.Context()), "web", metav1.DeleteOptions{})
+		_ = shared.Client.AppsV1().ReplicaSets("default").Delete(context.WithoutCancel(t.Context()), "web-6d5f8c7b9d", metav1.DeleteOptions{})
+	})
+	_, err = shared.Client.AppsV1().ReplicaSets("default").Create(t.Context(), &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "web-6d5f8c7b9d", Namespace: "default",
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "of-web", Controller: ptr.To(true)}},
+		},
+		Spec: appsv1.ReplicaSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}}},
+		},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	must(t, shared.CreatePods(t.Context(), cluster.Pod{ReplicaSet: "web-6d5f8c7b9d", Scheduler: "plimsol"}))
+
+	// A scheduler may take its time before doctor speaks.
+	var report *doctor.Report
+	waitUntil(t, func() bool {
+		report = shared.doctor(t, "--config="+c.file(t))
+		return find(report, "pods.waiting").Status != doctor.OK
+	})
+	advice := wantsFound(t, report, "pods.waiting", doctor.Error, `2 pods wait for scheduler "plimsol"`, `did you mean "plimsoll"?`)
+	if len(advice) != 2 {
+		t.Fatalf("the advice is %+v, want one for the Deployment and one for the pod", advice)
+	}
+	for _, a := range advice {
+		shared.shell(t, a)
+	}
+	d, err := shared.Client.AppsV1().Deployments("default").Get(t.Context(), "web", metav1.GetOptions{})
+	must(t, err)
+	if got := d.Spec.Template.Spec.SchedulerName; got != "plimsoll" {
+		t.Errorf("the Deployment names scheduler %q", got)
+	}
+	// The shared cluster's scheduler has the profile plimsoll.
+	waitUntil(t, func() bool {
+		pod, err := shared.Client.CoreV1().Pods("default").Get(t.Context(), "lone", metav1.GetOptions{})
+		return err == nil && pod.Spec.NodeName == "worker-1"
+	})
+	// What a Deployment's controller does.
+	must(t, shared.DeletePods(t.Context(), "default", metav1.ListOptions{FieldSelector: "spec.schedulerName=plimsol"}))
+	shared.eventually(t, []string{"--config=" + c.file(t)}, "pods.waiting")
+}
+
+// TestDoctor_MetricsServer expects that metrics-server is not installed.
+func TestDoctor_MetricsServer(t *testing.T) {
+	shared.loadedNodes(t, "worker-1")
+	c := configurationOf("TargetLoadPacking", "", nil)
+	delete(c.args(), "metricProvider")
+	advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "source.answers", doctor.Error, "metrics.k8s.io")
+	if !strings.Contains(advice[0].Command, "metrics-server") {
+		t.Errorf("the advice is %+v", advice)
+	}
+}
+
+// TestDoctor_Service expects the Service that is meant where another is named.
+func TestDoctor_Service(t *testing.T) {
+	shared.loadedNodes(t, "worker-1")
+	_, err := shared.Client.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "prometheus-operated", Namespace: "default"},
+		Spec:       corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Ports: []corev1.ServicePort{{Name: "web", Port: 9090}}},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() {
+		_ = shared.Client.CoreV1().Services("default").Delete(context.WithoutCancel(t.Context()), "prometheus-operated", metav1.DeleteOptions{})
+	})
+	c := configurationOf("TargetLoadPacking", "http://prometheus.default.svc:9090", nil)
+	advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "source.resolves", doctor.Error)
+	follow(t, c.args(), advice[0])
+	if got, want := c.args()["metricProvider"].(args)["address"], "http://prometheus-operated.default.svc:9090"; got != want {
+		t.Errorf("the address is %v, want %s", got, want)
+	}
+	// A port that the Service does not have.
+	c = configurationOf("TargetLoadPacking", "http://prometheus-operated.default.svc:80", nil)
+	advice = wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "source.connects", doctor.Error)
+	follow(t, c.args(), advice[0])
+	if got, want := c.args()["metricProvider"].(args)["address"], "http://prometheus-operated.default.svc:9090"; got != want {
+		t.Errorf("the address is %v, want %s", got, want)
+	}
+}
+
+// waitUntil waits until the condition holds.
+func waitUntil(t *testing.T, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(time.Second) {
+		if time.Now().After(deadline) {
+			t.Fatal("what was waited for did not happen")
+		}
+	}
+}
+
+func mustRead(t *testing.T, file string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Clean(file))
+	must(t, err)
+	return content
+}

@@ -1,0 +1,692 @@
+package inspect
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
+)
+
+// examined is a KubeSchedulerConfiguration that tests change: one profile, one plugin.
+type examined map[string]any
+
+// args are the fields of a plugin's arguments.
+type args = map[string]any
+
+// configurationOf returns a configuration with one plugin, whose window is short so that samples soon cover it.
+func configurationOf(plugin, address string, extra args) examined {
+	all := args{
+		"metricProvider": args{"type": "Prometheus", "address": address}, "refreshInterval": "2s", "window": "10s",
+	}
+	merge(all, extra)
+	return examined{
+		"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+		"leaderElection": args{"leaderElect": false},
+		"profiles": []any{args{
+			"schedulerName": "plimsoll",
+			"plugins":       args{"score": args{"enabled": []any{args{"name": plugin, "weight": 5}}}},
+			"pluginConfig":  []any{args{"name": plugin, "args": all}},
+		}},
+	}
+}
+
+// merge adds the fields of change to those of to, and replaces what both have.
+func merge(to, change map[string]any) {
+	for key, value := range change {
+		below, isMap := value.(map[string]any)
+		if old, ok := to[key].(map[string]any); ok && isMap {
+			merge(old, below)
+		} else {
+			to[key] = value
+		}
+	}
+}
+
+func (c examined) profile(i int) map[string]any { return c["profiles"].([]any)[i].(map[string]any) }
+
+func (c examined) args() map[string]any {
+	return c.profile(0)["pluginConfig"].([]any)[0].(map[string]any)["args"].(map[string]any)
+}
+
+// file writes the configuration to a file.
+func (c examined) file(t *testing.T) string {
+	t.Helper()
+	text, err := yaml.Marshal(c)
+	must(t, err)
+	file := filepath.Join(t.TempDir(), "scheduler.yaml")
+	must(t, os.WriteFile(file, text, 0o600))
+	return file
+}
+
+// follow merges the YAML of an advice into a part of the configuration.
+func follow(t *testing.T, part map[string]any, advice doctor.Advice) {
+	t.Helper()
+	if advice.YAML == "" {
+		t.Fatalf("the advice %q has no YAML", advice.Text)
+	}
+	var change map[string]any
+	must(t, yaml.Unmarshal([]byte(advice.YAML), &change))
+	merge(part, change)
+}
+
+// doctor runs kubectl-plimsoll doctor.
+func (e *environment) doctor(t *testing.T, args ...string) *doctor.Report {
+	t.Helper()
+	r := e.plimsoll(t, append([]string{"doctor", "-o=json"}, args...)...)
+	var report doctor.Report
+	if err := json.Unmarshal([]byte(r.stdout), &report); err != nil {
+		t.Fatalf("%v\nstdout:\n%s\nstderr:\n%s", err, r.stdout, r.stderr)
+	}
+	want := 0
+	if report.Found() {
+		want = 1
+	}
+	r.wants(t, want)
+	return &report
+}
+
+// find returns the first check of the ID that is not OK, or else one that is; nil if there is none.
+func find(report *doctor.Report, id string) *doctor.Check {
+	var found *doctor.Check
+	for i := range report.Checks {
+		if c := &report.Checks[i]; c.ID == id && (found == nil || found.Status == doctor.OK) {
+			found = c
+		}
+	}
+	return found
+}
+
+// shown returns the report as a test's failure shows it.
+func shown(report *doctor.Report) string {
+	var b strings.Builder
+	for _, c := range report.Checks {
+		fmt.Fprintf(&b, "%-8s %-24s %s\n", c.Status, c.ID, c.Message)
+		for _, a := range c.Advice {
+			fmt.Fprintf(&b, "         %s\n         %s %s\n", a.Text, a.Command, strings.ReplaceAll(a.YAML, "\n", "\\n"))
+		}
+	}
+	return b.String()
+}
+
+// wantsFound ends the test unless the check has the status and a message with all the texts. It returns the advice.
+func wantsFound(t *testing.T, report *doctor.Report, id string, status doctor.Status, texts ...string) []doctor.Advice {
+	t.Helper()
+	c := find(report, id)
+	if c == nil || c.Status != status || len(c.Advice) == 0 {
+		t.Fatalf("check %s is %+v, want %s with advice; all:\n%s", id, c, status, shown(report))
+	}
+	for _, text := range texts {
+		if !strings.Contains(c.Message, text) {
+			t.Fatalf("check %s says %q, want %q; all:\n%s", id, c.Message, text, shown(report))
+		}
+	}
+	return c.Advice
+}
+
+// eventually runs doctor until the checks are fine: what mends a fault may take some scrapes.
+func (e *environment) eventually(t *testing.T, args []string, ids ...string) {
+	t.Helper()
+	deadline := time.Now().Add(2 * time.Minute)
+	for {
+		report := e.doctor(t, args...)
+		if !slices.ContainsFunc(ids, func(id string) bool { c := find(report, id); return c == nil || c.Status != doctor.OK }) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%v are not fine; all:\n%s", ids, shown(report))
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+// shell runs a command of an advice as its reader would.
+func (e *environment) shell(t *testing.T, advice doctor.Advice) string {
+	t.Helper()
+	return e.shellReading(t, "", advice.Command)
+}
+
+func (e *environment) shellReading(t *testing.T, stdin, command string) string {
+	t.Helper()
+	if command == "" {
+		t.Fatal("the advice has no command")
+	}
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", command)
+	cmd.Dir, cmd.Stdin = t.TempDir(), strings.NewReader(stdin)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+e.AdminKubeconfig, "PATH="+e.binDir+":"+os.Getenv("PATH"))
+	output, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, output)
+	}
+	return string(output)
+}
+
+// nodes creates nodes that each have a load.
+func (e *environment) loadedNodes(t *testing.T, names ...string) {
+	t.Helper()
+	e.clear(t)
+	for _, name := range names {
+		must(t, e.CreateNodes(t.Context(), cluster.Node{Name: name, CPU: "8", Memory: "32Gi"}))
+		must(t, e.SetLoad(t.Context(), name, cluster.Load{Usage: cluster.Usage{CPU: "2", Memory: "4Gi"}}))
+	}
+}
+
+// prometheus runs one more Prometheus for the length of the test.
+func (e *environment) prometheus(t *testing.T, edit func(string) string, files map[string]string) cluster.PrometheusReplica {
+	t.Helper()
+	name := "prometheus-" + strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
+	p, err := e.RunPrometheus(t.Context(), name, edit, files)
+	must(t, err)
+	t.Cleanup(func() {
+		if err := p.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+func asIs(text string) string { return text }
+
+// TestDoctor_Fine expects nothing to be found where nothing is wrong, and one line a check in the table.
+func TestDoctor_Fine(t *testing.T) {
+	shared.loadedNodes(t, "worker-1", "worker-2")
+	file := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil).file(t)
+	shared.eventually(t, []string{"--config=" + file}, "nodes.measured", "time.scrape", "time.coverage", "time.age", "values.zero")
+	report := shared.doctor(t, "--config="+file)
+	if report.Found() {
+		t.Fatalf("found:\n%s", shown(report))
+	}
+	r := shared.plimsoll(t, "doctor", "--config="+file).wants(t, 0)
+	if lines := strings.Count(r.stdout, "✓ "); lines != len(report.Checks) || strings.Contains(r.stdout, "\x1b") {
+		t.Errorf("%d lines with ✓, want %d, without colours:\n%s", lines, len(report.Checks), r.stdout)
+	}
+	t.Log("\n" + r.stdout)
+}
+
+// TestDoctor_NodeLabel expects the label that names the nodes, though nodeLabels does not have it.
+func TestDoctor_NodeLabel(t *testing.T) {
+	shared.loadedNodes(t, "worker-1", "worker-2")
+	p := shared.prometheus(t, func(text string) string {
+		return strings.Replace(text, "target_label: node\n", "target_label: kube_machine\n", 1)
+	}, nil)
+	c := configurationOf("TargetLoadPacking", p.URL, nil)
+	waitSeries(t, p.URL, "node_memory_working_set_bytes", 2)
+	advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "nodes.measured", doctor.Error, "nodes without load: 2 of 2 (worker-1, worker-2)")
+	t.Log("\n" + shared.plimsoll(t, "doctor", "--config="+c.file(t)).stdout)
+	if !strings.Contains(advice[0].Text, "kube_machine") {
+		t.Fatalf("the advice is %+v, want label kube_machine", advice)
+	}
+	follow(t, c.args(), advice[0])
+	shared.eventually(t, []string{"--config=" + c.file(t)}, "source.dialect", "nodes.measured")
+}
+
+// TestDoctor_Relabeling expects the relabelling that makes names of nodes from a label.
+func TestDoctor_Relabeling(t *testing.T) {
+	shared.loadedNodes(t, "worker-1", "worker-2")
+	// The label has the node's name within a longer one.
+	renamed := func(text string) string {
+		return strings.Replace(text, "    target_label: node\n", "    target_label: node\n    replacement: prod-${1}.internal\n", 1)
+	}
+	p := shared.prometheus(t, renamed, nil)
+	c := configurationOf("TargetLoadPacking", p.URL, nil)
+	waitSeries(t, p.URL, "node_memory_working_set_bytes", 2)
+	report := shared.doctor(t, "--config="+c.file(t))
+	nearest := wantsFound(t, report, "nodes.nearest", doctor.Warning, "worker-1: ", `node="prod-worker-1.internal"`)
+	must(t, p.Stop())
+	// The advice goes at the end of the only job.
+	mended, err := shared.RunPrometheus(t.Context(), "prometheus-relabelled", func(text string) string {
+		text = renamed(text)
+		before, _, _ := strings.Cut(text, "  metric_relabel_configs:")
+		return before + "  " + strings.ReplaceAll(strings.TrimSpace(nearest[0].YAML), "\n", "\n  ") + "\n"
+	}, nil)
+	must(t, err)
+	t.Cleanup(func() { _ = mended.Stop() })
+	waitSeries(t, mended.URL, "node_memory_working_set_bytes", 2)
+	c = configurationOf("TargetLoadPacking", mended.URL, nil)
+	shared.eventually(t, []string{"--config=" + c.file(t)}, "source.dialect", "nodes.measured")
+}
+
+// TestDoctor_RenamedRule expects the recorded rules that a Prometheus has in place of those that the dialect reads.
+func TestDoctor_RenamedRule(t *testing.T) {
+	shared.loadedNodes(t, "worker-1", "worker-2")
+	p := shared.prometheus(t, func(text string) string {
+		text = strings.Replace(text, "  metric_relabel_configs:\n", `  metric_relabel_configs:
+  - {source_labels: [__name__], regex: node_cpu_usage_seconds_total, target_label: __name__, replacement: raw_cpu}
+  - {source_labels: [__name__], regex: node_memory_working_set_bytes, target_label: __name__, replacement: raw_memory}
+`, 1)
+		return strings.Replace(text, "global:\n", "rule_files: [renamed-rules.yaml]\nglobal:\n  evaluation_interval: 1s\n", 1)
+	}, map[string]string{"renamed-rules.yaml": `
+groups:
+- name: renamed
+  rules:
+  - {record: "machine:node_cpu_busy:rate15s", expr: "sum by (node) (rate(raw_cpu[15s])) / 8"}
+  - {record: "machine:node_memory_used:ratio", expr: "raw_memory / 34359738368"}
+`})
+	c := configurationOf("TargetLoadPacking", p.URL, args{"metricProvider": args{"dialect": "KubePrometheus"}})
+	waitSeries(t, p.URL, "machine:node_cpu_busy:rate15s", 2)
+	advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "source.dialect", doctor.Error, "dialect KubePrometheus has load of no node")
+	follow(t, c.args(), advice[0])
+	shared.eventually(t, []string{"--config=" + c.file(t)}, "source.dialect", "nodes.measured")
+}
+
+// TestDoctor_WrongDialect expects Auto where another dialect has series than the one that is configured.
+func TestDoctor_WrongDialect(t *testing.T) {
+	shared.loadedNodes(t, "worker-1")
+	c := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, args{"metricProvider": args{"dialect": "NodeExporter"}})
+	waitSeries(t, shared.Endpoints.Prometheus, `node_memory_working_set_bytes{node="worker-1"}`, 1)
+	advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "source.dialect", doctor.Error, "dialect NodeExporter has load of no node")
+	follow(t, c.args(), advice[0])
+	shared.eventually(t, []string{"--config=" + c.file(t)}, "source.dialect", "nodes.measured")
+}
+
+// TestDoctor_UnmeasuredNode expects the node that Prometheus does not scrape by name, with what its series would look like.
+func TestDoctor_UnmeasuredNode(t *testing.T) {
+	shared.loadedNodes(t, "worker-1", cluster.Unmeasured+"1")
+	c := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)
+	waitSeries(t, shared.Endpoints.Prometheus, `rate(node_cpu_usage_seconds_total{node="worker-1"}[10s])`, 1)
+	var report *doctor.Report
+	waitUntil(t, func() bool { // the other node's first samples do not fill the window yet
+		report = shared.doctor(t, "--config="+c.file(t))
+		return strings.Contains(find(report, "nodes.measured").Message, "1 of 2")
+	})
+	for _, a := range wantsFound(t, report, "nodes.measured", doctor.Warning, "unmeasured-1") {
+		if strings.Contains(a.Text, "too few samples") {
+			t.Errorf("the node has no samples at all, and the advice is %q", a.Text)
+		}
+	}
+	advice := wantsFound(t, report, "nodes.nearest", doctor.Warning, "no series has a label that looks like", "unmeasured-1")
+	if output := shared.shell(t, advice[0]); !strings.Contains(output, `"status":"success"`) {
+		t.Errorf("%s prints %s", advice[0].Command, output)
+	}
+}
+
+// TestDoctor_SlowScrape expects a window that suits how often Prometheus scrapes.
+func TestDoctor_SlowScrape(t *testing.T) {
+	shared.loadedNodes(t, "worker-1")
+	p := shared.prometheus(t, func(text string) string {
+		return strings.Replace(text, "scrape_interval: 1s", "scrape_interval: 4s", 1)
+	}, nil)
+	c := configurationOf("TargetLoadPacking", p.URL, nil)
+	waitSeries(t, p.URL, "count_over_time(node_memory_working_set_bytes[1m]) >= 7", 1)
+	advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "time.scrape", doctor.Warning, "nodes are measured every", "over a window of 10s")
+	follow(t, c.args(), advice[0])
+	shared.eventually(t, []string{"--config=" + c.file(t)}, "time.scrape", "time.coverage")
+}
+
+// TestDoctor_Young expects to be told how long samples do not cover the window yet.
+func TestDoctor_Young(t *testing.T) {
+	shared.loadedNodes(t, "worker-1")
+	p := shared.prometheus(t, asIs, nil)
+	c := configurationOf("TargetLoadPacking", p.URL, args{"window": "30s"})
+	waitSeries(t, p.URL, "rate(node_cpu_usage_seconds_total[10s])", 1)
+	advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "time.coverage", doctor.Warning, "samples of 1 node cover less than the window of 30s")
+	match := regexp.MustCompile(`Wait for (\S+):`).FindStringSubmatch(advice[0].Text)
+	if match == nil {
+		t.Fatalf("the advice is %q", advice[0].Text)
+	}
+	wait, err := time.ParseDuration(match[1])
+	must(t, err)
+	if wait <= 0 || wait > 30*time.Second {
+		t.Errorf("the advice is to wait for %s", wait)
+	}
+	shared.eventually(t, []string{"--config=" + c.file(t)}, "time.coverage")
+}
+
+// TestDoctor_Values expects nodes at zero, and a query in percent.
+func TestDoctor_Values(t *testing.T) {
+	shared.loadedNodes(t, "worker-1")
+	must(t, shared.CreateNodes(t.Context(), cluster.Node{Name: "worker-2", CPU: "8", Memory: "32Gi"}))
+	own := `100 * sum by (node) (rate(node_cpu_usage_seconds_total[$window])) / 8`
+	c := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, args{"metricProvider": args{"queries": args{"cpu": own}}})
+	waitSeries(t, shared.Endpoints.Prometheus, "rate(node_cpu_usage_seconds_total[10s])", 2)
+	report := shared.doctor(t, "--config="+c.file(t))
+	zero := wantsFound(t, report, "values.zero", doctor.Warning, "worker-2 cpu")
+	if !strings.Contains(zero[0].Command, "/nodes/worker-2/") {
+		t.Errorf("the advice is %+v", zero[0])
+	}
+	// 2 of 8 cores are 25 %, which the query calls 25.
+	advice := wantsFound(t, report, "values.capacity", doctor.Error, "is above capacity on worker-1")
+	follow(t, c.args(), advice[0])
+	must(t, shared.SetLoad(t.Context(), "worker-2", cluster.Load{Usage: cluster.Usage{CPU: "1", Memory: "1Gi"}}))
+	shared.eventually(t, []string{"--config=" + c.file(t)}, "values.zero", "values.capacity")
+}
+
+// TestDoctor_Deviation expects the deviation that a plugin needs and that too few samples do not have.
+func TestDoctor_Deviation(t *testing.T) {
+	shared.loadedNodes(t, "worker-1")
+	// A sample each five seconds gives a rate over ten seconds, but none over the four of which the deviation is taken.
+	p := shared.prometheus(t, func(text string) string {
+		return strings.Replace(text, "scrape_interval: 1s", "scrape_interval: 5s", 1)
+	}, nil)
+	own := "sum by (node) (rate(node_cpu_usage_seconds_total[$window])) / 8"
+	c := configurationOf("LoadVariationRiskBalancing", p.URL, args{"metricProvider": args{"queries": args{"cpu": own}}})
+	waitSeries(t, p.URL, "count_over_time(node_memory_working_set_bytes[1m]) >= 6", 1)
+	advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "values.deviation", doctor.Warning, "cpu over 10s (own query) on 1 node")
+	follow(t, c.args(), advice[0])
+	shared.eventually(t, []string{"--config=" + c.file(t)}, "values.deviation")
+}
+
+// TestDoctor_Stopped expects a source that does not run, and the command that shows whether it does.
+func TestDoctor_Stopped(t *testing.T) {
+	shared.loadedNodes(t, "worker-1")
+	p := shared.prometheus(t, asIs, nil)
+	c := configurationOf("TargetLoadPacking", p.URL, nil)
+	must(t, p.Stop())
+	advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "source.connects", doctor.Error, "connection refused")
+	must(t, p.Start(t.Context()))
+	if output := shared.shell(t, advice[0]); !strings.Contains(output, `"status":"success"`) {
+		t.Errorf("%s prints %s", advice[0].Command, output)
+	}
+	shared.eventually(t, []string{"--config=" + c.file(t)}, "source.connects", "source.answers", "nodes.measured")
+}
+
+// TestDoctor_SlowSource expects advice that, followed as often as it is given, mends what a slow source causes.
+func TestDoctor_SlowSource(t *testing.T) {
+	shared.loadedNodes(t, "worker-1")
+	handler, _ := before(t, shared.Endpoints.Prometheus, func(http.ResponseWriter, *http.Request) bool {
+		time.Sleep(1200 * time.Millisecond)
+		return false
+	})
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	c := configurationOf("TargetLoadPacking", server.URL, args{"refreshInterval": "1s"})
+	advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "source.duration", doctor.Warning, "a refresh took", "refreshInterval is 1s")
+	for range 5 {
+		follow(t, c.args(), advice[0])
+		check := find(shared.doctor(t, "--config="+c.file(t)), "source.duration")
+		if check.Status == doctor.OK {
+			return
+		}
+		advice = check.Advice
+	}
+	t.Errorf("the advice does not end: %+v", advice)
+}
+
+// before returns a server in front of Prometheus. handle may answer in its place, by returning true.
+func before(t *testing.T, target string, handle func(http.ResponseWriter, *http.Request) bool) (http.Handler, *httputil.ReverseProxy) {
+	t.Helper()
+	u, err := url.Parse(target)
+	must(t, err)
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(u) }}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if handle == nil || !handle(w, r) {
+			proxy.ServeHTTP(w, r)
+		}
+	}), proxy
+}
+
+// TestDoctor_WrongCA expects the authority that signed a certificate, and how to trust it.
+func TestDoctor_WrongCA(t *testing.T) {
+	shared.loadedNodes(t, "worker-1")
+	handler, _ := before(t, shared.Endpoints.Prometheus, nil)
+	server := httptest.NewTLSServer(handler)
+	t.Cleanup(server.Close)
+	caFile := filepath.Join(t.TempDir(), "ca.crt")
+	wrong, err := os.ReadFile(filepath.Join(filepath.Dir(shared.AdminKubeconfig), "pki", "front-proxy-ca.crt"))
+	must(t, err)
+	must(t, os.WriteFile(caFile, wrong, 0o600))
+	c := configurationOf("TargetLoadPacking", server.URL, nil)
+	run := []string{"--config=" + c.file(t), "--source-ca-file=" + caFile}
+	advice := wantsFound(t, shared.doctor(t, run...), "source.tls", doctor.Error, "certificate signed by unknown authority", "caFile")
+	if len(advice) != 2 {
+		t.Fatalf("the advice is %+v, want how to get the certificate and where to write it", advice)
+	}
+	if _, err := exec.LookPath("openssl"); err == nil {
+		shared.shellReading(t, "", advice[0].Command+" && "+advice[1].Command)
+	} else {
+		// What the command does.
+		must(t, os.WriteFile(caFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
+	}
+	shared.eventually(t, run, "source.tls", "source.answers", "nodes.measured")
+
+	// A server that speaks the other protocol.
+	c.args()["metricProvider"].(args)["address"] = "http" + strings.TrimPrefix(server.URL, "https")
+	advice = wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "source.tls", doctor.Error, "HTTP request to an HTTPS server")
+	follow(t, c.args(), advice[0])
+	shared.eventually(t, []string{"--config=" + c.file(t), "--source-ca-file=" + caFile}, "source.tls", "nodes.measured")
+}
+
+// TestDoctor_HostName expects the name that a certificate is for.
+func TestDoctor_HostName(t *testing.T) {
+	shared.loadedNodes(t, "worker-1")
+	handler, _ := before(t, shared.Endpoints.Prometheus, nil)
+	server := httptest.NewUnstartedServer(handler)
+	dir := filepath.Join(filepath.Dir(shared.AdminKubeconfig), "pki")
+	certificate, err := tls.LoadX509KeyPair(filepath.Join(dir, "apiserver.crt"), filepath.Join(dir, "apiserver.key"))
+	must(t, err)
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	u, err := url.Parse(server.URL)
+	must(t, err)
+	// The certificate is for localhost and 127.0.0.1, and not for 127.0.0.2, where the server listens too on Linux.
+	c := configurationOf("TargetLoadPacking", server.URL, nil)
+	c.args()["metricProvider"].(args)["address"] = "https://127.0.0.2:" + u.Port()
+	listener := httptest.NewUnstartedServer(handler)
+	must(t, listener.Listener.Close())
+	listener.Listener = listen(t, "127.0.0.2:"+u.Port())
+	listener.TLS = server.TLS
+	listener.StartTLS()
+	t.Cleanup(listener.Close)
+	run := func() []string {
+		return []string{"--config=" + c.file(t), "--source-ca-file=" + filepath.Join(dir, "ca.crt")}
+	}
+	advice := wantsFound(t, shared.doctor(t, run()...), "source.tls", doctor.Error, "127.0.0.2")
+	follow(t, c.args(), advice[0])
+	shared.eventually(t, run(), "source.tls", "nodes.measured")
+}
+
+// TestDoctor_ExpiredToken expects whose token it is, since when it is expired, and the command that makes another.
+func TestDoctor_ExpiredToken(t *testing.T) {
+	shared.loadedNodes(t, "worker-1")
+	// It authenticates as Prometheus behind an OAuth proxy does, by the claims of the token.
+	handler, _ := before(t, shared.Endpoints.Prometheus, func(w http.ResponseWriter, r *http.Request) bool {
+		parts := strings.Split(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), ".")
+		var claims struct {
+			Expiry int64 `json:"exp"`
+		}
+		if len(parts) == 3 {
+			payload, _ := base64.RawURLEncoding.DecodeString(parts[1])
+			_ = json.Unmarshal(payload, &claims)
+		}
+		if time.Unix(claims.Expiry, 0).Before(time.Now()) {
+			http.Error(w, "token is expired", http.StatusUnauthorized)
+			return true
+		}
+		return false
+	})
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	shared.shellReading(t, "", "kubectl -n default create serviceaccount reader")
+	t.Cleanup(func() {
+		_ = shared.Client.CoreV1().ServiceAccounts("default").Delete(context.WithoutCancel(t.Context()), "reader", metav1.DeleteOptions{})
+	})
+	payload := fmt.Sprintf(`{"sub":"system:serviceaccount:default:reader","exp":%d}`, time.Now().Add(-2*time.Hour).Unix())
+	expired := "e30." + base64.RawURLEncoding.EncodeToString([]byte(payload)) + ".sEcr3tSignature"
+	tokenFile := filepath.Join(t.TempDir(), "token")
+	must(t, os.WriteFile(tokenFile, []byte(expired), 0o600))
+	c := configurationOf("TargetLoadPacking", server.URL, nil)
+	run := []string{"--config=" + c.file(t), "--source-token-file=" + tokenFile}
+	report := shared.doctor(t, run...)
+	advice := wantsFound(t, report, "source.authorization", doctor.Error, "401 Unauthorized")
+	if !strings.Contains(advice[0].Text, "The token of system:serviceaccount:default:reader expired 2h0m") {
+		t.Errorf("the advice is %q", advice[0].Text)
+	}
+	if strings.Contains(shown(report), "sEcr3tSignature") {
+		t.Error("the report shows the token")
+	}
+	shared.shell(t, advice[0])
+	shared.eventually(t, run, "source.authorization", "source.answers", "nodes.measured")
+
+	// Without any token.
+	advice = wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "source.authorization", doctor.Error, "401 Unauthorized")
+	if !strings.Contains(advice[0].YAML, "tokenFile:") {
+		t.Errorf("the advice is %+v, want a tokenFile", advice[0])
+	}
+}
+
+// evaluatedAt matches the time at which a query was evaluated, in a response of Prometheus.
+var evaluatedAt = regexp.MustCompile(`"value":\[([0-9.]+),`)
+
+// TestDoctor_SkewedClock expects by how much to set a clock.
+func TestDoctor_SkewedClock(t *testing.T) {
+	shared.loadedNodes(t, "worker-1")
+	shift := 90 * time.Second
+	handler, proxy := before(t, shared.Endpoints.Prometheus, func(_ http.ResponseWriter, r *http.Request) bool {
+		r.Header.Del("Accept-Encoding") // the body is rewritten
+		return false
+	})
+	proxy.ModifyResponse = func(resp *http.Response) error {
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			return err
+		}
+		body = evaluatedAt.ReplaceAllFunc(body, func(match []byte) []byte {
+			seconds, _ := strconv.ParseFloat(string(evaluatedAt.FindSubmatch(match)[1]), 64)
+			return fmt.Appendf(nil, `"value":[%.3f,`, seconds+shift.Seconds())
+		})
+		resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		resp.Header.Set("Content-Length", strconv.Itoa(len(body)))
+		return nil
+	}
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	c := configurationOf("TargetLoadPacking", server.URL, nil)
+	waitSeries(t, shared.Endpoints.Prometheus, `rate(node_cpu_usage_seconds_total{node="worker-1"}[10s])`, 1)
+	advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "time.clock", doctor.Error, "the source's clock differs from the API server's by 1m")
+	match := regexp.MustCompile(`(back|forward) by (\S+),`).FindStringSubmatch(advice[0].Text)
+	if match == nil || match[1] != "back" {
+		t.Fatalf("the advice is %q, want to set the clock back", advice[0].Text)
+	}
+	by, err := time.ParseDuration(match[2])
+	must(t, err)
+	shift -= by
+	shared.eventually(t, []string{"--config=" + c.file(t)}, "time.clock")
+}
+
+// TestDoctor_Configuration expects what configlint finds, with YAML that mends it.
+func TestDoctor_Configuration(t *testing.T) {
+	shared.loadedNodes(t, "worker-1")
+	waitSeries(t, shared.Endpoints.Prometheus, `rate(node_cpu_usage_seconds_total{node="worker-1"}[10s])`, 1)
+	t.Run("outvoted", func(t *testing.T) {
+		c := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)
+		c.profile(0)["plugins"] = args{"score": args{"enabled": []any{args{"name": "TargetLoadPacking"}}}}
+		advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "configuration.weights", doctor.Warning, "weigh as much as those that score by load")
+		follow(t, c.profile(0), advice[0])
+		shared.eventually(t, []string{"--config=" + c.file(t)}, "configuration.effect")
+	})
+	t.Run("two profiles of a name", func(t *testing.T) {
+		c := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)
+		second := maps.Clone(c.profile(0))
+		c["profiles"] = append(c["profiles"].([]any), second)
+		advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "configuration.profiles", doctor.Error, "profiles[1].schedulerName")
+		follow(t, second, advice[0])
+		shared.eventually(t, []string{"--config=" + c.file(t)}, "configuration.decodes", "configuration.effect")
+	})
+	t.Run("old version", func(t *testing.T) {
+		c := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)
+		c["apiVersion"] = "kubescheduler.config.k8s.io/v1beta3"
+		wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "configuration.decodes", doctor.Error, "write kubescheduler.config.k8s.io/v1")
+	})
+	t.Run("a misspelt plugin is disabled", func(t *testing.T) {
+		c := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)
+		disabled := args{"name": "NodeResourceFit"}
+		c.profile(0)["plugins"].(args)["score"].(args)["disabled"] = []any{disabled}
+		advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "configuration.effect", doctor.Warning, "NodeResourceFit")
+		follow(t, disabled, advice[0])
+		shared.eventually(t, []string{"--config=" + c.file(t)}, "configuration.effect")
+	})
+	t.Run("a misspelt plugin is enabled", func(t *testing.T) {
+		c := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)
+		c.profile(0)["plugins"].(args)["score"].(args)["enabled"] = []any{args{"name": "TargetLoadPaking"}}
+		advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "configuration.runs", doctor.Error, "TargetLoadPaking")
+		enabled := args{}
+		follow(t, enabled, advice[0])
+		enabled["weight"] = 5
+		c.profile(0)["plugins"].(args)["score"].(args)["enabled"] = []any{enabled}
+		shared.eventually(t, []string{"--config=" + c.file(t)}, "nodes.measured", "configuration.effect")
+	})
+	t.Run("no source", func(t *testing.T) {
+		c := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)
+		delete(c.profile(0), "plugins")
+		advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "source.configured", doctor.Warning)
+		follow(t, c.profile(0), advice[0])
+		shared.eventually(t, []string{"--config=" + c.file(t)}, "nodes.measured")
+	})
+	t.Run("a metric without series", func(t *testing.T) {
+		c := configurationOf("NodeMetrics", shared.Endpoints.Prometheus, args{"metrics": []any{args{"name": "m", "query": "no_such_series", "prefer": "Lower"}}})
+		advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "source.metrics", doctor.Error, "no_such_series")
+		if output := shared.shell(t, advice[0]); !strings.Contains(output, `"result":[]`) {
+			t.Errorf("%s prints %s", advice[0].Command, output)
+		}
+		c.args()["metrics"].([]any)[0].(args)["query"] = "node_memory_working_set_bytes"
+		shared.eventually(t, []string{"--config=" + c.file(t)}, "source.metrics")
+	})
+}
+
+// TestDoctor_NoAPIServer expects exit code 2.
+func TestDoctor_NoAPIServer(t *testing.T) {
+	r := shared.plimsoll(t, "doctor", "--server=https://127.0.0.1:1").wants(t, 2)
+	if !strings.Contains(r.stderr, "the API server cannot be asked") {
+		t.Errorf("stderr is %q", r.stderr)
+	}
+}
+
+// waitSeries waits until a query to a Prometheus returns at least so many series.
+func waitSeries(t *testing.T, address, promQL string, n int) {
+	t.Helper()
+	deadline := time.Now().Add(2 * time.Minute)
+	for {
+		var response struct {
+			Data struct {
+				Result []any `json:"result"`
+			} `json:"data"`
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/api/v1/query?query="+url.QueryEscape(promQL), http.NoBody)
+		must(t, err)
+		resp, err := http.DefaultClient.Do(req)
+		if err == nil {
+			err = json.NewDecoder(resp.Body).Decode(&response)
+			_ = resp.Body.Close()
+		}
+		if err == nil && len(response.Data.Result) >= n {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s at %s has %d series (%v), want %d", promQL, address, len(response.Data.Result), err, n)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+// listen listens at an address.
+func listen(t *testing.T, address string) net.Listener {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+	must(t, err)
+	return l
+}

@@ -1,0 +1,411 @@
+package inspect
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
+)
+
+// window is that of the shared cluster's plugins.
+const window = time.Minute
+
+// explainNodes are nodes that differ in size, load, latency, zone and taints.
+var explainNodes = []struct {
+	name, cpu, memory, zone, disk string
+	usage                         string
+	utilization                   float64
+	latency                       time.Duration
+	taint                         corev1.TaintEffect
+}{
+	{name: "n-1", cpu: "8", memory: "32Gi", zone: "a", disk: "ssd", usage: "2", utilization: 0.25, latency: 10 * time.Millisecond},
+	{name: "n-2", cpu: "8", memory: "24Gi", zone: "b", disk: "hdd", usage: "4", utilization: 0.50, latency: 20 * time.Millisecond},
+	{name: "n-3", cpu: "10", memory: "40Gi", zone: "c", disk: "ssd", usage: "1", utilization: 0.10, latency: 35 * time.Millisecond},
+	{name: "n-4", cpu: "12", memory: "28Gi", zone: "a", disk: "hdd", usage: "4200m", utilization: 0.35, latency: 15 * time.Millisecond},
+	{name: "n-5", cpu: "16", memory: "64Gi", zone: "b", disk: "ssd", usage: "9600m", utilization: 0.60, latency: 5 * time.Millisecond},
+	{name: "n-6", cpu: "20", memory: "48Gi", zone: "c", disk: "hdd", usage: "3", utilization: 0.15, latency: 60 * time.Millisecond},
+	{name: "n-7", cpu: "14", memory: "36Gi", zone: "a", disk: "ssd", usage: "6300m", utilization: 0.45, latency: 25 * time.Millisecond, taint: corev1.TaintEffectPreferNoSchedule},
+	{name: "n-8", cpu: "18", memory: "72Gi", zone: "b", disk: "hdd", usage: "5400m", utilization: 0.30, latency: 45 * time.Millisecond, taint: corev1.TaintEffectNoSchedule},
+	{name: "n-9", cpu: "8", memory: "32Gi", zone: "c", disk: "ssd", usage: "7360m", utilization: 0.92, latency: 8 * time.Millisecond},
+	{name: "n-10", cpu: "11", memory: "44Gi", zone: "b", disk: "ssd", usage: "2200m", utilization: 0.20, latency: 30 * time.Second},
+}
+
+const (
+	zoneLabel = corev1.LabelTopologyZone
+	diskLabel = "disk"
+	taintKey  = "dedicated"
+)
+
+// startNodes creates explainNodes, and waits until their load is measured over the whole window.
+func startNodes(t *testing.T) {
+	t.Helper()
+	shared.clear(t)
+	loads, latencies := map[string]float64{}, map[string]time.Duration{}
+	for _, n := range explainNodes {
+		must(t, shared.CreateNodes(t.Context(), cluster.Node{
+			Name: n.name, CPU: n.cpu, Memory: n.memory, Labels: map[string]string{zoneLabel: n.zone, diskLabel: n.disk},
+		}))
+		must(t, shared.SetLoad(t.Context(), n.name, cluster.Load{Usage: cluster.Usage{CPU: n.usage}}))
+		must(t, shared.SetLatency(t.Context(), n.name, n.latency))
+		loads[n.name], latencies[n.name] = n.utilization, n.latency
+		if n.taint != "" {
+			node, err := shared.Client.CoreV1().Nodes().Get(t.Context(), n.name, metav1.GetOptions{})
+			must(t, err)
+			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: taintKey, Value: "batch", Effect: n.taint})
+			_, err = shared.Client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{})
+			must(t, err)
+		}
+	}
+	_, err := shared.WaitCPUUtilization(t.Context(), cluster.Expectation{Window: window, CPU: loads, Tolerance: 0.0125, For: 3 * time.Second})
+	must(t, err)
+	must(t, shared.WaitLatency(t.Context(), latencies))
+	must(t, shared.WaitRefresh(t.Context()))
+}
+
+// explainManifest explains the pod as a manifest.
+func explainManifest(t *testing.T, pod *corev1.Pod) (*explain.Result, result) {
+	t.Helper()
+	text, err := json.Marshal(pod)
+	must(t, err)
+	r := shared.plimsollReading(t, string(text), "explain", "-f", "-", "-o", "json", "--top", "0")
+	if r.exitCode > 1 {
+		t.Fatalf("%s\nthe exit code is %d: %s", text, r.exitCode, r.stderr)
+	}
+	explained := &explain.Result{}
+	must(t, json.Unmarshal([]byte(r.stdout), explained))
+	return explained, r
+}
+
+// place creates the pod, and returns the node that the scheduler binds it to, or an empty name if the scheduler refuses it.
+func place(t *testing.T, pod *corev1.Pod) (node string) {
+	t.Helper()
+	pods := shared.Client.CoreV1().Pods(pod.Namespace)
+	_, err := pods.Create(t.Context(), pod, metav1.CreateOptions{})
+	must(t, err)
+	must(t, wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+		got, err := pods.Get(ctx, pod.Name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		if node = got.Spec.NodeName; node != "" {
+			return true, nil
+		}
+		return slices.ContainsFunc(got.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable
+		}), nil
+	}))
+	if node == "" { // it must not come in later
+		must(t, pods.Delete(t.Context(), pod.Name, metav1.DeleteOptions{}))
+	}
+	return node
+}
+
+// TestExplain runs its subtests on the same nodes, whose load takes a minute to be measured.
+func TestExplain(t *testing.T) {
+	startNodes(t)
+	for _, tt := range []struct {
+		name string
+		test func(*testing.T)
+	}{{"text", explainText}, {"no node passes", explainNoNodePasses}, {"agrees with the scheduler", explainAgreesWithScheduler}} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.test(t)
+			must(t, shared.DeletePods(t.Context(), metav1.NamespaceDefault, metav1.ListOptions{}))
+		})
+	}
+}
+
+// explainAgreesWithScheduler explains random pods, each just before it is created, and compares with where the scheduler puts it.
+func explainAgreesWithScheduler(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	ties, refused, total := 0, 0, 0
+	// Pods count for the statistics that PredictedPeak reads once they have run for two minutes, which the scheduler reads every five:
+	// its profile comes first.
+	for _, profile := range []struct {
+		name string
+		pods int
+	}{{"peaks", 15}, {"plimsoll", 25}, {corev1.DefaultSchedulerName, 10}} {
+		winners := map[string]int{}
+		for i := range profile.pods {
+			pod := randomPod(random, fmt.Sprintf("%s-%d", profile.name, i), profile.name)
+			explained, r := explainManifest(t, pod)
+			node := place(t, pod)
+			total++
+			switch want := explained.Decision.Nodes; {
+			case node == "" && len(want) == 0:
+				refused++
+				if r.exitCode != 1 {
+					t.Errorf("%s: the exit code is %d, want 1: no node takes it", pod.Name, r.exitCode)
+				}
+			case !slices.Contains(want, node):
+				text, _ := json.Marshal(pod.Spec)
+				t.Errorf("%s is on %q, explained was %v:\n%s\n%s", pod.Name, node, want, totals(explained), text)
+			case len(want) > 1:
+				ties++
+				t.Logf("%s: equal are %v", pod.Name, want)
+			}
+			winners[node]++
+		}
+		t.Logf("profile %s: pods by node: %v", profile.name, winners)
+	}
+	t.Logf("%d pods, of which %d were refused, and %d had several nodes of the same total", total, refused, ties)
+	if ties > total/10 {
+		t.Errorf("%d of %d pods had several nodes of the same total: they say little", ties, total)
+	}
+	if refused > total/5 {
+		t.Errorf("%d of %d pods were refused: they say little", refused, total)
+	}
+}
+
+// totals returns the candidates and their totals, the best first.
+func totals(r *explain.Result) string {
+	var texts []string
+	for _, n := range r.Candidates {
+		texts = append(texts, fmt.Sprintf("%s %d", n.Name, n.Total))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// randomPod returns a pod with random requests and constraints.
+func randomPod(r *rand.Rand, name, profile string) *corev1.Pod {
+	pick := func(values ...string) string { return values[r.IntN(len(values))] }
+	chance := func(p float64) bool { return r.Float64() < p }
+	app := func() *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchLabels: map[string]string{"app": pick("w", "x", "y", "z")}}
+	}
+	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
+	usage := cluster.Usage{}
+	if cpu := pick("", "100m", "250m", "400m", "650m"); cpu != "" {
+		requests[corev1.ResourceCPU] = resource.MustParse(cpu)
+		usage.CPU = cpu
+	}
+	if memory := pick("", "128Mi", "300Mi", "1Gi"); memory != "" {
+		requests[corev1.ResourceMemory] = resource.MustParse(memory)
+	}
+	if chance(0.4) {
+		for name, request := range requests {
+			limit := request.DeepCopy()
+			limit.Add(request)
+			limits[name] = limit
+		}
+	}
+	pod := &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: metav1.NamespaceDefault, Labels: map[string]string{"app": pick("w", "x", "y", "z")}, Annotations: usage.Annotations(),
+		},
+		Spec: corev1.PodSpec{
+			SchedulerName: profile, TerminationGracePeriodSeconds: new(int64),
+			Containers: []corev1.Container{{Name: "app", Image: "app", Resources: corev1.ResourceRequirements{Requests: requests, Limits: limits}}},
+			Affinity:   &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}, PodAffinity: &corev1.PodAffinity{}, PodAntiAffinity: &corev1.PodAntiAffinity{}},
+		},
+	}
+	spec := &pod.Spec
+	if chance(0.2) {
+		spec.NodeSelector = map[string]string{diskLabel: pick("ssd", "hdd")}
+	}
+	in := func(key string, values ...string) corev1.NodeSelectorTerm {
+		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpIn, Values: values}}}
+	}
+	if chance(0.2) {
+		spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{in(zoneLabel, pick("a", "b"), "c")},
+		}
+	}
+	if chance(0.4) {
+		spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = []corev1.PreferredSchedulingTerm{
+			{Weight: int32(1 + r.IntN(100)), Preference: in(zoneLabel, pick("a", "b", "c"))},
+			{Weight: int32(1 + r.IntN(100)), Preference: in(diskLabel, pick("ssd", "hdd"))},
+		}
+	}
+	near := func() corev1.WeightedPodAffinityTerm {
+		return corev1.WeightedPodAffinityTerm{
+			Weight:          int32(1 + r.IntN(100)),
+			PodAffinityTerm: corev1.PodAffinityTerm{LabelSelector: app(), TopologyKey: pick(zoneLabel, corev1.LabelHostname)},
+		}
+	}
+	if chance(0.25) {
+		spec.Affinity.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution = []corev1.WeightedPodAffinityTerm{near()}
+	}
+	if chance(0.25) {
+		spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution = []corev1.WeightedPodAffinityTerm{near()}
+	}
+	if chance(0.1) {
+		spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution = []corev1.PodAffinityTerm{{LabelSelector: app(), TopologyKey: corev1.LabelHostname}}
+	}
+	if chance(0.3) {
+		spec.Tolerations = []corev1.Toleration{{Key: taintKey, Operator: corev1.TolerationOpExists}}
+	}
+	if chance(0.4) {
+		when := corev1.ScheduleAnyway
+		if chance(0.4) {
+			when = corev1.DoNotSchedule
+		}
+		spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			MaxSkew: int32(1 + r.IntN(2)), TopologyKey: pick(zoneLabel, corev1.LabelHostname), WhenUnsatisfiable: when,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": pod.Labels["app"]}},
+		}}
+	}
+	return pod
+}
+
+// podOn returns a pod that can run on one node alone.
+func podOn(node, name, profile, cpu string) *corev1.Pod {
+	requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+	return &corev1.Pod{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceDefault, Labels: map[string]string{"pod": name}},
+		Spec: corev1.PodSpec{
+			SchedulerName: profile, NodeSelector: map[string]string{corev1.LabelHostname: node}, TerminationGracePeriodSeconds: new(int64),
+			Containers: []corev1.Container{{Name: "app", Image: "app", Resources: corev1.ResourceRequirements{Requests: requests}}},
+		},
+	}
+}
+
+// placeAtLast creates the pod, and returns the node that the scheduler binds it to, though it may refuse the pod at first.
+func placeAtLast(t *testing.T, pod *corev1.Pod) (node string) {
+	t.Helper()
+	_, err := shared.Client.CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{})
+	must(t, err)
+	bound, err := shared.WaitBound(t.Context(), pod.Labels, 1)
+	must(t, err)
+	return bound[pod.Name]
+}
+
+// explainNoNodePasses compares with the scheduler where a limit is waived for the pod, and where pods are preempted for it.
+func explainNoNodePasses(t *testing.T) {
+	const hot, full, class = "n-9", "n-3", "explained-high"
+	above := podOn(hot, "above", "plimsoll", "200m")
+	explained, r := explainManifest(t, above)
+	if r.exitCode != 0 || explained.Relaxed == nil || !slices.Equal(explained.Relaxed.Plugins, []string{"LoadThreshold"}) || !slices.Equal(explained.Decision.Nodes, []string{hot}) {
+		t.Errorf("exit code %d, relaxed %+v, decision %+v; want the load line waived, and %s", r.exitCode, explained.Relaxed, explained.Decision, hot)
+	}
+	if node := placeAtLast(t, above); node != hot {
+		t.Errorf("the scheduler puts it on %q, want %s", node, hot)
+	}
+
+	must(t, shared.CreatePriorityClass(t.Context(), class, 1000))
+	t.Cleanup(func() {
+		if err := shared.Client.SchedulingV1().PriorityClasses().Delete(context.WithoutCancel(t.Context()), class, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	if node := place(t, podOn(full, "low", corev1.DefaultSchedulerName, "9")); node != full {
+		t.Fatalf("low is on %q, want %s", node, full)
+	}
+	high := podOn(full, "high", corev1.DefaultSchedulerName, "5")
+	high.Spec.PriorityClassName = class
+	explained, r = explainManifest(t, high)
+	want := &explain.Preemption{Node: full, Victims: []explain.Victim{{Namespace: metav1.NamespaceDefault, Name: "low"}}}
+	if diff := cmp.Diff(want, explained.Preemption, cmpopts.IgnoreFields(explain.Preemption{}, "Message")); diff != "" || r.exitCode != 1 || explained.Pod.Priority != 1000 {
+		t.Errorf("exit code %d, want 1; priority %d, want 1000; preemption (-want +got):\n%s", r.exitCode, explained.Pod.Priority, diff)
+	}
+	if node := placeAtLast(t, high); node != full {
+		t.Errorf("the scheduler puts it on %q, want %s", node, full)
+	}
+	if _, err := shared.Client.CoreV1().Pods(high.Namespace).Get(t.Context(), "low", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("low: %v, want it preempted", err)
+	}
+}
+
+// explainText reads the text for a pod that is placed, for one that is not, and for a Deployment.
+func explainText(t *testing.T) {
+	pod := func(name string, selector map[string]string) *corev1.Pod {
+		requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m"), corev1.ResourceMemory: resource.MustParse("1Gi")}
+		return &corev1.Pod{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceDefault},
+			Spec: corev1.PodSpec{
+				SchedulerName: "plimsoll", NodeSelector: selector, TerminationGracePeriodSeconds: new(int64),
+				Containers: []corev1.Container{{Name: "app", Image: "app", Resources: corev1.ResourceRequirements{Requests: requests}}},
+			},
+		}
+	}
+	placed := place(t, pod("placed", nil))
+	wants := func(r result, exitCode int, texts ...string) {
+		t.Helper()
+		r.wants(t, exitCode)
+		t.Logf("%s", r.stdout)
+		for _, text := range texts {
+			if !strings.Contains(r.stdout, text) {
+				t.Errorf("stdout has no %q:\n%s", text, r.stdout)
+			}
+		}
+	}
+	wants(shared.plimsoll(t, "explain", "placed"), 0,
+		"Pod default/placed (runs on "+placed+"), profile plimsoll", "cpu 9", "% > 80 %: measured 9", "1.5 × request of container app",
+		"latency 30 > 5", "node(s) had untolerated taint", "TOTAL", "The pod runs on "+placed, "counts twice")
+	wants(shared.plimsoll(t, "explain", "placed", "--node=n-1", "--node=n-3"), 0, "n-1 and n-3:", "DIFFERENCE", "n-1 ranks", "n-3 ranks")
+	unreachable := shared.writeConfiguration(t, strings.ReplaceAll(configuration, "{{ .Prometheus }}", "http://127.0.0.1:1"))
+	wants(shared.plimsoll(t, "explain", "placed", "--config", unreachable), 0,
+		"TargetLoadPacking scores nothing: no node has fresh load", "LoadThreshold rules out nothing", "Prometheus could not be read")
+	ended, err := shared.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), "placed", metav1.GetOptions{})
+	must(t, err)
+	ended.Status.Phase = corev1.PodSucceeded
+	_, err = shared.Client.CoreV1().Pods(ended.Namespace).UpdateStatus(t.Context(), ended, metav1.UpdateOptions{})
+	must(t, err)
+	wants(shared.plimsoll(t, "explain", "placed", "--top=1"), 0, "ended on "+placed, "The pod has ended (Succeeded)", "TOTAL")
+
+	pending := pod("pending", map[string]string{diskLabel: "tape"})
+	_, err = shared.Client.CoreV1().Pods(pending.Namespace).Create(t.Context(), pending, metav1.CreateOptions{})
+	must(t, err)
+	wants(shared.plimsoll(t, "explain", "pending"), 1,
+		"Pod default/pending (pending)", "Filters ruled out 10 of 10 nodes", "node(s) didn't match Pod's node affinity/selector", "No node takes the pod.")
+
+	wants(shared.plimsollReading(t, `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      schedulerName: plimsoll
+      containers: [{name: main, image: web, resources: {limits: {cpu: 500m}}}]
+`, "explain", "-f", "-"), 0, "Pod default/web-", "500m    limit of container main", "TOTAL")
+}
+
+// TestExplain_Errors expects exit code 2 and advice.
+func TestExplain_Errors(t *testing.T) {
+	shared.clear(t)
+	stranger := `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"schedulerName": "volcano", "containers": [{"name": "c", "image": "i"}]}}`
+	for _, tt := range []struct {
+		name, stdin string
+		args        []string
+		want        []string
+	}{
+		{"no pod of that name", "", []string{"nowhere"}, []string{"namespace default has no such pod", "-n"}},
+		{"no pod", "", nil, []string{"no pod", "-f FILE"}},
+		{"a name and a file", "", []string{"p", "-f", "-"}, []string{"leave out one"}},
+		{"one node to compare", "", []string{"p", "--node", "a"}, []string{"two different nodes"}},
+		{"a profile of another scheduler", stranger, []string{"-f", "-"}, []string{`"volcano"`, "default-scheduler, plimsoll, peaks"}},
+		{"a field that does not exist", `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"nodeSelektor": {}}}`, []string{"-f", "-"}, []string{"nodeSelektor"}},
+		{"a DaemonSet", `{"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"}}`, []string{"-f", "-"}, []string{"DaemonSet", "explain"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := shared.plimsollReading(t, tt.stdin, append([]string{"explain"}, tt.args...)...).wants(t, 2)
+			for _, text := range tt.want {
+				if !strings.Contains(r.stderr, text) {
+					t.Errorf("stderr has no %q: %s", text, r.stderr)
+				}
+			}
+		})
+	}
+}

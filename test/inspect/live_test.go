@@ -1,0 +1,421 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
+)
+
+// ofAService reads a Prometheus by the name of its Service, which only pods can resolve.
+const ofAService = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: plimsoll
+  plugins:
+    score:
+      enabled: [{name: TargetLoadPacking, weight: 5}]
+  pluginConfig:
+  - name: TargetLoadPacking
+    args: {metricProvider: {type: Prometheus, address: 'http://prometheus.monitoring.svc:9090'}, refreshInterval: 1s, window: 1m}
+`
+
+// TestLive_ServiceThroughTheProxy is a laptop with a kubeconfig: it finds the chart's Deployment, and reads Prometheus by the API
+// server's proxy. Each right that the user lacks is named.
+func TestLive_ServiceThroughTheProxy(t *testing.T) {
+	ctx := t.Context()
+	shared.clear(t)
+	must(t, shared.CreateNodes(ctx, cluster.Node{Name: "n1", CPU: "4", Memory: "8Gi"}))
+	must(t, shared.SetLoad(ctx, "n1", cluster.Load{Usage: cluster.Usage{CPU: "1"}}))
+	_, err := shared.WaitCPUUtilization(ctx, cluster.Expectation{Window: time.Minute, CPU: map[string]float64{"n1": 0.25}, Tolerance: 0.03})
+	must(t, err)
+	createService(t, "monitoring", "prometheus", 9090, expose(t, shared.Endpoints.Prometheus))
+	installScheduler(t, "plimsoll-system", ofAService)
+
+	admin, err := clientcmd.BuildConfigFromFlags("", shared.AdminKubeconfig)
+	must(t, err)
+	user := rest.CopyConfig(admin)
+	user.Impersonate.UserName = "reader"
+	c, err := live.Connect(user, "default", false)
+	must(t, err)
+
+	// With no right at all, and then with one more at a time.
+	_, err = c.Configuration(ctx, live.ConfigurationOptions{})
+	wantText(t, err, "forbidden", "--verb=get,list --resource=deployments.apps,clusterroles.rbac", "--user=reader")
+	grant(t, "", rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"list", "get"}})
+	_, err = c.Configuration(ctx, live.ConfigurationOptions{})
+	wantText(t, err, "clusterrolebindings", "--from configmap/plimsoll-system/plimsoll")
+	grant(t, "", rbacv1.PolicyRule{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"clusterroles", "clusterrolebindings"}, Verbs: []string{"list"}})
+	_, err = c.Configuration(ctx, live.ConfigurationOptions{})
+	wantText(t, err, "forbidden", "kubectl -n plimsoll-system create role", "--resource=configmaps --resource-name=plimsoll")
+	grant(t, "plimsoll-system", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"plimsoll"}, Verbs: []string{"get"}})
+	configuration, err := c.Configuration(ctx, live.ConfigurationOptions{})
+	must(t, err)
+	must(t, configuration.Err)
+	if want := "ConfigMap plimsoll-system/plimsoll, of Deployment plimsoll-system/plimsoll"; configuration.Origin != want {
+		t.Errorf("origin %q, want %q", configuration.Origin, want)
+	}
+
+	_, err = c.Objects(ctx)
+	wantText(t, err, "forbidden", "create clusterrole plimsoll-inspect-")
+	grant(t, "", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes", "pods", "services"}, Verbs: []string{"list"}})
+	objects, err := c.Objects(ctx)
+	must(t, err)
+	if len(objects.Missing) != 15 || !strings.HasSuffix(objects.Missing[0].Advice(), "--clusterrole=plimsoll-inspect-namespaces --user=reader") {
+		t.Errorf("missing %+v", objects.Missing)
+	}
+	open := func() *live.Cluster {
+		opened, err := c.Open(ctx, live.Options{Configuration: configuration.Decoded, Objects: objects.All})
+		must(t, err)
+		return opened
+	}
+	source := open().Sources()[0]
+	wantText(t, source.Err, "forbidden", "--resource=services/proxy --resource-name=http:prometheus:9090")
+	grant(t, "monitoring", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"services/proxy"}, ResourceNames: []string{"http:prometheus:9090"}, Verbs: []string{"get"}})
+	opened := open()
+	source = opened.Sources()[0]
+	must(t, source.Err)
+	if source.Route != "through the API server's proxy" {
+		t.Errorf("route %q", source.Route)
+	}
+	model, err := opened.Model(ctx, source.Spec, podusage.BySpec{})
+	must(t, err)
+	node, err := shared.Client.CoreV1().Nodes().Get(ctx, "n1", metav1.GetOptions{})
+	must(t, err)
+	measured := model.Measured(node)[load.CPU]
+	if utilization := measured.Utilization(0); measured.State != load.Fresh || utilization < 0.2 || utilization > 0.3 {
+		t.Errorf("measured %+v, want 0.25 of 4 cores", measured)
+	}
+}
+
+// TestLive_AsTheScheduler has the rights that the chart gives the scheduler's account, as kubectl exec in the scheduler's container.
+func TestLive_AsTheScheduler(t *testing.T) {
+	ctx := t.Context()
+	shared.clear(t)
+	must(t, shared.CreateNodes(ctx, cluster.Node{Name: "n1", CPU: "4", Memory: "8Gi"}))
+	const namespace, account = "plimsoll-system", "plimsoll"
+	createNamespace(t, namespace)
+	rbac := shared.Client.RbacV1()
+	for _, object := range readManifest(t, filepath.Join("..", "..", "manifests", "second-scheduler.yaml")) {
+		switch object := object.(type) {
+		case *corev1.ServiceAccount:
+			create(t, shared.Client.CoreV1().ServiceAccounts(namespace), object)
+		case *rbacv1.ClusterRole:
+			create(t, rbac.ClusterRoles(), object)
+		case *rbacv1.ClusterRoleBinding:
+			create(t, rbac.ClusterRoleBindings(), object)
+		case *rbacv1.Role:
+			create(t, rbac.Roles(object.Namespace), object)
+		case *rbacv1.RoleBinding:
+			create(t, rbac.RoleBindings(object.Namespace), object)
+		}
+	}
+	token, err := shared.Token(ctx, namespace, account)
+	must(t, err)
+	admin, err := clientcmd.BuildConfigFromFlags("", shared.AdminKubeconfig)
+	must(t, err)
+	cfg := rest.AnonymousClientConfig(admin)
+	cfg.BearerToken = token
+	c, err := live.Connect(cfg, "default", true)
+	must(t, err)
+	waitAllowed(t, cfg, "/apis/storage.k8s.io/v1/volumeattachments")
+
+	objects, err := c.Objects(ctx)
+	must(t, err)
+	for _, m := range objects.Missing {
+		t.Errorf("%s.%s cannot be read: %v", m.Resource, m.Group, m.Err)
+	}
+	configuration, err := c.Configuration(ctx, live.ConfigurationOptions{File: shared.configuration})
+	must(t, err)
+	opened, err := c.Open(ctx, live.Options{Configuration: configuration.Decoded, Objects: objects.All})
+	must(t, err)
+	for _, source := range opened.Sources() {
+		if source.Route != "directly" {
+			t.Errorf("%s is read %s", source.Label, source.Route)
+		}
+	}
+	for what, attributes := range map[string]authorizationv1.SelfSubjectAccessReviewSpec{
+		"its metrics":     {NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"}},
+		"its pod":         {ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Resource: "pods", Verb: "get"}},
+		"its ReplicaSets": {ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Group: "apps", Resource: "replicasets", Verb: "get"}},
+		"its Lease":       {ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Group: "coordination.k8s.io", Resource: "leases", Name: account, Verb: "get"}},
+	} {
+		review, err := c.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: attributes}, metav1.CreateOptions{})
+		must(t, err)
+		if !review.Status.Allowed {
+			t.Errorf("the account may not get %s", what)
+		}
+	}
+}
+
+// readManifest returns the objects of a file of several documents, of the kinds that client-go knows.
+func readManifest(t *testing.T, file string) (objects []runtime.Object) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	must(t, err)
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		object, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(document), nil, nil)
+		must(t, err)
+		objects = append(objects, object)
+	}
+	return objects
+}
+
+// waitAllowed waits until the authorizer, which learns of rights by a watch, lets the user get the path.
+func waitAllowed(t *testing.T, cfg *rest.Config, path string) {
+	t.Helper()
+	client, err := rest.HTTPClientFor(cfg)
+	must(t, err)
+	for range 200 {
+		resp, err := client.Get(cfg.Host + path)
+		must(t, err)
+		must(t, resp.Body.Close())
+		if resp.StatusCode != http.StatusForbidden {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Fatalf("%s is still forbidden", path)
+}
+
+// TestLive_WritesNothing sends what a client of the program could send to a real API server, and expects that nothing arrives.
+func TestLive_WritesNothing(t *testing.T) {
+	ctx := t.Context()
+	shared.clear(t)
+	must(t, shared.CreateNodes(ctx, cluster.Node{Name: "n1", CPU: "4", Memory: "8Gi"}))
+	admin, err := clientcmd.BuildConfigFromFlags("", shared.AdminKubeconfig)
+	must(t, err)
+	c, err := live.Connect(admin, "default", false)
+	must(t, err)
+	if err := c.Client.CoreV1().Nodes().Delete(ctx, "n1", metav1.DeleteOptions{}); !errors.Is(err, live.ErrReadOnly) {
+		t.Errorf("error %v, want ErrReadOnly", err)
+	}
+	_, err = c.Client.CoreV1().Nodes().Get(ctx, "n1", metav1.GetOptions{})
+	must(t, err)
+}
+
+// wantText expects an error that says all parts.
+func wantText(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error, want one that says %q", parts)
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("the error does not say %q: %v", part, err)
+		}
+	}
+}
+
+// create creates an object and deletes it at the end of the test.
+func create[Object metav1.Object](t *testing.T, client interface {
+	Create(context.Context, Object, metav1.CreateOptions) (Object, error)
+	Delete(context.Context, string, metav1.DeleteOptions) error
+}, object Object,
+) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	_, err := client.Create(ctx, object, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() {
+		if err := client.Delete(ctx, object.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+	})
+}
+
+// createNamespace creates a namespace. It stays: no controller would end its deletion.
+func createNamespace(t *testing.T, name string) {
+	t.Helper()
+	_, err := shared.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+}
+
+// createService creates a Service of one port, with one endpoint. The API server's proxy connects to addresses of pods alone: the
+// endpoint gets a pod that is of no node.
+func createService(t *testing.T, namespace, name string, port int32, endpoint *net.TCPAddr) {
+	t.Helper()
+	createNamespace(t, namespace)
+	meta := metav1.ObjectMeta{Name: name}
+	create(t, shared.Client.CoreV1().Services(namespace), &corev1.Service{
+		ObjectMeta: meta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "web", Port: port}}},
+	})
+	pods := shared.Client.CoreV1().Pods(namespace)
+	pod := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{
+		SchedulerName: "none", Containers: []corev1.Container{{Name: "c", Image: "registry.k8s.io/pause:3.10"}},
+	}}
+	create(t, pods, pod)
+	pod, err := pods.Get(t.Context(), name, metav1.GetOptions{})
+	must(t, err)
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: endpoint.IP.String(), PodIPs: []corev1.PodIP{{IP: endpoint.IP.String()}}}
+	_, err = pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
+	must(t, err)
+	create(t, shared.Client.CoreV1().Endpoints(namespace), &corev1.Endpoints{ //nolint:staticcheck // the proxy reads no EndpointSlice
+		ObjectMeta: meta,
+		Subsets: []corev1.EndpointSubset{{ //nolint:staticcheck // as above
+			Addresses: []corev1.EndpointAddress{{IP: endpoint.IP.String(), TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: name}}},
+			Ports:     []corev1.EndpointPort{{Name: "web", Port: int32(endpoint.Port)}},
+		}},
+	})
+}
+
+// installScheduler creates what the chart installs of a scheduler, without pods.
+func installScheduler(t *testing.T, namespace, configuration string) {
+	t.Helper()
+	createNamespace(t, namespace)
+	const name = "plimsoll"
+	labels := map[string]string{"app.kubernetes.io/name": "plimsoll", "app.kubernetes.io/instance": name, "app.kubernetes.io/component": "scheduler"}
+	meta := metav1.ObjectMeta{Name: name, Labels: labels}
+	create(t, shared.Client.CoreV1().ConfigMaps(namespace), &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"config.yaml": configuration}})
+	create(t, shared.Client.RbacV1().ClusterRoleBindings(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:kube-scheduler"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
+	})
+	create(t, shared.Client.AppsV1().Deployments(namespace), &appsv1.Deployment{
+		ObjectMeta: meta,
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					ServiceAccountName: name,
+					Containers: []corev1.Container{{
+						Name: "kube-scheduler", Image: "plimsoll", Command: []string{"/bin/kube-scheduler", "--config=/etc/plimsoll/config/config.yaml"},
+						VolumeMounts: []corev1.VolumeMount{{Name: "config", MountPath: "/etc/plimsoll/config"}},
+					}},
+					Volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{
+						ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}},
+					}}},
+				},
+			},
+		},
+	})
+}
+
+// grant gives the user called reader a right, in one namespace or in all.
+func grant(t *testing.T, namespace string, rule rbacv1.PolicyRule) {
+	t.Helper()
+	meta := metav1.ObjectMeta{Name: "reader-" + strings.NewReplacer("/", "-").Replace(rule.Resources[0])}
+	subjects := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "reader"}}
+	rbac := shared.Client.RbacV1()
+	if namespace != "" {
+		create(t, rbac.Roles(namespace), &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}})
+		create(t, rbac.RoleBindings(namespace), &rbacv1.RoleBinding{
+			ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
+		})
+	} else {
+		create(t, rbac.ClusterRoles(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}})
+		create(t, rbac.ClusterRoleBindings(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
+		})
+	}
+	// The authorizer learns of it by a watch.
+	resource := rule.Resources[0]
+	admin, err := clientcmd.BuildConfigFromFlags("", shared.AdminKubeconfig)
+	must(t, err)
+	admin.Impersonate.UserName = "reader"
+	path := "/api/v1"
+	if group := rule.APIGroups[0]; group != "" {
+		path = "/apis/" + group + "/v1"
+	}
+	if namespace != "" {
+		path += "/namespaces/" + namespace
+	}
+	plural, sub, _ := strings.Cut(resource, "/")
+	path += "/" + plural
+	if len(rule.ResourceNames) > 0 {
+		path += "/" + rule.ResourceNames[0]
+	}
+	if sub != "" {
+		path += "/" + sub + "/"
+	}
+	waitAllowed(t, admin, path)
+}
+
+// expose forwards connections from an address of this machine that is not of its loopback interface, which no Endpoints may name.
+func expose(t *testing.T, server string) *net.TCPAddr {
+	t.Helper()
+	u, err := url.Parse(server)
+	must(t, err)
+	var ip net.IP
+	addresses, err := net.InterfaceAddrs()
+	must(t, err)
+	for _, address := range addresses {
+		if network, ok := address.(*net.IPNet); ok && ip == nil && network.IP.IsGlobalUnicast() && network.IP.To4() != nil {
+			ip = network.IP
+		}
+	}
+	if ip == nil {
+		t.Fatal("this machine has no address besides its loopback interface")
+	}
+	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: ip})
+	must(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			from, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			to, err := net.Dial("tcp", u.Host)
+			if err != nil {
+				_ = from.Close()
+				continue
+			}
+			for _, pair := range [][2]net.Conn{{from, to}, {to, from}} {
+				go func() {
+					_, _ = io.Copy(pair[1], pair[0])
+					_ = pair[1].Close()
+				}()
+			}
+		}
+	}()
+	return listener.Addr().(*net.TCPAddr)
+}
+
+// TestLive_Command finds the configuration by itself, and says which one it took.
+func TestLive_Command(t *testing.T) {
+	ctx := t.Context()
+	shared.clear(t)
+	must(t, shared.CreateNodes(ctx, cluster.Node{Name: "n1", CPU: "4", Memory: "8Gi"}))
+	installScheduler(t, "plimsoll-system", ofAService)
+	pod := filepath.Join(t.TempDir(), "pod.yaml")
+	must(t, os.WriteFile(pod, []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {schedulerName: plimsoll, containers: [{name: c, image: i}]}\n"), 0o600))
+	r := shared.run(t, "", "explain", "-f", pod, "--kubeconfig="+shared.AdminKubeconfig).wants(t, 0)
+	if !strings.Contains(r.stdout, "ConfigMap plimsoll-system/plimsoll, of Deployment plimsoll-system/plimsoll") {
+		t.Errorf("stdout does not say which configuration was taken:\n%s", r.stdout)
+	}
+	if r.stderr != "" {
+		t.Errorf("stderr %q", r.stderr)
+	}
+	r = shared.run(t, "", "explain", "absent", "--kubeconfig="+shared.AdminKubeconfig).wants(t, 2)
+	if !strings.HasPrefix(r.stderr, "Error: ") || strings.Count(r.stderr, "\n") != 1 {
+		t.Errorf("stderr %q", r.stderr)
+	}
+}

@@ -1,0 +1,316 @@
+package inspect
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
+)
+
+const (
+	// topWindow is the window of the shared configuration.
+	topWindow = time.Minute
+	// points is how far a utilization may be off, in percentage points: on a busy machine Prometheus gets its samples late.
+	points = 2.5
+)
+
+// topCluster has three nodes of 8 cores, of which one is not measured. What is requested is the same on all. It returns once the
+// scheduler knows the loads.
+func topCluster(t *testing.T, requests corev1.ResourceList) {
+	t.Helper()
+	ctx := t.Context()
+	shared.clear(t)
+	loads := map[string]string{"worker-1": "2400m", "worker-2": "6800m", cluster.Unmeasured + "1": "1"}
+	for name, cpu := range loads {
+		must(t, shared.CreateNodes(ctx, cluster.Node{Name: name, CPU: "8", Memory: "32Gi", Labels: map[string]string{"kind": strings.Split(name, "-")[0]}}))
+		must(t, shared.SetLoad(ctx, name, cluster.Load{
+			Usage:    cluster.Usage{CPU: cpu, Memory: "8Gi"},
+			Requests: requests,
+		}))
+	}
+	_, err := shared.WaitCPUUtilization(ctx, cluster.Expectation{
+		Window: topWindow, CPU: map[string]float64{"worker-1": 0.30, "worker-2": 0.85}, Tolerance: 0.0125, For: topWindow / 10,
+	})
+	must(t, err)
+	must(t, shared.WaitRefresh(ctx))
+}
+
+// topNodes returns what top nodes prints as JSON, by name.
+func topNodes(t *testing.T, args ...string) (top.View, map[string]*top.Node) {
+	t.Helper()
+	var nodes top.Nodes
+	must(t, json.Unmarshal([]byte(shared.plimsoll(t, append([]string{"top", "nodes", "-o", "json"}, args...)...).wants(t, 0).stdout), &nodes))
+	all := map[string]*top.Node{}
+	for _, n := range nodes.Nodes {
+		all[n.Name] = n
+	}
+	return nodes.View, all
+}
+
+// near reports whether two percentages are the same, but for how late samples come.
+func near(a, b float64) bool { return math.Abs(a-b) <= points }
+
+func TestTop_Nodes(t *testing.T) {
+	ctx := t.Context()
+	// A process outlives the context of the test, which ends before the cleanup.
+	reconfigure := func(to string) { must(t, shared.Reconfigure(context.WithoutCancel(ctx), to)) }
+	reconfigure(strings.Replace(configuration, "thresholds: {cpu: 80}", "thresholds: {cpu: 80}\n      whenNoneFits: Reject", 1))
+	t.Cleanup(func() { reconfigure(configuration) })
+	topCluster(t, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("8Gi")})
+	view, nodes := topNodes(t)
+	if view.SchedulerName != "plimsoll" || view.Plugin != "LoadThreshold" || len(nodes) != 3 {
+		t.Fatalf("%d nodes as %+v, want 3 as LoadThreshold of the first profile that has it", len(nodes), view)
+	}
+
+	// As Prometheus measures them, over the same window.
+	for name, want := range map[string]float64{"worker-1": 30, "worker-2": 85} {
+		n := nodes[name]
+		if n == nil || n.CPU.State != "Fresh" || n.Memory.State != "Fresh" {
+			t.Fatalf("%s: %+v, want it with fresh load", name, n)
+		}
+		end := view.Time.Add(-time.Duration(*n.CPU.AgeSeconds * float64(time.Second)))
+		measured, err := shared.CPUUtilizationAt(ctx, end, topWindow)
+		must(t, err)
+		if got := *n.CPU.MeasuredPercent; math.Abs(got-100*measured[name]) > 0.5 || !near(got, want) {
+			t.Errorf("%s: %.2f %% cpu, %v ago, where Prometheus measures %.2f %%, want %v %%", name, got, *n.CPU.AgeSeconds, 100*measured[name], want)
+		}
+		// 8 of 32 GiB, and 1 of 8 cores.
+		if !near(*n.Memory.MeasuredPercent, 25) || n.CPU.RequestedPercent != 12.5 || n.CPU.Requested.String() != "1" || *n.CPU.LinePercent != 80 || n.Memory.LinePercent != nil {
+			t.Errorf("%s: %+v", name, n)
+		}
+	}
+	absent := nodes[cluster.Unmeasured+"1"]
+	if absent.CPU.State != "Absent" || absent.CPU.MeasuredPercent != nil || absent.CPU.UtilizationPercent != 12.5 || absent.CPU.AboveLine {
+		t.Errorf("the node without series: %+v, want it judged by 1 of 8 cores", absent.CPU)
+	}
+
+	// As the scheduler sees them: by the states of its own metrics, and by what it does.
+	metrics, err := shared.SchedulerMetrics(ctx)
+	must(t, err)
+	states := map[string]float64{}
+	for _, n := range nodes {
+		states[n.CPU.State]++
+	}
+	for state, n := range states {
+		if got := metrics.Sum("plimsoll_load_nodes", "resource", "cpu", "state", state); got != n {
+			t.Errorf("the scheduler counts %v nodes whose cpu load is %s, and top %v", got, state, n)
+		}
+	}
+	for name, n := range nodes {
+		pod := "on-" + name
+		must(t, shared.CreatePods(ctx, cluster.Pod{
+			Name: pod, Scheduler: "plimsoll", Labels: map[string]string{"pod": pod}, NodeSelector: map[string]string{corev1.LabelHostname: name},
+			Resources: requesting("1m"),
+		}))
+		if !n.CPU.AboveLine {
+			_, err := shared.WaitBound(ctx, map[string]string{"pod": pod}, 1)
+			must(t, err)
+			continue
+		}
+		message, err := shared.WaitRefused(ctx, pod)
+		must(t, err)
+		if !strings.Contains(message, "above their cpu load line (80 percent)") {
+			t.Errorf("%s is above its line, and the scheduler says: %s", name, message)
+		}
+	}
+	if !nodes["worker-2"].CPU.AboveLine || nodes["worker-1"].CPU.AboveLine {
+		t.Error("worker-2 at 85 % must be above its line, and worker-1 at 30 % not")
+	}
+
+	// For people, and for scripts that read columns.
+	for _, args := range [][]string{{"top", "--sort", "name"}, {"top", "pods", "worker-1"}} {
+		r := shared.plimsoll(t, args...).wants(t, 0)
+		t.Logf("kubectl plimsoll %s\n%s%s", strings.Join(args, " "), r.stderr, r.stdout)
+		if !strings.HasPrefix(r.stdout, "NAME") || !strings.Contains(r.stderr, "As LoadThreshold of profile plimsoll sees it") || strings.Contains(r.stdout, "\x1b") {
+			t.Errorf("%v: stdout %q, stderr %q", args, r.stdout, r.stderr)
+		}
+	}
+	if out := shared.plimsoll(t, "top", "--no-headers", "--sort-by=name").wants(t, 0).stdout; !strings.HasPrefix(out, cluster.Unmeasured) || strings.Count(out, "\n") != 3 {
+		t.Errorf("without headers: %q", out)
+	}
+
+	// The node's own line.
+	must(t, shared.AnnotateNode(ctx, "worker-2", "plimsoll.io/thresholds", "cpu=90"))
+	_, nodes = topNodes(t, "worker-2")
+	if cpu := nodes["worker-2"].CPU; len(nodes) != 1 || *cpu.LinePercent != 90 || !cpu.LineAnnotated || cpu.AboveLine {
+		t.Errorf("worker-2 with an annotation: %+v", cpu)
+	}
+	if _, nodes = topNodes(t, "-l", "kind=worker"); len(nodes) != 2 {
+		t.Errorf("%d nodes have the label, want 2", len(nodes))
+	}
+}
+
+func requesting(cpu string) corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}
+}
+
+// A pod uses what it requests: from its start on, measured and pending load together are what the node will carry.
+func TestTop_Pods(t *testing.T) {
+	ctx := t.Context()
+	topCluster(t, nil)
+	must(t, shared.CreatePods(ctx, cluster.Pod{
+		Name: "young", Scheduler: "plimsoll", Labels: map[string]string{"pod": "young"}, NodeSelector: map[string]string{corev1.LabelHostname: "worker-1"},
+		Resources: requesting("1"), Usage: cluster.Usage{CPU: "1"},
+	}))
+	_, err := shared.WaitBound(ctx, map[string]string{"pod": "young"}, 1)
+	must(t, err)
+	for _, args := range [][]string{{"top"}, {"top", "pods", "worker-1"}} {
+		r := shared.plimsoll(t, args...).wants(t, 0)
+		t.Logf("kubectl plimsoll %s\n%s%s", strings.Join(args, " "), r.stderr, r.stdout)
+	}
+	seenPending, previous := false, math.Inf(1)
+	for began := time.Now(); time.Since(began) < topWindow+15*time.Second; time.Sleep(5 * time.Second) {
+		var pods top.Pods
+		must(t, json.Unmarshal([]byte(shared.plimsoll(t, "top", "pods", "worker-1", "-o", "json").wants(t, 0).stdout), &pods))
+		cpu := &pods.Node.CPU
+		// 30 % and one of 8 cores.
+		if got := *cpu.MeasuredPercent + cpu.PendingPercent; !near(got, 42.5) {
+			t.Errorf("measured %.1f %% and pending %.1f %%, want 42.5 %% together", *cpu.MeasuredPercent, cpu.PendingPercent)
+		}
+		if math.Abs(pods.Total.CPU.PendingPercent-cpu.PendingPercent) > 1e-9 {
+			t.Errorf("%v %% are pending of the pods, and %v %% on the node", pods.Total.CPU.PendingPercent, cpu.PendingPercent)
+		}
+		if cpu.PendingPercent > previous+points {
+			t.Errorf("pending rises from %v %% to %v %%", previous, cpu.PendingPercent)
+		}
+		if previous = cpu.PendingPercent; previous > 2 {
+			seenPending = true
+			if pods.Pods[0].Name != "young" || pods.Pods[0].CPU.Usage.String() != "1" {
+				t.Errorf("the first pod is %+v, want the young one, that uses a core", pods.Pods[0])
+			}
+		}
+	}
+	if !seenPending || previous != 0 {
+		t.Errorf("pending was above 2 %%: %v, and is %v %% a window later, want 0", seenPending, previous)
+	}
+}
+
+func TestTop_Errors(t *testing.T) {
+	shared.clear(t)
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"top", "worker-1"}, "write nodes or pods"},
+		{[]string{"top", "nodes", "none"}, `nodes "none" not found`},
+		{[]string{"top", "pods"}, "name of one node"},
+		{[]string{"top", "pods", "none"}, `nodes "none" not found`},
+		{[]string{"top", "--sort", "size"}, `--sort: "size"; write one of line, name, cpu`},
+		{[]string{"top", "nodes", "--sort-by", "size"}, `--sort: "size"`},
+		{[]string{"top", "-l", "a in"}, "--selector"},
+		{[]string{"top", "--scheduler-name", "default-scheduler"}, "profile default-scheduler does not have a plugin that reads load"},
+		{[]string{"top", "-o", "wide"}, `--output: "wide"`},
+	} {
+		r := shared.plimsoll(t, tc.args...).wants(t, 2)
+		if !strings.Contains(r.stderr, tc.want) || r.stdout != "" {
+			t.Errorf("%v: stderr %q and stdout %q, want %q", tc.args, r.stderr, r.stdout, tc.want)
+		}
+	}
+}
+
+// On a terminal the view takes the whole screen, follows its size, and gives it back.
+func TestTop_Watch(t *testing.T) {
+	topCluster(t, nil)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(shared.binDir, build.KubectlPlimsoll().Name), "top", "--watch",
+		"--kubeconfig", shared.AdminKubeconfig, "--config", shared.configuration)
+	cmd.Env = append(os.Environ(), "TERM=xterm-256color", "KUBERNETES_SERVICE_HOST=", "HOME="+t.TempDir())
+	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Cols: 80, Rows: 24})
+	must(t, err)
+	var mu sync.Mutex
+	var written strings.Builder
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		buffer := make([]byte, 1<<16)
+		for {
+			n, err := terminal.Read(buffer)
+			mu.Lock()
+			written.Write(buffer[:n])
+			mu.Unlock()
+			if err != nil {
+				return // the program has ended
+			}
+		}
+	})
+	waitFor := func(what string) {
+		t.Helper()
+		deadline := time.Now().Add(time.Minute)
+		for {
+			mu.Lock()
+			text := written.String()
+			mu.Unlock()
+			if strings.Contains(text, what) {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%q is not shown:\n%q", what, text)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	waitFor("\x1b[?1049h")
+	waitFor("worker-2")
+	waitFor("REQ ") // short headers, at 80 columns
+	must(t, pty.Setsize(terminal, &pty.Winsize{Cols: 200, Rows: 60}))
+	waitFor("REQUESTED")
+	waitFor("████") // there is room for a bar
+	_, err = terminal.WriteString("/er-1\r")
+	must(t, err)
+	waitFor(fmt.Sprintf("1 of 3 nodes with %q", "er-1"))
+	must(t, shared.CreateNodes(t.Context(), cluster.Node{Name: "worker-11", CPU: "8", Memory: "32Gi"}))
+	waitFor("2 of 4 nodes")
+	_, err = terminal.WriteString("q")
+	must(t, err)
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("q: %v", err)
+	}
+	reading.Wait()
+	must(t, terminal.Close())
+	if !strings.Contains(written.String(), "\x1b[?1049l") {
+		t.Error("the screen is not given back")
+	}
+}
+
+// Without a terminal the table is printed after each refresh of the load, until a signal.
+func TestTop_WatchWithoutTerminal(t *testing.T) {
+	shared.clear(t)
+	must(t, shared.CreateNodes(t.Context(), cluster.Node{Name: "worker-1", CPU: "8", Memory: "32Gi"}))
+	cmd := exec.CommandContext(t.Context(), filepath.Join(shared.binDir, build.KubectlPlimsoll().Name), "top", "-w",
+		"--kubeconfig", shared.AdminKubeconfig, "--config", shared.configuration)
+	cmd.Env = append(os.Environ(), "KUBERNETES_SERVICE_HOST=", "HOME="+t.TempDir())
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	lines := bufio.NewScanner(out)
+	tables := 0
+	for tables < 3 && lines.Scan() {
+		if strings.Contains(lines.Text(), "\x1b") {
+			t.Errorf("an escape sequence: %q", lines.Text())
+		}
+		if strings.HasPrefix(lines.Text(), "NAME") {
+			tables++
+		}
+	}
+	must(t, cmd.Process.Signal(syscall.SIGTERM))
+	for lines.Scan() { // to the end
+	}
+	if err := cmd.Wait(); err != nil || tables < 3 {
+		t.Errorf("%d tables, and %v after a signal; want 3 and exit code 0", tables, err)
+	}
+}

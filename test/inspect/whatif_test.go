@@ -1,0 +1,244 @@
+package inspect
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
+)
+
+// whatIfConfiguration packs nodes up to 80 % of CPU and never beyond.
+const whatIfConfiguration = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection:
+  kubeconfig: {{ .Kubeconfig }}
+leaderElection:
+  leaderElect: false
+percentageOfNodesToScore: 100
+profiles:
+- schedulerName: packing
+  plugins:
+    multiPoint:
+      enabled:
+      - {name: LoadThreshold}
+    score:
+      disabled:
+      - {name: "*"}
+      enabled:
+      - {name: TargetLoadPacking}
+  pluginConfig:
+  - name: LoadThreshold
+    args: {metricProvider: {type: Prometheus, address: '{{ .Prometheus }}'}, refreshInterval: 1s, window: 1m, thresholds: {cpu: 80}, whenNoneFits: Reject}
+  - name: TargetLoadPacking
+    args: {metricProvider: {type: Prometheus, address: '{{ .Prometheus }}'}, refreshInterval: 1s, window: 1m, targetUtilization: 80, defaultRequestsMultiplier: "1"}
+`
+
+// whatIfManifest is of pods that request 800m.
+const whatIfManifest = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: default}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      schedulerName: packing
+      containers: [{name: main, image: web, resources: {requests: {cpu: 800m}}}]
+`
+
+type whatIfResult struct {
+	Changes, Notes, Lost []string
+	Outcomes             []struct {
+		Configuration string
+		whatif.Outcome
+	}
+}
+
+// whatIf runs what-if, with a manifest at standard input.
+func (e *environment) whatIf(t *testing.T, exitCode int, manifest string, args ...string) whatIfResult {
+	t.Helper()
+	r := e.plimsollReading(t, manifest, append([]string{"what-if", "-o", "json"}, args...)...).wants(t, exitCode)
+	var result whatIfResult
+	if err := json.Unmarshal([]byte(r.stdout), &result); err != nil {
+		t.Fatalf("%v in %s", err, r.stdout)
+	}
+	return result
+}
+
+func placedByNode(o whatif.Outcome) map[string]int {
+	placed := map[string]int{}
+	for _, p := range o.Placements {
+		placed[p.Node]++
+	}
+	return placed
+}
+
+// startWhatIfNodes creates nodes of 8 cores, of which 72.5, 62.5 and 52.5 % are in use, so that a pod of 10 % leaves a quarter of it to
+// spare where no further pod fits: enough for the seconds in which the window begins to cover the pods before.
+func startWhatIfNodes(t *testing.T) {
+	t.Helper()
+	shared.clear(t)
+	loads := map[string]float64{}
+	for name, usage := range map[string]string{"w-1": "5800m", "w-2": "5", "w-3": "4200m"} {
+		must(t, shared.CreateNodes(t.Context(), cluster.Node{Name: name, CPU: "8", Memory: "32Gi"}))
+		must(t, shared.SetLoad(t.Context(), name, cluster.Load{Usage: cluster.Usage{CPU: usage}}))
+		q := resource.MustParse(usage)
+		loads[name] = q.AsApproximateFloat64() / 8
+	}
+	_, err := shared.WaitCPUUtilization(t.Context(), cluster.Expectation{Window: window, CPU: loads, Tolerance: 0.0125, For: 3 * time.Second})
+	must(t, err)
+}
+
+func TestWhatIf_AgreesWithScheduler(t *testing.T) {
+	startWhatIfNodes(t)
+	configured := shared.writeConfiguration(t, whatIfConfiguration)
+	// Nothing fits at 72.5 %, one pod at 62.5 % and two at 52.5 %.
+	result := shared.whatIf(t, 1, whatIfManifest, "--config", configured, "-f", "-", "--replicas", "5")
+	o := result.Outcomes[0].Outcome
+	want := map[string]int{"w-2": 1, "w-3": 2}
+	if got := placedByNode(o); !maps.Equal(got, want) || o.Placed != 3 || o.Pods != 5 {
+		t.Fatalf("%d of %d pods placed: %v, want %v", o.Placed, o.Pods, got, want)
+	}
+	if g := o.Unschedulable; len(g) != 1 || g[0].Pods != 2 || g[0].Reason != "0/3 nodes are available: 3 node(s) above their cpu load line (80 percent)" {
+		t.Errorf("without a node: %+v, want 2 pods above the load line", g)
+	}
+	for _, n := range o.Nodes {
+		if n.CPU.LinePercent == nil || *n.CPU.LinePercent != 80 || n.PassesLine {
+			t.Errorf("%s: %+v, want a line at 80 %%, and it is not passed", n.Name, n)
+		}
+	}
+	must(t, shared.Reconfigure(t.Context(), whatIfConfiguration))
+	t.Cleanup(func() {
+		if err := shared.Reconfigure(context.WithoutCancel(t.Context()), configuration); err != nil {
+			t.Error(err)
+		}
+	})
+	must(t, shared.WaitRefresh(t.Context()))
+	var pods []cluster.Pod
+	for i := range 3 {
+		pods = append(pods, cluster.Pod{Name: fmt.Sprint("web-", i), Labels: map[string]string{"app": "web"}, Scheduler: "packing",
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("800m")}}})
+	}
+	must(t, shared.CreatePods(t.Context(), pods...))
+	bound, err := shared.WaitBound(t.Context(), map[string]string{"app": "web"}, 3)
+	must(t, err)
+	got := map[string]int{}
+	for _, node := range bound {
+		got[node]++
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("the scheduler placed %v, what-if said %v", got, want)
+	}
+}
+
+func TestWhatIf_NodesAndProfiles(t *testing.T) {
+	startWhatIfNodes(t)
+	configured := shared.writeConfiguration(t, whatIfConfiguration)
+	// A drained node's pod without a controller is lost; a new node has room for eight pods of 10 %.
+	result := shared.whatIf(t, 1, whatIfManifest, "--config", configured, "-f", "-", "--replicas", "9", "--drain", "w-3", "--add-nodes", "1", "--like", "w-3")
+	if got := placedByNode(result.Outcomes[0].Outcome); got["w-3-new-1"] != 8 || got["w-2"] != 1 {
+		t.Errorf("placed %v, want 8 on the new node and 1 on w-2", got)
+	}
+	if want := []string{"kube-system/load-of-w-3"}; !slices.Equal(result.Lost, want) {
+		t.Errorf("lost pods %q, want %q", result.Lost, want)
+	}
+	if notes := strings.Join(result.Notes, "\n"); !strings.Contains(notes, "kube-system/load-of-w-3") || !strings.Contains(notes, "New nodes count as idle") {
+		t.Errorf("notes %q, want the lost pod, and how new nodes are judged", notes)
+	}
+	// Side by side with a configuration that allows up to 95 %.
+	higher := shared.writeConfiguration(t, strings.ReplaceAll(whatIfConfiguration, "80", "95"))
+	result = shared.whatIf(t, 1, whatIfManifest, "--config", configured, "-f", "-", "--replicas", "5", "--profile-from", higher)
+	if len(result.Outcomes) != 2 || result.Outcomes[0].Placed != 3 || result.Outcomes[1].Placed != 5 {
+		t.Errorf("outcomes %+v, want 3 pods placed by the one configuration, and 5 by the other", result.Outcomes)
+	}
+	table := shared.plimsollReading(t, whatIfManifest, "what-if", "--config", configured, "-f", "-", "--profile-from", higher).wants(t, 0)
+	if !strings.Contains(table.stdout, "PODS A") || !strings.Contains(table.stdout, filepath.Base(higher)) {
+		t.Errorf("the table is\n%s", table.stdout)
+	}
+}
+
+// Somebody who may do everything runs all commands: they send requests that read, and reviews of rights, which change nothing.
+func TestCommands_OnlyRead(t *testing.T) {
+	c, err := cluster.Start(t.Context(), cluster.Options{BinDir: shared.binDir, Scheduler: configuration, AuditLog: true})
+	must(t, err)
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	e := &environment{Cluster: c, binDir: shared.binDir}
+	e.configuration = e.writeConfiguration(t, configuration)
+	must(t, c.CreateNodes(t.Context(), cluster.Node{Name: "worker", CPU: "8", Memory: "32Gi"}))
+	must(t, c.CreatePods(t.Context(), cluster.Pod{Name: "p"}))
+	const account = "inspector"
+	user := e.kubeconfigOf(t, account)
+	for _, command := range [][]string{
+		{"doctor"}, {"top"}, {"top", "pods", "worker"}, {"explain", "p"}, {"explain", "-f", "-"},
+		{"what-if", "-f", "-"}, {"what-if", "--drain", "worker", "--evict-all-in", "default"}, {"what-if", "--add-nodes", "1", "--like", "worker"},
+	} {
+		r := e.plimsollReading(t, strings.Replace(whatIfManifest, "packing", "plimsoll", 1), append(command, "--kubeconfig="+user)...)
+		if r.exitCode == 2 {
+			t.Errorf("%v failed: %s", command, r.stderr)
+		}
+	}
+	events, err := c.AuditEvents()
+	must(t, err)
+	sent := map[string]int{}
+	for _, event := range events {
+		if event.User.Username != "system:serviceaccount:default:"+account || event.ObjectRef == nil {
+			continue
+		}
+		request := event.Verb + " " + event.ObjectRef.Resource
+		sent[request]++
+		reads := slices.Contains([]string{"get", "list", "watch"}, event.Verb)
+		review := event.Verb == "create" && slices.Contains([]string{"authorization.k8s.io", "authentication.k8s.io"}, event.ObjectRef.APIGroup) &&
+			slices.Contains([]string{"selfsubjectaccessreviews", "selfsubjectreviews"}, event.ObjectRef.Resource)
+		if !reads && !review {
+			t.Errorf("%s %s", request, event.RequestURI)
+		}
+	}
+	if sent["list pods"] < 5 {
+		t.Errorf("requests %v: pods were not listed by each command, so that the log is not of the commands", sent)
+	}
+}
+
+// kubeconfigOf returns a kubeconfig file of a service account that may do everything.
+func (e *environment) kubeconfigOf(t *testing.T, account string) string {
+	t.Helper()
+	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceDefault, Name: account}
+	_, err := e.Client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = e.Client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: account}, Subjects: []rbacv1.Subject{subject},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	token, err := e.Token(t.Context(), metav1.NamespaceDefault, account)
+	must(t, err)
+	kubeconfig, err := clientcmd.LoadFromFile(e.AdminKubeconfig)
+	must(t, err)
+	for name := range kubeconfig.AuthInfos {
+		kubeconfig.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
+	}
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, clientcmd.WriteToFile(*kubeconfig, file))
+	return file
+}
