@@ -11,6 +11,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 )
 
@@ -188,8 +190,8 @@ func (s *Scheduler) NodeInfos(ctx context.Context) ([]fwk.NodeInfo, error) {
 	return nil, nil
 }
 
-// LoadReaders returns the plugins of the named profile that judge nodes by their load, sorted by name; none if there is no such
-// profile.
+// LoadReaders returns the plugins of the named profile that judge nodes by their load; none if there is no such profile. Those that
+// may have a load line come first, LoadThreshold before the plugins that only score; the others are sorted by name.
 func (s *Scheduler) LoadReaders(schedulerName string) (readers []plugins.LoadReader) {
 	p, ok := s.profiles[schedulerName]
 	if !ok {
@@ -200,6 +202,14 @@ func (s *Scheduler) LoadReaders(schedulerName string) (readers []plugins.LoadRea
 			readers = append(readers, r)
 		}
 	}
+	withLine := []string{config.LoadThreshold, config.TargetLoadPacking, config.PredictedPeak}
+	rank := func(r plugins.LoadReader) int {
+		if i := slices.Index(withLine, r.Name()); i >= 0 {
+			return i
+		}
+		return len(withLine)
+	}
+	slices.SortStableFunc(readers, func(a, b plugins.LoadReader) int { return cmp.Compare(rank(a), rank(b)) })
 	return readers
 }
 

@@ -483,12 +483,21 @@ func TestNodeInfos_FollowObjectsAndDecisions(t *testing.T) {
 }
 
 func TestLoadReaders(t *testing.T) {
-	s := newScheduler(t, withLoad, loads{}.plugins())
+	const yaml = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins:
+    multiPoint:
+      enabled: [{name: Peaks}, {name: LowRiskOverCommitment}, {name: LoadVariationRiskBalancing}, {name: TargetLoadPacking}, {name: LoadThreshold}]
+  pluginConfig: [{name: Peaks, args: {nodePowerModels: [{k0: 1, k1: 1, k2: 0.1}]}}]
+`
+	s := newScheduler(t, yaml, loads{}.plugins())
 	var names []string
 	for _, r := range s.LoadReaders(corev1.DefaultSchedulerName) {
 		names = append(names, r.Name())
 	}
-	if want := []string{"LoadThreshold", "LoadVariationRiskBalancing", "TargetLoadPacking"}; !slices.Equal(names, want) {
+	if want := []string{"LoadThreshold", "TargetLoadPacking", "LoadVariationRiskBalancing", "LowRiskOverCommitment", "Peaks"}; !slices.Equal(names, want) {
 		t.Errorf("%v, want %v", names, want)
 	}
 	if got := s.LoadReaders("none"); got != nil {

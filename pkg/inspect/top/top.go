@@ -18,7 +18,6 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
@@ -33,9 +32,6 @@ type Options struct {
 	// LoadVariationRiskBalancing that the profile has.
 	Plugin string
 }
-
-// precedence is the order in which plugins are chosen: those with a load line first.
-var precedence = []string{config.LoadThreshold, config.TargetLoadPacking, config.PredictedPeak, config.LoadVariationRiskBalancing}
 
 // Reader looks at nodes as one plugin of one profile does. It uses the scheduler, and so must be used by one goroutine at a time.
 type Reader struct {
@@ -52,9 +48,6 @@ func New(s *sim.Scheduler, profiles []schedulerconfig.KubeSchedulerProfile, o Op
 			continue
 		}
 		readers := s.LoadReaders(p.SchedulerName)
-		slices.SortStableFunc(readers, func(a, b plugins.LoadReader) int {
-			return slices.Index(precedence, a.Name()) - slices.Index(precedence, b.Name())
-		})
 		if o.Plugin != "" {
 			readers = slices.DeleteFunc(readers, func(r plugins.LoadReader) bool { return r.Name() != o.Plugin })
 		}
@@ -62,7 +55,7 @@ func New(s *sim.Scheduler, profiles []schedulerconfig.KubeSchedulerProfile, o Op
 			return &Reader{scheduler: s, schedulerName: p.SchedulerName, plugin: readers[0]}, nil
 		}
 	}
-	wanted := cmp.Or(o.Plugin, "a plugin that reads load ("+strings.Join(precedence, ", ")+")")
+	wanted := cmp.Or(o.Plugin, "a plugin that reads load")
 	switch {
 	case o.SchedulerName == "":
 		return nil, fmt.Errorf("no profile has %s; the profiles are %s", wanted, strings.Join(names, ", "))

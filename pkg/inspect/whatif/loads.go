@@ -11,7 +11,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
@@ -24,16 +23,9 @@ import (
 // reader returns the plugin whose load line nodes are held against: that of the first of the profiles that has one, LoadThreshold
 // before the plugins that only score. It returns nil if no plugin of the profiles reads load.
 func reader(s *sim.Scheduler, schedulerNames []string) (schedulerName string, r plugins.LoadReader) {
-	order := []string{config.LoadThreshold, config.TargetLoadPacking, config.PredictedPeak}
-	rank := func(r plugins.LoadReader) int {
-		if i := slices.Index(order, r.Name()); i >= 0 {
-			return i
-		}
-		return len(order)
-	}
 	for _, name := range schedulerNames {
 		if readers := s.LoadReaders(name); len(readers) > 0 {
-			return name, slices.MinFunc(readers, func(a, b plugins.LoadReader) int { return cmp.Compare(rank(a), rank(b)) })
+			return name, readers[0]
 		}
 	}
 	return "", nil
