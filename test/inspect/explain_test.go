@@ -130,11 +130,15 @@ func TestExplain(t *testing.T) {
 }
 
 // explainAgreesWithScheduler explains random pods, each just before it is created, and compares with where the scheduler puts it.
+//
+// The two read the load at different moments: where it passes a plugin's step in between, another node wins. Such a pod is tried
+// again after the next refresh. A wrong explanation stays wrong, and few pods may need it.
 func explainAgreesWithScheduler(t *testing.T) {
+	const tries = 3
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	ties, refused, total := 0, 0, 0
+	ties, refused, moved, total := 0, 0, 0, 0
 	// Pods count for the statistics that PredictedPeak reads once they have run for two minutes, which the scheduler reads every five:
 	// its profile comes first.
 	for _, profile := range []struct {
@@ -144,27 +148,44 @@ func explainAgreesWithScheduler(t *testing.T) {
 		winners := map[string]int{}
 		for i := range profile.pods {
 			pod := randomPod(random, fmt.Sprintf("%s-%d", profile.name, i), profile.name)
-			explained, r := explainManifest(t, pod)
-			node := place(t, pod)
 			total++
-			switch want := explained.Decision.Nodes; {
-			case node == "" && len(want) == 0:
-				refused++
-				if r.exitCode != 1 {
-					t.Errorf("%s: the exit code is %d, want 1: no node takes it", pod.Name, r.exitCode)
+			for try := 1; ; try++ {
+				explained, r := explainManifest(t, pod)
+				node := place(t, pod)
+				want := explained.Decision.Nodes
+				if slices.Contains(want, node) || node == "" && len(want) == 0 {
+					winners[node]++
+					if node == "" {
+						refused++
+						if r.exitCode != 1 {
+							t.Errorf("%s: the exit code is %d, want 1: no node takes it", pod.Name, r.exitCode)
+						}
+					}
+					if len(want) > 1 {
+						ties++
+						t.Logf("%s: equal are %v", pod.Name, want)
+					}
+					break
 				}
-			case !slices.Contains(want, node):
 				text, _ := json.Marshal(pod.Spec)
-				t.Errorf("%s is on %q, explained was %v:\n%s\n%s", pod.Name, node, want, totals(explained), text)
-			case len(want) > 1:
-				ties++
-				t.Logf("%s: equal are %v", pod.Name, want)
+				t.Logf("%s, try %d: on %q, explained was %v:\n%s\n%s", pod.Name, try, node, want, totals(explained), text)
+				if try == tries {
+					t.Errorf("%s: the scheduler disagrees each time", pod.Name)
+					break
+				}
+				moved++
+				if node != "" {
+					must(t, shared.DeletePods(t.Context(), pod.Namespace, metav1.ListOptions{FieldSelector: "metadata.name=" + pod.Name}))
+				}
+				must(t, shared.WaitRefresh(t.Context()))
 			}
-			winners[node]++
 		}
 		t.Logf("profile %s: pods by node: %v", profile.name, winners)
 	}
-	t.Logf("%d pods, of which %d were refused, and %d had several nodes of the same total", total, refused, ties)
+	t.Logf("%d pods, of which %d were refused, %d had several nodes of the same total, and %d tries were repeated", total, refused, ties, moved)
+	if moved > total/10 {
+		t.Errorf("%d tries for %d pods were repeated: load does not move so often", moved, total)
+	}
 	if ties > total/10 {
 		t.Errorf("%d of %d pods had several nodes of the same total: they say little", ties, total)
 	}

@@ -913,9 +913,12 @@ func TestOpen_Extenders(t *testing.T) {
 
 func TestServiceProxy_Redirects(t *testing.T) {
 	s := newAPIServer(t)
+	var mu sync.Mutex // the queries of a refresh are sent at once
 	var paths []string
 	s.services["monitoring/http:prometheus:80"] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
 		paths = append(paths, r.URL.Path)
+		mu.Unlock()
 		switch r.URL.Path {
 		case "/api/v1/query": // as the API server's proxy rewrites it
 			http.Redirect(w, r, "/clusters/one/api/v1/namespaces/monitoring/services/http:prometheus:80/proxy/prefix/query?"+r.URL.RawQuery, http.StatusFound)
@@ -925,15 +928,21 @@ func TestServiceProxy_Redirects(t *testing.T) {
 	})
 	const spec = "metricProvider: {type: Prometheus, address: 'http://prometheus.monitoring.svc', " + ownQueries + "}"
 	if err := open(t, s.connect(t, false), spec, SourceOptions{}).Sources()[0].Err; err != nil {
+		mu.Lock()
 		t.Errorf("%v; the server saw %q", err, paths)
+		mu.Unlock()
 	}
 	var elsewhere []string
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
 		elsewhere = append(elsewhere, r.Header.Get("Authorization"))
+		mu.Unlock()
 	}))
 	t.Cleanup(other.Close)
 	s.services["monitoring/http:prometheus:80"] = http.RedirectHandler(other.URL, http.StatusFound)
 	wantError(t, open(t, s.connect(t, false), spec, SourceOptions{}).Sources()[0].Err, "redirected to another server")
+	mu.Lock()
+	defer mu.Unlock()
 	if len(elsewhere) > 0 {
 		t.Errorf("another server was asked, with Authorization %q", elsewhere)
 	}
