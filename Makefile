@@ -4,6 +4,10 @@ MODULE := github.com/plimsoll-scheduler/plimsoll
 KUBERNETES := v1.36.3
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
+# One set of compiler flags, so that builds, tests and linters share what is compiled. The race detector alone needs cgo.
+export CGO_ENABLED := 0
+export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
+
 kube_version := k8s.io/component-base/version
 LDFLAGS := -s -w -X main.version=$(VERSION) \
 	-X $(kube_version).gitVersion=$(KUBERNETES) \
@@ -24,7 +28,7 @@ help: ## show this text
 
 # The same source, Go and VERSION make the same programs in any folder, with git or without; VERSION names the commit.
 build: ## build bin/kube-scheduler, bin/load-watcher and bin/kubectl-plimsoll
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(BIN) $(PROGRAMS)
+	go build -buildvcs=false -ldflags '$(LDFLAGS)' -o $(BIN) $(PROGRAMS)
 
 image: export VERSION := $(VERSION)
 image: ## build the image with docker, podman or buildah (IMAGE=, PLATFORM=, BASE=; BINARIES=prebuilt takes bin/)

@@ -14,7 +14,7 @@ if [[ ${1:-} == --stream ]]; then
 	say "building what the tests run"
 	go run ./test/cluster/build/build-parts
 	say "unit tests, with the race detector: $*"
-	go test -json -race "$@" || status=$?
+	CGO_ENABLED=1 go test -json -race "$@" || status=$?
 	if [[ -n ${FUZZTIME:-} ]]; then
 		say "fuzzing the parsers, each for $FUZZTIME"
 		hack/fuzz.sh -json || status=$?
@@ -28,7 +28,7 @@ if [[ ${1:-} == --stream ]]; then
 	say "the image, from the built programs"
 	go test -json -count=1 ./test/image/... || status=$?
 	say "benchmarks: the report, and small runs of scheduling and refresh"
-	(cd test/perf/report && go test -json -race ./...) || status=$?
+	(cd test/perf/report && CGO_ENABLED=1 go test -json -race ./...) || status=$?
 	go test -json -count=1 -bench '^BenchmarkScheduling$/^profile=all$/^nodes=20$' -benchtime=1x ./test/perf/scheduling || status=$?
 	go test -count=1 -bench '^BenchmarkRefresh$/^profile=all$/^nodes=500$' -benchtime=1x ./test/perf/refresh || status=$?
 	go test -count=1 -bench '^BenchmarkWorkloads$/^first=true$/^pods=15000$' -benchtime=1x ./test/perf/refresh || status=$?

@@ -28,7 +28,11 @@ type Builder struct {
 
 // New returns a Builder that reports to out, one line per program.
 func New(ctx context.Context, out io.Writer) (*Builder, error) {
-	root, err := findRoot(ctx)
+	executable, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	root, err := findRoot(ctx, executable)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +105,8 @@ func (b *Builder) compile(ctx context.Context, part Part, version string, flags 
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
 
 	fresh := filepath.Join(scratch, part.Name)
-	args := append([]string{"build", "-o", fresh}, flags...)
+	// With -trimpath as in make build, which compiles the same packages.
+	args := append([]string{"build", "-trimpath", "-o", fresh}, flags...)
 	cmd := b.goCommand(ctx, part.Dir, append(args, part.Package)...)
 	// This function removes the toolchain's temporary files, even if the toolchain is killed.
 	cmd.Env = append(append(cmd.Env, part.environment()...), "GOTMPDIR="+scratch)
@@ -198,19 +203,16 @@ func (b *Builder) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// findRoot returns the folder of this repository: the one that the working directory belongs to or, from elsewhere, the one that
-// this program was built from.
-func findRoot(ctx context.Context) (string, error) {
+// findRoot returns the folder of this repository: the one that the working directory belongs to or, from elsewhere, the one whose
+// bin folder holds this program.
+func findRoot(ctx context.Context, executable string) (string, error) {
 	var dirs []string
 	if out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output(); err == nil {
 		dirs = append(dirs, filepath.Dir(string(bytes.TrimSpace(out))))
 	} else if errors.Is(err, exec.ErrNotFound) {
 		return "", fmt.Errorf("the Go toolchain is needed: %w", err)
 	}
-	if _, file, _, ok := runtime.Caller(0); ok {
-		// This file is three folders below the root.
-		dirs = append(dirs, filepath.Join(filepath.Dir(file), "..", "..", ".."))
-	}
+	dirs = append(dirs, filepath.Dir(filepath.Dir(executable)))
 	for _, dir := range dirs {
 		data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 		if err == nil && bytes.HasPrefix(data, []byte("module "+modulePath+"\n")) {

@@ -95,14 +95,21 @@ func TestPartFlags(t *testing.T) {
 	}
 }
 
-func TestNew_FindsRootFromAnyFolder(t *testing.T) {
-	t.Chdir(t.TempDir())
-	b, err := New(t.Context(), &bytes.Buffer{})
+func TestFindRoot(t *testing.T) {
+	// The working directory is in the repository, wherever the program is.
+	root, err := findRoot(t.Context(), "/elsewhere/bin/playground")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join(b.Root(), "test", "cluster", "build", "build_test.go")); err != nil {
-		t.Errorf("%s is not the root of this repository: %v", b.Root(), err)
+	if _, err := os.Stat(filepath.Join(root, "test", "cluster", "build", "build_test.go")); err != nil {
+		t.Errorf("%s is not the root of this repository: %v", root, err)
+	}
+	t.Chdir(t.TempDir())
+	if got, err := findRoot(t.Context(), filepath.Join(root, "bin", "playground")); err != nil || got != root {
+		t.Errorf("from another folder the root is %q, %v; want %s", got, err, root)
+	}
+	if got, err := findRoot(t.Context(), "/elsewhere/bin/playground"); err == nil {
+		t.Errorf("neither the folder nor the program is in the repository, but its root is %q", got)
 	}
 }
 
