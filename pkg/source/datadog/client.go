@@ -1,12 +1,9 @@
 package datadog
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"time"
@@ -15,7 +12,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
 const (
@@ -26,24 +22,12 @@ const (
 )
 
 // client sends requests to the API.
-type client struct {
-	http *httpclient.Client
-	base *url.URL
-	// shown is the address as errors show it.
-	shown string
-}
+type client struct{ *hosted.Client }
 
-func newClient(cfg Config) (*client, error) {
-	base, err := url.Parse(cfg.Address)
-	if err != nil {
-		return nil, fmt.Errorf("parse the address: %w", err)
-	}
+func newClient(cfg Config) (client, error) {
 	cfg.TokenHeader, cfg.KeyHeader = keyHeader, applicationKeyHeader
-	httpClient, err := httpclient.New(cfg.Config)
-	if err != nil {
-		return nil, err
-	}
-	return &client{http: httpClient, base: base, shown: httpclient.WithoutSecrets(base)}, nil
+	c, err := hosted.NewClient(cfg.Config, cfg.Address, hint)
+	return client{c}, err
 }
 
 // The request of POST /api/v2/query/timeseries.
@@ -70,7 +54,7 @@ type (
 )
 
 // query evaluates the queries over the range. It may return a response beside an error: then Datadog had a part alone.
-func (c *client) query(ctx context.Context, queries [load.ResourceCount]query, rng hosted.Range, now time.Time, nodes int) (*response, error) {
+func (c client) query(ctx context.Context, queries [load.ResourceCount]query, rng hosted.Range, now time.Time, nodes int) (*response, error) {
 	attributes := requestAttributes{From: rng.From(now).UnixMilli(), To: now.UnixMilli(), Interval: rng.Step.Milliseconds()}
 	for r, q := range queries {
 		attributes.Queries = append(attributes.Queries, requestQuery{DataSource: "metrics", Name: load.Resource(r).String(), Query: q.text})
@@ -81,8 +65,9 @@ func (c *client) query(ctx context.Context, queries [load.ResourceCount]query, r
 	}
 	const path = "api/v2/query/timeseries"
 	var decoded *response
-	maxBytes := int64(load.ResourceCount) * rng.MaxBytes(nodes)
-	err = c.send(ctx, http.MethodPost, c.base.JoinPath(path), body, nodes, maxBytes, func(dec *jsonstream.Decoder) (err error) {
+	err = c.Do(ctx, hosted.Request{
+		Method: http.MethodPost, Path: path, Body: body, Nodes: nodes, MaxBytes: int64(load.ResourceCount) * rng.MaxBytes(nodes),
+	}, func(dec *jsonstream.Decoder) (err error) {
 		decoded, err = decodeResponse(dec, rng)
 		return err
 	})
@@ -90,17 +75,17 @@ func (c *client) query(ctx context.Context, queries [load.ResourceCount]query, r
 		return nil, err
 	}
 	if decoded.errors != "" {
-		err = fmt.Errorf("POST %s/%s: the response is partial: %s", c.shown, path, c.http.Excerpt(decoded.errors))
+		err = fmt.Errorf("POST %s: the response is partial: %s", c.Endpoint(path), c.Excerpt(decoded.errors))
 	}
 	return decoded, err
 }
 
 // metrics returns a few names of metrics with the word in them.
-func (c *client) metrics(ctx context.Context, word string) ([]string, error) {
-	u := c.base.JoinPath("api/v1/search")
-	u.RawQuery = url.Values{"q": {"metrics:" + word}}.Encode()
+func (c client) metrics(ctx context.Context, word string) ([]string, error) {
 	var names []string
-	err := c.send(ctx, http.MethodGet, u, nil, 0, source.MaxResponseBytes(0), func(dec *jsonstream.Decoder) (err error) {
+	err := c.Do(ctx, hosted.Request{
+		Method: http.MethodGet, Path: "api/v1/search", Parameters: url.Values{"q": {"metrics:" + word}}, MaxBytes: source.MaxResponseBytes(0),
+	}, func(dec *jsonstream.Decoder) (err error) {
 		names, err = decodeMetrics(dec)
 		return err
 	})
@@ -108,68 +93,23 @@ func (c *client) metrics(ctx context.Context, word string) ([]string, error) {
 		return nil, err
 	}
 	for i := range names {
-		names[i] = c.http.Excerpt(names[i])
+		names[i] = c.Excerpt(names[i])
 	}
 	return names, nil
 }
 
-// send decodes the response to a request about so many nodes. The error names the URL and the setting to look at.
-func (c *client) send(ctx context.Context, method string, u *url.URL, body []byte, nodes int, maxBytes int64, decode func(*jsonstream.Decoder) error) error {
-	var content io.Reader = http.NoBody
-	if body != nil {
-		content = bytes.NewReader(body)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, u.String(), content)
-	if err != nil {
-		return c.http.Explain(err)
-	}
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	req.Header.Set("Accept", "application/json")
-	resp, err := c.http.Do(req, maxBytes)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = resp.Body.Close() }() // the response has been read by then
-	shown := method + " " + httpclient.WithoutSecrets(u)
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %w", shown, c.refusal(resp))
-	}
-	dec := jsonstream.NewDecoder(resp.Body, source.MaxElements(nodes))
-	err = decode(dec)
-	if err == nil {
-		err = dec.End()
-	}
-	if err == nil {
-		return nil
-	}
-	if failed, ok := errors.AsType[*jsonstream.ReadError](err); ok {
-		err = failed.Unwrap()
-		if ctx.Err() != nil {
-			err = ctx.Err() // the connection may have been closed for this
-		}
-	}
-	err = c.http.Explain(err)
-	if source.IsTooLarge(err) {
-		err = fmt.Errorf("%w, the bound for %d nodes: set clusterName or hostNameSuffix, so that the query has the hosts of this cluster alone", err, nodes)
-	}
-	return fmt.Errorf("%s: %w", shown, err)
-}
-
-// refusal returns the error for a status other than 200, with what is special to Datadog.
-func (c *client) refusal(resp *http.Response) error {
-	err := c.http.NewStatusError(resp)
-	switch err.Code {
+// hint returns the setting to look at after a status other than 200.
+func hint(status int) string {
+	switch status {
 	case http.StatusUnauthorized:
-		err.Hint = "the API key of token or tokenFile is missing, wrong or revoked, or of another site than address: https://api.<site>"
+		return "the API key of token or tokenFile is missing, wrong or revoked, or of another site than address: https://api.<site>"
 	case http.StatusForbidden:
-		err.Hint = "the API key of token or tokenFile or the application key of applicationKey or applicationKeyFile is wrong, or of another site than address, " +
+		return "the API key of token or tokenFile or the application key of applicationKey or applicationKeyFile is wrong, or of another site than address, " +
 			"or the application key lacks the scope timeseries_query"
 	case http.StatusNotFound:
-		err.Hint = "no API is served there: set address to https://api.<site>, such as https://api.datadoghq.eu"
+		return "no API is served there: set address to https://api.<site>, such as https://api.datadoghq.eu"
 	case http.StatusBadRequest, http.StatusUnprocessableEntity:
-		err.Hint = "if queries, clusterName or hostNameSuffix are set, check them"
+		return "if queries, clusterName or hostNameSuffix are set, check them"
 	}
-	return err
+	return ""
 }

@@ -10,14 +10,12 @@ package datadog
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -52,7 +50,7 @@ type Config struct {
 
 // Source measures nodes through Datadog. It is not safe for concurrent use.
 type Source struct {
-	client  *client
+	client  client
 	nodes   corelisters.NodeLister
 	clock   clock.PassiveClock
 	timeout time.Duration
@@ -106,7 +104,7 @@ func (s *Source) Name() string { return "Datadog" }
 
 // Close ends the idle connections. The Source may be used again afterwards.
 func (s *Source) Close() error {
-	s.client.http.CloseIdleConnections()
+	s.client.CloseIdleConnections()
 	return nil
 }
 
@@ -116,18 +114,12 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 	logger := klog.FromContext(ctx)
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	if len(request.Windows) == 0 || slices.Min(request.Windows) <= 0 {
-		return source.Batch{}, fmt.Errorf("measure over windows %v: need at least one, and positive windows", request.Windows)
-	}
 	if err := s.limit.Check(s.clock.Now()); err != nil {
-		return source.Batch{}, fmt.Errorf("%s: %w", s.client.shown, err)
+		return source.Batch{}, fmt.Errorf("%s: %w", s.client.Endpoint(), err)
 	}
-	nodes, err := s.nodes.List(labels.Everything())
+	nodes, err := hosted.Nodes(s.nodes, request)
 	if err != nil {
-		return source.Batch{}, fmt.Errorf("list nodes: %w", err)
-	}
-	if len(nodes) == 0 {
-		return source.Batch{}, errors.New("match series to nodes: no Node is known")
+		return source.Batch{}, err
 	}
 	m := s.measure(ctx, request.Windows, nodes)
 	problem := hosted.Summary(s.problemsOf(ctx, m))
@@ -138,7 +130,7 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 	s.logDialect(logger)
 	s.problems.Log(logger, s.clock.Now(), problem)
 	unmatched := m.table.Unmatched()
-	s.unmatched.Log(logger, unmatched, "Hosts of Datadog that are not a node", "url", s.client.shown)
+	s.unmatched.Log(logger, unmatched, "Hosts of Datadog that are not a node", "url", s.client.Endpoint())
 	batch.UnmatchedCount = len(unmatched)
 	return batch, nil
 }
@@ -185,7 +177,7 @@ func (s *Source) answers(table *hosted.Table) bool {
 }
 
 func (s *Source) measureBy(ctx context.Context, dialect Dialect, windows []time.Duration, nodes []*corev1.Node) measurement {
-	m := measurement{dialect: dialect, table: hosted.NewTable(nodes, s.suffix, s.client.http.Excerpt)}
+	m := measurement{dialect: dialect, table: hosted.NewTable(nodes, s.suffix, s.client.Excerpt)}
 	for _, rng := range hosted.Ranges(windows, fineStep) {
 		now := s.clock.Now()
 		queries := s.queries(dialect, rng.Step)
@@ -226,7 +218,7 @@ func (s *Source) problemsOf(ctx context.Context, m measurement) []error {
 		if len(s.dialects) > 1 && s.own[r] == "" {
 			problem = fmt.Errorf("no dialect of %v has a value: %w", s.dialects, problem)
 		}
-		problems = append(problems, fmt.Errorf("%s: query %s at %s: %w", resource, source.Excerpt(q.text), s.client.shown, problem))
+		problems = append(problems, fmt.Errorf("%s: query %s at %s: %w", resource, source.Excerpt(q.text), s.client.Endpoint(), problem))
 		if s.limit.Check(s.clock.Now()) != nil {
 			break
 		}

@@ -1,8 +1,9 @@
-// Package hosted has what the sources of hosted monitoring services share: load from points in time, the nodes that hosts stand
+// Package hosted has what the sources of hosted monitoring services share: requests, load from points in time, the nodes that hosts stand
 // for, and the wait that a rate limit demands.
 package hosted
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,10 +11,27 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
+
+// Nodes returns the nodes to measure. It fails if there are none, or if the request has no windows.
+func Nodes(lister corelisters.NodeLister, request source.Request) ([]*corev1.Node, error) {
+	if len(request.Windows) == 0 || slices.Min(request.Windows) <= 0 {
+		return nil, fmt.Errorf("measure over windows %v: need at least one, and positive windows", request.Windows)
+	}
+	nodes, err := lister.List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	if len(nodes) == 0 {
+		return nil, errors.New("match series to nodes: no Node is known")
+	}
+	return nodes, nil
+}
 
 // Table collects the load of nodes over windows. It is made for each refresh and not safe for concurrent use.
 type Table struct {

@@ -2,7 +2,6 @@ package signalfx
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -12,7 +11,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/jsonstream"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
 const (
@@ -26,31 +24,20 @@ const (
 )
 
 // client sends requests to the API.
-type client struct {
-	http *httpclient.Client
-	base *url.URL
-	// shown is the address as errors show it.
-	shown string
-}
+type client struct{ *hosted.Client }
 
-func newClient(cfg Config) (*client, error) {
-	base, err := url.Parse(cfg.Address)
-	if err != nil {
-		return nil, fmt.Errorf("parse the address: %w", err)
-	}
+func newClient(cfg Config) (client, error) {
 	cfg.TokenHeader = tokenHeader
-	httpClient, err := httpclient.New(cfg.Config)
-	if err != nil {
-		return nil, err
-	}
-	return &client{http: httpClient, base: base, shown: httpclient.WithoutSecrets(base)}, nil
+	c, err := hosted.NewClient(cfg.Config, cfg.Address, hint)
+	return client{c}, err
 }
 
 // values returns the series over the range that the query selects, by ID of the series. It may return series beside an error: then
 // the service had a part alone.
-func (c *client) values(ctx context.Context, query string, rng hosted.Range, now time.Time, nodes int) (map[string]hosted.Series, error) {
+func (c client) values(ctx context.Context, query string, rng hosted.Range, now time.Time, nodes int) (map[string]hosted.Series, error) {
+	const path = "v1/timeserieswindow"
 	var response *values
-	err := c.get(ctx, "v1/timeserieswindow", url.Values{
+	err := c.get(ctx, path, url.Values{
 		"query":      {query},
 		"startMs":    {strconv.FormatInt(rng.From(now).UnixMilli(), 10)},
 		"endMs":      {strconv.FormatInt(now.UnixMilli(), 10)},
@@ -64,15 +51,15 @@ func (c *client) values(ctx context.Context, query string, rng hosted.Range, now
 	}
 	if len(response.errors) > 0 {
 		for i, text := range response.errors {
-			response.errors[i] = c.http.Excerpt(text)
+			response.errors[i] = c.Excerpt(text)
 		}
-		err = fmt.Errorf("GET %s/v1/timeserieswindow: the response is partial: %s", c.shown, source.FirstN(response.errors))
+		err = fmt.Errorf("GET %s: the response is partial: %s", c.Endpoint(path), source.FirstN(response.errors))
 	}
 	return response.series, err
 }
 
 // hosts returns the hosts of the series that the query selects, by ID of the series.
-func (c *client) hosts(ctx context.Context, query string, nodes int) (map[string]string, error) {
+func (c client) hosts(ctx context.Context, query string, nodes int) (map[string]string, error) {
 	hosts := map[string]string{}
 	offset := 0
 	for range maxPages {
@@ -100,7 +87,7 @@ func (c *client) hosts(ctx context.Context, query string, nodes int) (map[string
 }
 
 // metrics returns a few names of metrics with the word in them.
-func (c *client) metrics(ctx context.Context, word string) ([]string, error) {
+func (c client) metrics(ctx context.Context, word string) ([]string, error) {
 	var page *page
 	err := c.get(ctx, "v2/metric", url.Values{"query": {"name:*" + word + "*"}, "limit": {strconv.Itoa(shownMetrics)}}, 0,
 		source.MaxResponseBytes(0), func(dec *jsonstream.Decoder) (err error) {
@@ -112,62 +99,26 @@ func (c *client) metrics(ctx context.Context, word string) ([]string, error) {
 	}
 	var names []string
 	for _, metric := range page.results[:min(len(page.results), shownMetrics)] {
-		names = append(names, c.http.Excerpt(string(metric.Name)))
+		names = append(names, c.Excerpt(string(metric.Name)))
 	}
 	return names, nil
 }
 
-// get decodes the response to a request about so many nodes. The error names the URL and the setting to look at.
-func (c *client) get(ctx context.Context, path string, parameters url.Values, nodes int, maxBytes int64, decode func(*jsonstream.Decoder) error) error {
-	u := c.base.JoinPath(path)
-	shown := httpclient.WithoutSecrets(u)
-	u.RawQuery = parameters.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
-	if err != nil {
-		return c.http.Explain(err)
-	}
-	req.Header.Set("Accept", "application/json")
-	resp, err := c.http.Do(req, maxBytes)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = resp.Body.Close() }() // the response has been read by then
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("GET %s: %w", shown, c.refusal(resp))
-	}
-	dec := jsonstream.NewDecoder(resp.Body, source.MaxElements(nodes))
-	err = decode(dec)
-	if err == nil {
-		err = dec.End()
-	}
-	if err == nil {
-		return nil
-	}
-	if failed, ok := errors.AsType[*jsonstream.ReadError](err); ok {
-		err = failed.Unwrap()
-		if ctx.Err() != nil {
-			err = ctx.Err() // the connection may have been closed for this
-		}
-	}
-	err = c.http.Explain(err)
-	if source.IsTooLarge(err) {
-		err = fmt.Errorf("%w, the bound for %d nodes: set clusterName or hostNameSuffix, so that the query has the series of this cluster alone", err, nodes)
-	}
-	return fmt.Errorf("GET %s: %w", shown, err)
+func (c client) get(ctx context.Context, path string, parameters url.Values, nodes int, maxBytes int64, decode func(*jsonstream.Decoder) error) error {
+	return c.Do(ctx, hosted.Request{Method: http.MethodGet, Path: path, Parameters: parameters, Nodes: nodes, MaxBytes: maxBytes}, decode)
 }
 
-// refusal returns the error for a status other than 200, with what is special to SignalFx.
-func (c *client) refusal(resp *http.Response) error {
-	err := c.http.NewStatusError(resp)
-	switch err.Code {
+// hint returns the setting to look at after a status other than 200.
+func hint(status int) string {
+	switch status {
 	case http.StatusUnauthorized:
-		err.Hint = "token or tokenFile is missing, wrong or expired, or of another realm than address: https://api.<realm>.signalfx.com"
+		return "token or tokenFile is missing, wrong or expired, or of another realm than address: https://api.<realm>.signalfx.com"
 	case http.StatusForbidden:
-		err.Hint = "the access token of token or tokenFile lacks the authorization scope API: give it that scope, or take another token"
+		return "the access token of token or tokenFile lacks the authorization scope API: give it that scope, or take another token"
 	case http.StatusNotFound:
-		err.Hint = "no API is served there: set address to https://api.<realm>.signalfx.com"
+		return "no API is served there: set address to https://api.<realm>.signalfx.com"
 	case http.StatusBadRequest:
-		err.Hint = "if queries, clusterName or hostNameSuffix are set, check them"
+		return "if queries, clusterName or hostNameSuffix are set, check them"
 	}
-	return err
+	return ""
 }

@@ -12,11 +12,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -51,7 +49,7 @@ type Config struct {
 
 // Source measures nodes through SignalFx. It is not safe for concurrent use.
 type Source struct {
-	client  *client
+	client  client
 	nodes   corelisters.NodeLister
 	clock   clock.PassiveClock
 	timeout time.Duration
@@ -102,7 +100,7 @@ func (s *Source) Name() string { return "SignalFx" }
 
 // Close ends the idle connections. The Source may be used again afterwards.
 func (s *Source) Close() error {
-	s.client.http.CloseIdleConnections()
+	s.client.CloseIdleConnections()
 	return nil
 }
 
@@ -112,20 +110,14 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 	logger := klog.FromContext(ctx)
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	if len(request.Windows) == 0 || slices.Min(request.Windows) <= 0 {
-		return source.Batch{}, fmt.Errorf("measure over windows %v: need at least one, and positive windows", request.Windows)
-	}
 	if err := s.limit.Check(s.clock.Now()); err != nil {
-		return source.Batch{}, fmt.Errorf("%s: %w", s.client.shown, err)
+		return source.Batch{}, fmt.Errorf("%s: %w", s.client.Endpoint(), err)
 	}
-	nodes, err := s.nodes.List(labels.Everything())
+	nodes, err := hosted.Nodes(s.nodes, request)
 	if err != nil {
-		return source.Batch{}, fmt.Errorf("list nodes: %w", err)
+		return source.Batch{}, err
 	}
-	if len(nodes) == 0 {
-		return source.Batch{}, errors.New("match series to nodes: no Node is known")
-	}
-	table := hosted.NewTable(nodes, s.suffix, s.client.http.Excerpt)
+	table := hosted.NewTable(nodes, s.suffix, s.client.Excerpt)
 	var problems []error
 	for r := range load.ResourceCount {
 		if err := s.measure(ctx, r, request.Windows, nodes, table); err != nil {
@@ -142,7 +134,7 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 	}
 	s.problems.Log(logger, s.clock.Now(), problem)
 	unmatched := table.Unmatched()
-	s.unmatched.Log(logger, unmatched, "Hosts of SignalFx that are not a node", "url", s.client.shown)
+	s.unmatched.Log(logger, unmatched, "Hosts of SignalFx that are not a node", "url", s.client.Endpoint())
 	batch.UnmatchedCount = len(unmatched)
 	return batch, nil
 }
@@ -177,7 +169,7 @@ func (s *Source) measure(ctx context.Context, r load.Resource, windows []time.Du
 		if !found {
 			problem = s.names.NoSeries(ctx, s.clock.Now(), r, s.metrics)
 		}
-		problems = append(problems, fmt.Errorf("query %s at %s: %w", source.Excerpt(s.queries[r]), s.client.shown, problem))
+		problems = append(problems, fmt.Errorf("query %s at %s: %w", source.Excerpt(s.queries[r]), s.client.Endpoint(), problem))
 	}
 	return hosted.Summary(problems)
 }
