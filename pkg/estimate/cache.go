@@ -185,7 +185,7 @@ func (c *tableCache) compute(measured *load.NodeLoad, node fwk.NodeInfo, previou
 		n.predicted = c.predict(n, node, predictionMoment(measured, c.key.statistics()), previous)
 	}
 	charge := func(position int) amounts { return c.charge(n, position) }
-	n.uncovered = previous.uncovered.update(previous.pods, n.pods, horizonOf(measured), c.config.Window, charge)
+	n.uncovered = previous.uncovered.update(previous.pods, n.pods, horizonOf(measured), c.config, charge)
 	capacity := podusage.Amounts{load.CPU: previous.fresh[load.CPU].Base, load.Memory: previous.fresh[load.Memory].Base}
 	if previous.node != node.Node() {
 		capacity = podusage.AmountsOf(node.Node().Status.Capacity)

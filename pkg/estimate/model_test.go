@@ -242,7 +242,8 @@ func TestModel_IsSafeForConcurrentUse(t *testing.T) {
 	group.Wait()
 }
 
-// A model of a quantile estimates by that, and charges pods until the span that the measurement states covers them.
+// A model of a quantile estimates by that, and charges pods until it shows them: the 95th percentile of an hour shows nothing of a
+// load that has lasted for three minutes, and rises over the span that the measurement states.
 func TestModel_Quantile(t *testing.T) {
 	p := load.NewPublisher()
 	index := load.NewIndex([]string{"n"})
@@ -253,23 +254,26 @@ func TestModel_Quantile(t *testing.T) {
 	}
 	q := load.Quantile{Window: time.Hour, Fraction: 0.95}
 	p.Publish(load.NewSnapshot(index, map[time.Duration]*load.Table{time.Hour: table(0.25, time.Hour)}, nil).
-		WithQuantiles(map[load.Quantile]*load.Table{q: table(0.5, 4*time.Minute)}))
+		WithQuantiles(map[load.Quantile]*load.Table{q: table(0.5, 2*time.Minute)}))
 	config := Config{
 		Window: q.Window, Trust: load.Trust{RefreshInterval: 30 * time.Second, MaxAge: maxAge, DriftTolerance: 10},
 		Estimator: flat(1000), Clock: clocktesting.NewFakePassiveClock(now),
 	}
-	running := podOf(corev1.PodRunning, ago(3*time.Minute))
-	info := framework.NewNodeInfo(running)
-	info.SetNode(newNode(t, "n").Node())
 	for _, tc := range []struct {
 		name                  string
 		fraction              float64
+		running               time.Duration
 		wantMean, wantPending float64
 	}{
-		{"the mean", 0, 2000, 950},        // 57 minutes of 60 do not show the pod
-		{"the quantile", 0.95, 4000, 250}, // one minute of four does not
-		{"a quantile that is not read", 1, 0, 0},
+		{"the mean", 0, 3 * time.Minute, 2000, 950}, // 57 minutes of 60 do not show the pod
+		{"the quantile shows nothing yet", 0.95, 3 * time.Minute, 4000, 1000},
+		{"the quantile rises", 0.95, 4 * time.Minute, 4000, 500}, // for one minute of two
+		{"the quantile has risen", 0.95, 5 * time.Minute, 4000, 0},
+		{"a quantile that is not read", 1, time.Hour, 0, 0},
 	} {
+		pod := podOf(corev1.PodRunning, ago(tc.running))
+		info := framework.NewNodeInfo(pod)
+		info.SetNode(newNode(t, "n").Node())
 		config.Fraction = tc.fraction
 		model := NewModel(NewSnapshots(p), config)
 		e := model.View(framework.NewCycleState()).Resource(info, load.CPU)
@@ -277,6 +281,9 @@ func TestModel_Quantile(t *testing.T) {
 			t.Errorf("%s: %v", tc.name, e.State)
 		} else if known && (e.Mean != tc.wantMean || e.Pending != tc.wantPending) {
 			t.Errorf("%s: mean %v and pending %v, want %v and %v", tc.name, e.Mean, e.Pending, tc.wantMean, tc.wantPending)
+		}
+		if loads := model.View(framework.NewCycleState()).Pods(info); tc.wantMean > 0 && loads[0].Resources[load.CPU].Pending != tc.wantPending {
+			t.Errorf("%s: pending of the pod is %v, want %v", tc.name, loads[0].Resources[load.CPU].Pending, tc.wantPending)
 		}
 		if got := model.Measured(info.Node())[load.CPU].Mean; got != tc.wantMean {
 			t.Errorf("%s: measured %v outside of a cycle, want %v", tc.name, got, tc.wantMean)

@@ -12,8 +12,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
-// coverage is the share, in [0, 1], of a pod's usage that a mean over the window ending at end shows, if the pod has been
-// running since start: clamp((end − start) / window). A window of length 0 shows all of what runs at its end. Moments are in
+// coverage is the share, in [0, 1], of a pod's usage that a measurement over the window ending at end shows, if it shows what the pod
+// uses from start on: clamp((end − start) / window). A window of length 0 shows all of what runs at its end. Moments are in
 // nanoseconds since 1970.
 func coverage(start, end int64, window time.Duration) float64 {
 	switch {
@@ -59,6 +59,15 @@ func runningSince(pod *corev1.Pod) int64 {
 		return pod.Status.StartTime.UnixNano()
 	}
 	return notYet
+}
+
+// shownFrom is the moment from which on a measurement shows something of a pod that runs since the given one: a quantile shows nothing
+// before the load has lasted for the share of the window that is above the quantile. Moments are in nanoseconds since 1970.
+func (c *Config) shownFrom(since int64) int64 {
+	if c.Fraction == 0 || since == ended || since == notYet {
+		return since
+	}
+	return since + int64(math.Round((1-c.Fraction)*float64(c.Window)))
 }
 
 // hasEnded reports whether the pod uses nothing any more.
@@ -109,7 +118,7 @@ func amountsOf(a podusage.Amounts) (smaller amounts) {
 
 // uncoveredPod is a pod that some window does not fully cover.
 type uncoveredPod struct {
-	// since is the moment since when the pod runs, in nanoseconds since 1970.
+	// since is the moment from which on a measurement shows something of the pod, in nanoseconds since 1970.
 	since int64
 	// charge is what the pod is charged, until bound takes effect; nil is no bound.
 	charge amounts
@@ -148,7 +157,7 @@ func newUncoveredPod(position int, since int64, pod *corev1.Pod, charge amounts,
 
 // update returns the uncovered pods of a node that had the pods before, and has the pods now. charge returns what the pod at a
 // position is charged. u is not changed.
-func (u *uncoveredPods) update(before, now []fwk.PodInfo, horizon int64, window time.Duration, charge func(position int) amounts) uncoveredPods {
+func (u *uncoveredPods) update(before, now []fwk.PodInfo, horizon int64, config *Config, charge func(position int) amounts) uncoveredPods {
 	if horizon < u.horizon {
 		u, before = &uncoveredPods{}, nil // pods that were left out may count again
 	}
@@ -167,8 +176,8 @@ func (u *uncoveredPods) update(before, now []fwk.PodInfo, horizon int64, window 
 			}
 			continue
 		}
-		if since := runningSince(pod.GetPod()); since > horizon {
-			uncovered = append(uncovered, newUncoveredPod(i, since, pod.GetPod(), charge(i), window))
+		if since := config.shownFrom(runningSince(pod.GetPod())); since > horizon {
+			uncovered = append(uncovered, newUncoveredPod(i, since, pod.GetPod(), charge(i), config.Window))
 		}
 	}
 	return uncoveredPods{pods: slices.Clone(uncovered), horizon: horizon}

@@ -51,7 +51,7 @@ func (v *View) Pods(node fwk.NodeInfo) []PodLoad {
 		}
 		var charged uncoveredPod
 		if n != nil {
-			charged = newUncoveredPod(i, since, pod, v.cache.charge(n, i), v.cache.config.Window)
+			charged = newUncoveredPod(i, v.cache.config.shownFrom(since), pod, v.cache.charge(n, i), v.cache.config.Window)
 		}
 		requests := info.CalculateResource()
 		for r := range load.ResourceCount {

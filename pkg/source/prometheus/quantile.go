@@ -13,10 +13,11 @@ import (
 
 // quantile returns the dialect's query for a quantile of utilization; the expression has no deviation. Counters need a subquery, for
 // they have no value before a rate is taken; the quantile of a gauge is taken of its samples. Like a mean, a quantile has a value
-// only for series that still exist.
+// only for series that still exist. Its span is the length of the rates: once a load has lasted for the share of the window above the
+// quantile, the quantile rises for so long.
 func (d Dialect) quantile(r load.Resource, by string, s sampling, fraction float64) expression {
 	series, q := d.series(r), format(fraction)
-	e := expression{span: quantileSpan(s, fraction)}
+	e := expression{span: time.Duration(s.rate)}
 	switch {
 	case d == NodeExporter && r == load.CPU:
 		e.mean = fmt.Sprintf("quantile_over_time(%s, (%s)[%s:%s]) and count by (%s) (%s)", q, nodeExporterUsed(by, s.rate), s.window, s.step, by, series[0])
@@ -27,7 +28,7 @@ func (d Dialect) quantile(r load.Resource, by string, s sampling, fraction float
 		e.mean = fmt.Sprintf("(%s) and (%s)",
 			firstOf(series, "max by ("+by+") (quantile_over_time("+q+", %s["+s.window.String()+"]))"), firstOf(series, "max by ("+by+") (%s)"))
 		if r == load.CPU {
-			e.span += ruled - time.Duration(s.rate)
+			e.span = ruled
 		}
 	case r == load.CPU:
 		e.mean = fmt.Sprintf("quantile_over_time(%s, (max by (%s) (sum without (cpu) (%s)))[%s:%s]) and count by (%s) (%s and timestamp(%s) > time() - %d)",
@@ -44,7 +45,7 @@ func (d Dialect) quantile(r load.Resource, by string, s sampling, fraction float
 // subquery.
 func ownQuantile(own string, s sampling, fraction float64) expression {
 	now, q := withWindow(own, s.rate), format(fraction)
-	e := expression{reads: readTimes(now), span: quantileSpan(s, fraction)}
+	e := expression{reads: readTimes(now), span: time.Duration(s.rate)}
 	// The line breaks end a comment that the expression may end with.
 	over := fmt.Sprintf("(%s\n)[%s:%s]", now, s.window, s.step)
 	if parsed, err := parser.ParseExpr(now); err == nil {
@@ -54,12 +55,6 @@ func ownQuantile(own string, s sampling, fraction float64) expression {
 	}
 	e.mean = fmt.Sprintf("quantile_over_time(%s, %s) and (%s\n)", q, over, now)
 	return e
-}
-
-// quantileSpan is how long a load has to last until the quantile shows all of it: the share of the window above the quantile, and
-// the length of the rates that it is taken of.
-func quantileSpan(s sampling, fraction float64) time.Duration {
-	return (time.Duration(math.Round((1-fraction)*float64(s.window))) + time.Duration(s.rate)).Round(time.Second)
 }
 
 // format writes a fraction without the digits that rounding adds.

@@ -94,17 +94,17 @@ func TestQuantile_Queries(t *testing.T) {
 	}
 }
 
-// A load counts fully once it has lasted for the share of the window that is above the quantile, and for a rate.
+// Once a load has lasted for the share of the window above the quantile, the quantile rises for the length of a rate.
 func TestQuantile_Span(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		got  time.Duration
 		want time.Duration
 	}{
-		{"the 95th percentile of a day", Kubelet.quantile(load.CPU, "node", samplingOf(day), 0.95).span, 72*time.Minute + 5*time.Minute},
+		{"the 95th percentile of a day", Kubelet.quantile(load.CPU, "node", samplingOf(day), 0.95).span, 5 * time.Minute},
 		{"the maximum of a day", Kubelet.quantile(load.CPU, "node", samplingOf(day), 1).span, 5 * time.Minute},
-		{"the 95th percentile of five minutes", Kubelet.quantile(load.Memory, "node", samplingOf(window), 0.95).span, 15*time.Second + 2*time.Minute},
-		{"a rule that is a mean over five minutes", KubePrometheus.quantile(load.CPU, "node", samplingOf(time.Hour), 0.95).span, 3*time.Minute + 5*time.Minute},
+		{"the 95th percentile of five minutes", Kubelet.quantile(load.Memory, "node", samplingOf(window), 0.95).span, 2 * time.Minute},
+		{"a rule that is a mean over five minutes", KubePrometheus.quantile(load.CPU, "node", samplingOf(time.Hour), 0.95).span, 5 * time.Minute},
 	} {
 		if tc.got != tc.want {
 			t.Errorf("%s: span %v, want %v", tc.name, tc.got, tc.want)
@@ -154,8 +154,8 @@ func TestFetch_Quantiles(t *testing.T) {
 	want := []load.Sample{
 		sample("w1", meanOnly(0.25), meanOnly(0.5)),
 		quantile("w1", maximum, 2*time.Minute, 0.9, 0),
-		quantile("w1", p95, 77*time.Minute, 0.8, 0.7),
-		quantile("w2", p95, 77*time.Minute, 0.6, 0),
+		quantile("w1", p95, 5*time.Minute, 0.8, 0.7),
+		quantile("w2", p95, 5*time.Minute, 0.6, 0),
 	}
 	slices.SortFunc(batch.Samples, func(a, b load.Sample) int {
 		return strings.Compare(a.Node+a.Window.String(), b.Node+b.Window.String())
