@@ -3,6 +3,7 @@ package datadog
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -76,6 +77,13 @@ func (c client) query(ctx context.Context, queries [load.ResourceCount]query, rn
 	}
 	if decoded.errors != "" {
 		err = fmt.Errorf("POST %s: the response is partial: %s", c.Endpoint(path), c.Excerpt(decoded.errors))
+	}
+	if n := len(decoded.unreadable); n > 0 {
+		var hosts []string
+		for _, i := range decoded.unreadable {
+			hosts = append(hosts, c.Excerpt(decoded.series[i].host()))
+		}
+		err = errors.Join(err, fmt.Errorf("POST %s: %d series cannot be read, for their values are no list: %s", c.Endpoint(path), n, source.FirstN(hosts)))
 	}
 	return decoded, err
 }

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -186,7 +187,11 @@ func (s *Source) measureBy(ctx context.Context, dialect Dialect, windows []time.
 			m.problems = append(m.problems, s.limit.Observe(s.clock.Now(), err))
 		}
 		if response != nil {
-			response.each(queries, rng, func(host string, r load.Resource, one hosted.Series) {
+			response.each(queries, rng, now, func(i int, host string, r load.Resource, one hosted.Series) {
+				if host == "" {
+					m.table.OfferHostless(strconv.Itoa(i), r)
+					return
+				}
 				m.table.Offer(host, r, rng, now, one)
 			})
 		}
@@ -208,7 +213,7 @@ func (s *Source) problemsOf(ctx context.Context, m measurement) []error {
 		if m.table.Measured(resource) {
 			continue
 		}
-		problem := m.table.Emptiness(resource)
+		problem := m.table.Emptiness(resource, "group the query by the tag that names the host, such as by {host}")
 		if problem == nil {
 			problem = s.names.NoSeries(ctx, s.clock.Now(), resource, func(ctx context.Context, word string) ([]string, error) {
 				names, err := s.client.metrics(ctx, word)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -432,6 +433,48 @@ func TestFetch_SeriesThatAreSkipped(t *testing.T) {
 	}
 }
 
+// A part of a response that cannot be read takes nothing from the rest.
+func TestFetch_MalformedSeries(t *testing.T) {
+	server := newStub(t)
+	server.respond["/api/v2/query/timeseries"] = status(200, "", "", fmt.Sprintf(`{"errors":[],"data":{"attributes":{
+		"series":[{"group_tags":["host:n1"],"query_index":0},{"group_tags":["host:n2"],"query_index":0},{"group_tags":5,"query_index":0},{"group_tags":["host:n4"],"query_index":0},5],
+		"times":[%d000,%d000],"values":[["NaN",10],7,[20,20],[{},40],[50]]}}}`, minute-60, minute))
+	s := newSource(t, Config{Address: server.URL, MemoryQuery: "q"}, clocktesting.NewFakePassiveClock(now), nodes(5)...)
+	var lines []string
+	sink := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 2})
+	batch, err := s.Fetch(klog.NewContext(t.Context(), sink), source.Request{Windows: []time.Duration{5 * time.Minute}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, sample := range batch.Samples {
+		got = append(got, fmt.Sprint(sample.Node, " ", sample.Stats[load.CPU].Mean))
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{"n1 0.1", "n4 0.4"}, got); diff != "" {
+		t.Errorf("nodes (-want +got):\n%s", diff)
+	}
+	if len(lines) != 2 || !strings.Contains(lines[0], "1 series cannot be read, for their values are no list: n2") || !strings.Contains(lines[1], "series 2 without a host") ||
+		strings.Contains(lines[0], "partial") { // an empty list is no error
+		t.Errorf("log %q", lines)
+	}
+}
+
+// Points of a host whose clock is ahead neither hide those of the present nor stay fresh.
+func TestFetch_PointsOfTheFuture(t *testing.T) {
+	server := newStub(t)
+	server.respond["/api/v2/query/timeseries"] = status(200, "", "", fmt.Sprintf(`{"data":{"attributes":{
+		"series":[{"group_tags":["host:n1"],"query_index":0},{"group_tags":["host:n2"],"query_index":0}],
+		"times":[%d000,%d000],"values":[[10,50],[null,50]]}}}`, minute, minute+3600))
+	s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(3)...)
+	got, err := fetch(t, s, 5*time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSamples(t, got, []load.Sample{{Node: "n1", Window: 5 * time.Minute, End: time.Unix(minute, 0), Stats: load.Stats{
+		load.CPU: {Mean: 0.1, StdDev: math.NaN(), Span: time.Minute, Known: true}}}})
+}
+
 // A point of five minutes is complete only five minutes after its time.
 func TestFetch_LongWindow(t *testing.T) {
 	server := newStub(t, cpu("n1", 10, 20, math.NaN()), cpu("n2", 10, math.NaN(), math.NaN(), math.NaN()))
@@ -536,7 +579,7 @@ func TestFetch_Errors(t *testing.T) {
 		"404":                        {status(404, "", "", ""), []string{"status 404", "set address to https://api.<site>"}},
 		"400":                        {status(400, "", "", `{"errors":["Query parse error"]}`), []string{"status 400", "Query parse error", "if queries, clusterName or hostNameSuffix are set, check them"}},
 		"500":                        {status(500, "", "", ""), []string{"status 500"}},
-		"no JSON":                    {status(200, "", "", "<html>"), []string{"invalid character"}},
+		"no JSON":                    {status(200, "", "", "<html>"), []string{"the response is not JSON", "invalid character", "check that address is that of the API"}},
 		"no data":                    {status(200, "", "", "{}"), []string{"not a response of the Datadog API: it has no data"}},
 		"an error in the response":   {status(200, "", "", `{"errors":"query timed out"}`), []string{"the response is partial: query timed out"}},
 		"errors in a list":           {status(200, "", "", `{"errors":["query timed out"]}`), []string{`the response is partial: ["query timed out"]`}},
@@ -544,7 +587,7 @@ func TestFetch_Errors(t *testing.T) {
 		"fewer times than values":    {status(200, "", "", attributes(`"series":[{}],"times":[1],"values":[[1,2]]`)), []string{"1 times and a series of 2 values"}},
 		"more values than asked for": {status(200, "", "", attributes(`"values":[[1,2,3,4,5,6,7,8,9,10,11,12,13,14]]`)), []string{"14 points, where at most 13 are asked for", "$interval"}},
 		"a time that is none":        {status(200, "", "", attributes(`"times":[null]`)), []string{"NaN is no time"}},
-		"a value that is no number":  {status(200, "", "", attributes(`"values":[["1"]]`)), []string{"is not a number"}},
+		"a row that is no list":      {status(200, "", "", attributes(`"series":[{"group_tags":["host:n1"]}],"values":[5]`)), []string{"1 series cannot be read, for their values are no list: n1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newStub(t)

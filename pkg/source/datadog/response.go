@@ -19,7 +19,9 @@ type response struct {
 	// values has the rows one after the other; ends are where each one ends.
 	values []hosted.Number
 	ends   []int
-	errors string
+	// unreadable are the positions of the rows that have no values because they could not be read.
+	unreadable []int
+	errors     string
 }
 
 // series says what a row of values is of.
@@ -43,9 +45,9 @@ func (s *series) host() string {
 	return first
 }
 
-// each passes to visit each series that belongs to a query, as utilization over the range. A series without a host has a text that
-// says so.
-func (r *response) each(queries [load.ResourceCount]query, rng hosted.Range, visit func(host string, resource load.Resource, one hosted.Series)) {
+// each passes to visit each series that belongs to a query, as utilization over the range at the moment now. A series without a host
+// has an empty one. i is the position of the series.
+func (r *response) each(queries [load.ResourceCount]query, rng hosted.Range, now time.Time, visit func(i int, host string, resource load.Resource, one hosted.Series)) {
 	points := make([]hosted.Point, len(r.times))
 	begin := 0
 	for i, end := range r.ends {
@@ -58,16 +60,12 @@ func (r *response) each(queries [load.ResourceCount]query, rng hosted.Range, vis
 		for j, value := range row {
 			points[j] = hosted.Point{Time: r.times[j], Value: queries[*index].utilization(float64(value))}
 		}
-		host := r.series[i].host()
-		if host == "" {
-			host = fmt.Sprintf("series %d without a host", i)
-		}
-		visit(host, load.Resource(*index), rng.Summarize(points[:len(row)]))
+		visit(i, r.series[i].host(), load.Resource(*index), rng.Summarize(points[:len(row)], now))
 	}
 }
 
-// decodeResponse reads {"data": {"attributes": {"series": […], "times": […], "values": [[…], …]}}, "errors": "…"}, in any order. A
-// null is a gap.
+// decodeResponse reads {"data": {"attributes": {"series": […], "times": […], "values": [[…], …]}}, "errors": "…"}, in any order.
+// What is no number is a gap.
 func decodeResponse(dec *jsonstream.Decoder, rng hosted.Range) (*response, error) {
 	r, hasData := &response{}, false
 	err := dec.Object(func(key string) error {
@@ -109,7 +107,7 @@ func (r *response) decodeAttributes(dec *jsonstream.Decoder, rng hosted.Range) e
 		case "series":
 			return dec.Array(func() error {
 				var s series
-				err := dec.Decode(&s)
+				_, err := hosted.Decode(dec, &s) // without tags that can be read, it has no host
 				r.series = append(r.series, s)
 				return err
 			})
@@ -119,8 +117,13 @@ func (r *response) decodeAttributes(dec *jsonstream.Decoder, rng hosted.Range) e
 			var row []hosted.Number
 			return dec.Array(func() error {
 				row = row[:0]
-				if err := dec.Decode(&row); err != nil {
+				complete, err := hosted.Decode(dec, &row)
+				if err != nil {
 					return err
+				}
+				if !complete {
+					row = row[:0]
+					r.unreadable = append(r.unreadable, len(r.ends))
 				}
 				if err := checkPoints(len(row), rng); err != nil {
 					return err

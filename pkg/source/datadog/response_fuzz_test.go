@@ -32,10 +32,10 @@ func FuzzDecodeResponse(f *testing.F) {
 		table := hosted.NewTable(nodes(1), "", func(text string) string { return text })
 		queries := (&Source{}).queries(Agent, time.Minute)
 		visited := 0
-		response.each(queries, rng, func(host string, r load.Resource, one hosted.Series) {
+		response.each(queries, rng, now, func(_ int, host string, r load.Resource, one hosted.Series) {
 			visited++
-			if host == "" || r < 0 || r >= load.ResourceCount {
-				t.Errorf("host %q, resource %d", host, r)
+			if r < 0 || r >= load.ResourceCount {
+				t.Errorf("host %q has resource %d", host, r)
 			}
 			table.Offer("n0", r, rng, time.Time{}, one)
 		})

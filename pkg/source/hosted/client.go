@@ -3,6 +3,7 @@ package hosted
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -96,6 +97,9 @@ func (c *Client) decode(ctx context.Context, body io.Reader, nodes int, decode f
 		if ctx.Err() != nil {
 			err = ctx.Err() // the connection may have been closed for this
 		}
+	}
+	if _, ok := errors.AsType[*json.SyntaxError](err); ok || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = fmt.Errorf("the response is not JSON to its end: %w: check that address is that of the API, and that no proxy or login page answers in its place", err)
 	}
 	err = c.Explain(err)
 	if source.IsTooLarge(err) {

@@ -2,24 +2,33 @@ package hosted
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
 	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/jsonstream"
 )
 
-// Number is a number in a response; NaN stands for null.
+// Decode reads a value as dec.Decode does, and leaves out the parts that have another type than into has. It reports whether all
+// parts could be read.
+func Decode(dec *jsonstream.Decoder, into any) (complete bool, err error) {
+	err = dec.Decode(into)
+	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Number is a number in a response; any other value is NaN.
 type Number float64
 
-// UnmarshalJSON accepts a number and null.
+// UnmarshalJSON accepts any value.
 func (n *Number) UnmarshalJSON(b []byte) error {
-	if string(b) == "null" {
-		*n = Number(math.NaN())
-		return nil
-	}
 	value, err := strconv.ParseFloat(string(b), 64)
 	if err != nil {
-		return fmt.Errorf("%.64q is not a number", b)
+		value = math.NaN()
 	}
 	*n = Number(value)
 	return nil

@@ -79,8 +79,10 @@ type Series struct {
 	stats []load.Stat
 }
 
-// Summarize returns what the points say of the range's windows. The points may have any order and are not kept.
-func (r Range) Summarize(points []Point) Series {
+// Summarize returns what the points say of the range's windows at the moment now. The points may have any order and are not kept.
+// Points of the future, which hosts whose clock is wrong send, are left out.
+func (r Range) Summarize(points []Point, now time.Time) Series {
+	points = slices.DeleteFunc(points, func(p Point) bool { return p.Time.After(now.Add(r.Step)) })
 	var s Series
 	for _, p := range points {
 		if !math.IsNaN(p.Value) && p.Time.After(s.newest) {

@@ -43,12 +43,16 @@ func TestSummarize(t *testing.T) {
 		"one point": {[]Point{at(10, 6)}, time.Unix(600, 0), []load.Stat{
 			{Mean: 6, StdDev: nan, Span: time.Minute, Known: true}, {Mean: 6, StdDev: nan, Span: time.Minute, Known: true},
 		}},
+		// A point that begins in a Step may be on its way; a later one is of a clock that is wrong.
+		"the future": {[]Point{at(13, 100), at(10, 6), at(9, 2)}, time.Unix(600, 0), []load.Stat{
+			{Mean: 4, StdDev: 2, Known: true}, {Mean: 4, StdDev: 2, Span: 2 * time.Minute, Known: true},
+		}},
 		"a gap within the window": {[]Point{at(7, 1), at(8, nan), at(9, nan), at(10, 3)}, time.Unix(600, 0), []load.Stat{
 			{Mean: 3, StdDev: nan, Span: time.Minute, Known: true}, {Mean: 2, StdDev: 1, Known: true},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Range{Step: time.Minute, Windows: []time.Duration{2 * time.Minute, 4 * time.Minute}}.Summarize(tt.points)
+			got := Range{Step: time.Minute, Windows: []time.Duration{2 * time.Minute, 4 * time.Minute}}.Summarize(tt.points, time.Unix(660, 0))
 			if !got.newest.Equal(tt.newest) {
 				t.Errorf("newest %v, want %v", got.newest, tt.newest)
 			}

@@ -17,6 +17,8 @@ const (
 	unstatedWait = time.Minute
 	// longestWait is the longest wait that a service can demand.
 	longestWait = time.Hour
+	// Numbers of seconds from minUnixSeconds on, which is in 2001, are moments. Those from maxUnixSeconds on, in 5138, are none.
+	minUnixSeconds, maxUnixSeconds = 1e9, 1e11
 )
 
 // RateLimit keeps queries back until the time at which a service resets its limit. The zero value lets all pass. It is not safe for
@@ -28,7 +30,7 @@ type LimitedError struct{ Reset time.Time }
 
 // Error names the time.
 func (e *LimitedError) Error() string {
-	return fmt.Sprintf("the service's rate limit is reached: no query is sent before %s; if that lasts, raise refreshInterval, or let several schedulers share one load-watcher service",
+	return fmt.Sprintf("the service's rate limit is reached: no query is sent before %s; if that lasts, read less often (refreshInterval), or let several schedulers share one load-watcher service",
 		e.Reset.UTC().Format("15:04:05 UTC"))
 }
 
@@ -50,23 +52,28 @@ func (l *RateLimit) Observe(now time.Time, err error) error {
 	return source.WithText(errors.Join(err, &LimitedError{Reset: l.reset}), fmt.Sprintf("%v: %v", err, &LimitedError{Reset: l.reset}))
 }
 
-// waitOf returns how long the headers of a refusal demand to wait: X-RateLimit-Reset in seconds, or Retry-After in seconds or as a
-// time; the longer of both.
+// waitOf returns how long the headers of a refusal demand to wait: Retry-After, or else X-RateLimit-Reset.
 func waitOf(header http.Header, now time.Time) time.Duration {
-	wait := max(secondsOf(header.Get("X-RateLimit-Reset")), secondsOf(header.Get("Retry-After")))
-	if at, err := http.ParseTime(header.Get("Retry-After")); err == nil {
-		wait = max(wait, at.Sub(now))
+	for _, name := range []string{"Retry-After", "X-RateLimit-Reset"} {
+		if wait := waitUntil(header.Get(name), now); wait > 0 {
+			return min(wait, longestWait)
+		}
 	}
-	if wait <= 0 {
-		return unstatedWait
-	}
-	return min(wait, longestWait)
+	return unstatedWait
 }
 
-func secondsOf(text string) time.Duration {
-	seconds, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-	if err != nil || !(seconds > 0) {
-		return 0
+// waitUntil returns how long it is until the time of a header, which is a date, a number of seconds from now on or, as gateways write
+// it, a number of seconds since 1970; 0 if it is none of them.
+func waitUntil(text string, now time.Time) time.Duration {
+	if at, err := http.ParseTime(text); err == nil {
+		return at.Sub(now)
 	}
-	return time.Duration(min(seconds, longestWait.Seconds()) * float64(time.Second))
+	seconds, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+	switch {
+	case err != nil || !(seconds > 0 && seconds < maxUnixSeconds):
+		return 0
+	case seconds >= minUnixSeconds:
+		return time.Unix(int64(seconds), 0).Sub(now)
+	}
+	return time.Duration(seconds * float64(time.Second))
 }

@@ -44,7 +44,9 @@ type Table struct {
 	stats map[time.Duration][][load.ResourceCount]measured
 	// By resource, known counts the values of nodes, series the series, and matched those of nodes.
 	known, series, matched [load.ResourceCount]int
-	unmatched              map[string]struct{}
+	// hostless counts, by resource, the series without a host.
+	hostless  [load.ResourceCount]int
+	unmatched map[string]struct{}
 }
 
 // measured is a statistic of one resource of a node.
@@ -75,9 +77,7 @@ func (t *Table) Offer(host string, r load.Resource, rng Range, now time.Time, se
 	t.series[r]++
 	node, exact := t.match(host)
 	if node == nil {
-		if len(t.unmatched) < source.MaxUnmatched {
-			t.unmatched[t.excerpt(host)] = struct{}{}
-		}
+		t.addUnmatched(host)
 		return
 	}
 	t.matched[r]++
@@ -97,6 +97,19 @@ func (t *Table) Offer(host string, r load.Resource, rng Range, now time.Time, se
 		if !old.stat.Known || m.exact && !old.exact || m.exact == old.exact && m.stat.Mean > old.stat.Mean {
 			*old = m
 		}
+	}
+}
+
+// OfferHostless counts a series without a host, which the service calls id.
+func (t *Table) OfferHostless(id string, r load.Resource) {
+	t.series[r]++
+	t.hostless[r]++
+	t.addUnmatched("series " + id + " without a host")
+}
+
+func (t *Table) addUnmatched(host string) {
+	if len(t.unmatched) < source.MaxUnmatched {
+		t.unmatched[t.excerpt(host)] = struct{}{}
 	}
 }
 
@@ -141,14 +154,17 @@ func (t *Table) Samples(windows []time.Duration) []load.Sample {
 // Unmatched returns the hosts that belong to no node, sorted, up to source.MaxUnmatched.
 func (t *Table) Unmatched() []string { return slices.Sorted(maps.Keys(t.unmatched)) }
 
-// Emptiness returns why no node has a value of the resource although the service returned series; nil if it returned none.
-func (t *Table) Emptiness(r load.Resource) error {
+// Emptiness returns why no node has a value of the resource although the service returned series; nil if it returned none. advice says
+// how series get a host.
+func (t *Table) Emptiness(r load.Resource, advice string) error {
 	switch {
 	case t.series[r] == 0:
 		return nil
+	case t.hostless[r] == t.series[r]:
+		return fmt.Errorf("none of %d series has a host: %s", t.series[r], advice)
 	case t.matched[r] == 0:
 		return fmt.Errorf("none of %d series belongs to a Node: %s: set hostNameSuffix to what the hosts have after the names of the Nodes, or clusterName to what the cluster is called there",
 			t.series[r], source.FirstN(t.Unmatched()))
 	}
-	return fmt.Errorf("none of the %d series of Nodes has a recent point: check that the agent on the Nodes still reports", t.matched[r])
+	return fmt.Errorf("none of the %d series of Nodes has a recent point: check that the agent on the Nodes still reports, and that their clocks are right", t.matched[r])
 }

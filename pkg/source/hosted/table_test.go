@@ -17,7 +17,7 @@ func TestTable_UnmatchedAreBounded(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
 	table := NewTable([]*corev1.Node{node}, ".example.com", source.Excerpt)
 	rng := Range{Step: time.Minute, Windows: []time.Duration{time.Minute}}
-	one := rng.Summarize([]Point{{Time: time.Unix(60, 0), Value: 0.5}})
+	one := rng.Summarize([]Point{{Time: time.Unix(60, 0), Value: 0.5}}, time.Unix(60, 0))
 	for i := range source.MaxUnmatched + 100 {
 		table.Offer(fmt.Sprint("x", i), load.CPU, rng, time.Time{}, one)
 	}

@@ -93,6 +93,11 @@ func (c *Client) Do(req *http.Request, maxBytes int64) (*http.Response, error) {
 	req.Header.Set("Accept-Encoding", "gzip")
 	resp, err := c.client.Do(req)
 	if err != nil {
+		if failed, ok := errors.AsType[*url.Error](err); ok { // after a redirect, it has the Location as the server wrote it
+			if u, parseErr := req.URL.Parse(failed.URL); parseErr == nil {
+				failed.URL = u.String()
+			}
+		}
 		return nil, c.Explain(err)
 	}
 	body := io.Reader(resp.Body)

@@ -275,7 +275,7 @@ func TestRedirects(t *testing.T) {
 	})
 	t.Run("a loop ends", func(t *testing.T) {
 		_, err := get(t, newClient(t, Config{}), server.URL+"/loop")
-		wantError(t, err, "stopped after 10 redirects")
+		wantError(t, err, "GET "+server.URL+"/loop: stopped after 10 redirects")
 	})
 }
 

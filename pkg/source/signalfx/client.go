@@ -2,6 +2,7 @@ package signalfx
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -43,7 +44,7 @@ func (c client) values(ctx context.Context, query string, rng hosted.Range, now 
 		"endMs":      {strconv.FormatInt(now.UnixMilli(), 10)},
 		"resolution": {strconv.FormatInt(rng.Step.Milliseconds(), 10)},
 	}, nodes, rng.MaxBytes(nodes), func(dec *jsonstream.Decoder) (err error) {
-		response, err = decodeValues(dec, rng)
+		response, err = decodeValues(dec, rng, now)
 		return err
 	})
 	if err != nil {
@@ -54,6 +55,13 @@ func (c client) values(ctx context.Context, query string, rng hosted.Range, now 
 			response.errors[i] = c.Excerpt(text)
 		}
 		err = fmt.Errorf("GET %s: the response is partial: %s", c.Endpoint(path), source.FirstN(response.errors))
+	}
+	if n := len(response.unreadable); n > 0 {
+		for i, id := range response.unreadable {
+			response.unreadable[i] = c.Excerpt(id)
+		}
+		err = errors.Join(err, fmt.Errorf("GET %s: %d series cannot be read, for their points are no pairs of a time and a value: %s",
+			c.Endpoint(path), n, source.FirstN(response.unreadable)))
 	}
 	return response.series, err
 }
@@ -79,7 +87,7 @@ func (c client) hosts(ctx context.Context, query string, nodes int) (map[string]
 			}
 		}
 		offset += len(page.results)
-		if len(page.results) == 0 || offset >= page.count || int64(offset) >= source.MaxElements(nodes) {
+		if len(page.results) == 0 || float64(offset) >= float64(page.count) || int64(offset) >= source.MaxElements(nodes) {
 			break
 		}
 	}

@@ -3,7 +3,8 @@ package signalfx
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
+	"math"
+	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/jsonstream"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
@@ -17,10 +18,13 @@ type values struct {
 	// series are by ID.
 	series map[string]hosted.Series
 	errors []string
+	// unreadable are the IDs of the series that are left out.
+	unreadable []string
 }
 
-// decodeValues reads {"data": {"<id>": [[<ms>, <percent>], …], …}, "errors": […]}, in fractions over the range. A null is a gap.
-func decodeValues(dec *jsonstream.Decoder, rng hosted.Range) (*values, error) {
+// decodeValues reads {"data": {"<id>": [[<ms>, <percent>], …], …}, "errors": […]}, in fractions over the range at the moment now. What
+// is no number is a gap.
+func decodeValues(dec *jsonstream.Decoder, rng hosted.Range, now time.Time) (*values, error) {
 	v := &values{}
 	var raw [][]hosted.Number
 	var points []hosted.Point
@@ -30,14 +34,16 @@ func decodeValues(dec *jsonstream.Decoder, rng hosted.Range) (*values, error) {
 			v.series = map[string]hosted.Series{}
 			return dec.Object(func(id string) error {
 				raw = raw[:0]
-				if err := dec.Decode(&raw); err != nil {
+				complete, err := hosted.Decode(dec, &raw)
+				if err != nil {
 					return err
 				}
-				var err error
-				if points, err = appendPoints(points[:0], raw); err != nil {
-					return err
+				var ok bool
+				if points, ok = appendPoints(points[:0], raw); !ok || !complete {
+					v.unreadable = append(v.unreadable, id)
+					return nil
 				}
-				v.series[id] = rng.Summarize(points)
+				v.series[id] = rng.Summarize(points, now)
 				return nil
 			})
 		case "errors":
@@ -62,18 +68,19 @@ func decodeValues(dec *jsonstream.Decoder, rng hosted.Range) (*values, error) {
 	return v, nil
 }
 
-func appendPoints(points []hosted.Point, raw [][]hosted.Number) ([]hosted.Point, error) {
+// appendPoints appends the points of pairs of a time and a value, and reports whether all of them are such pairs.
+func appendPoints(points []hosted.Point, raw [][]hosted.Number) ([]hosted.Point, bool) {
 	for _, pair := range raw {
 		if len(pair) != 2 {
-			return nil, fmt.Errorf("a point has %d numbers, where a time and a value are needed", len(pair))
+			return points, false
 		}
 		at, err := pair[0].Time()
 		if err != nil {
-			return nil, err
+			return points, false
 		}
 		points = append(points, hosted.Point{Time: at, Value: float64(pair[1]) / 100})
 	}
-	return points, nil
+	return points, true
 }
 
 // metadata is what is known of a series or a metric.
@@ -88,13 +95,13 @@ type metadata struct {
 // page is a response with metadata.
 type page struct {
 	results []metadata
-	// count is the number of all results, of which a page has a part.
-	count int
+	// count is the number of all results, of which a page has a part; NaN if it is not known.
+	count hosted.Number
 }
 
 // decodePage reads {"count": <n>, "results": [{"id": "<id>", "dimensions": {"host": "<host>", …}}, …]}.
 func decodePage(dec *jsonstream.Decoder) (*page, error) {
-	p, hasResults := &page{}, false
+	p, hasResults := &page{count: hosted.Number(math.NaN())}, false
 	err := dec.Object(func(key string) error {
 		switch key {
 		case "count":
@@ -103,7 +110,7 @@ func decodePage(dec *jsonstream.Decoder) (*page, error) {
 			hasResults = true
 			return dec.Array(func() error {
 				var m metadata
-				err := dec.Decode(&m)
+				_, err := hosted.Decode(dec, &m) // without a host that can be read, it has none
 				p.results = append(p.results, m)
 				return err
 			})

@@ -25,7 +25,7 @@ func FuzzDecodeValues(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body string) {
 		rng := hosted.Range{Step: time.Minute, Windows: []time.Duration{5 * time.Minute, 15 * time.Minute}}
-		response, err := decodeValues(jsonstream.NewDecoder(strings.NewReader(body), 1000), rng)
+		response, err := decodeValues(jsonstream.NewDecoder(strings.NewReader(body), 1000), rng, now)
 		if err != nil {
 			return
 		}

@@ -154,7 +154,7 @@ func (s *Source) measure(ctx context.Context, r load.Resource, windows []time.Du
 			if host, ok := s.hosts[r][id]; ok {
 				table.Offer(host, r, rng, now, one)
 			} else {
-				table.Offer("series "+id+" without a host", r, rng, now, one)
+				table.OfferHostless(id, r)
 			}
 		}
 		if len(series) >= maxSeries {
@@ -165,7 +165,7 @@ func (s *Source) measure(ctx context.Context, r load.Resource, windows []time.Du
 		}
 	}
 	if !table.Measured(r) && len(problems) == 0 {
-		problem := table.Emptiness(r)
+		problem := table.Emptiness(r, "hosts are named by the dimension host, which the series that the query selects lack")
 		if !found {
 			problem = s.names.NoSeries(ctx, s.clock.Now(), r, s.metrics)
 		}

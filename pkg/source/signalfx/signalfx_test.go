@@ -400,7 +400,7 @@ func TestFetch_Pages(t *testing.T) {
 	server.paths()
 	s = newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(25)...)
 	_, err = fetch(t, s, 5*time.Minute)
-	wantError(t, err, "none of 25 series belongs to a Node: series c0 without a host")
+	wantError(t, err, "none of 25 series has a host: hosts are named by the dimension host")
 	if got := len(server.paths()); got > maxPages+5 {
 		t.Errorf("%d requests for pages without end", got)
 	}
@@ -522,11 +522,12 @@ func TestFetch_Errors(t *testing.T) {
 		"404":                         {status(404, "", "", ""), []string{"status 404", "set address to https://api.<realm>.signalfx.com"}},
 		"400":                         {status(400, "", "", `{"message":"bad query"}`), []string{"status 400", "bad query", "check them"}},
 		"500":                         {status(500, "", "", ""), []string{"status 500"}},
-		"no JSON":                     {status(200, "", "", "<html>"), []string{"invalid character"}},
+		"no JSON":                     {status(200, "", "", "<html>"), []string{"the response is not JSON", "invalid character", "check that address is that of the API"}},
+		"nothing":                     {status(200, "", "", ""), []string{"the response is not JSON", "unexpected EOF"}},
 		"no data":                     {status(200, "", "", "{}"), []string{"not a response of the SignalFx API: it has no data"}},
-		"a point of one number":       {status(200, "", "", `{"data":{"A":[[1600000000000]]}}`), []string{"a point has 1 numbers"}},
-		"a point without a time":      {status(200, "", "", `{"data":{"A":[[null,1]]}}`), []string{"NaN is no time"}},
-		"a value that is no number":   {status(200, "", "", `{"data":{"A":[[1600000000000,"1"]]}}`), []string{"is not a number"}},
+		"a point of one number":       {status(200, "", "", `{"data":{"A":[[1600000000000]]}}`), []string{"1 series cannot be read, for their points are no pairs of a time and a value: A"}},
+		"a point without a time":      {status(200, "", "", `{"data":{"A":[[null,1]]}}`), []string{"1 series cannot be read, for their points are no pairs of a time and a value: A"}},
+		"points that are no list":     {status(200, "", "", `{"data":{"A":{"B":1}}}`), []string{"1 series cannot be read"}},
 		"only errors in the response": {status(200, "", "", `{"data":{},"errors":[{"code":1,"message":"shard is away"}]}`), []string{"the response is partial", "shard is away"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -579,6 +580,79 @@ func TestFetch_PartialResponse(t *testing.T) {
 	}
 }
 
+// A part of a response that cannot be read takes nothing from the rest.
+func TestFetch_MalformedSeries(t *testing.T) {
+	for name, tt := range map[string]struct {
+		// series is that of n2 in the responses with values, and host in those with hosts.
+		series, host string
+		// want is in the log; without it, nothing is logged.
+		want string
+	}{
+		"a value that is no number":     {`[[%[1]d000,"NaN"]]`, `{"id":"B","dimensions":{"host":"n2"}}`, ""},
+		"a value that is an object":     {`[[%[1]d000,{"x":[1]}]]`, `{"id":"B","dimensions":{"host":"n2"}}`, ""},
+		"a point of three numbers":      {`[[%[1]d000,1,1]]`, `{"id":"B","dimensions":{"host":"n2"}}`, "1 series cannot be read, for their points are no pairs of a time and a value: B"},
+		"a time that is no number":      {`[["now",1]]`, `{"id":"B","dimensions":{"host":"n2"}}`, "1 series cannot be read"},
+		"points that are no list":       {`5`, `{"id":"B","dimensions":{"host":"n2"}}`, "1 series cannot be read"},
+		"dimensions that are no object": {`[[%[1]d000,10]]`, `{"id":"B","dimensions":[]}`, "series B without a host"},
+		"metadata that is no object":    {`[[%[1]d000,10]]`, `5`, "series B without a host"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := newStub(t)
+			server.respond["/v1/timeserieswindow"] = func(w http.ResponseWriter, _ *http.Request) {
+				series := strings.ReplaceAll(tt.series, "%[1]d", strconv.Itoa(minute))
+				_, _ = fmt.Fprintf(w, `{"data":{"B":%s,"A":[[%d000,10]]}}`, series, minute)
+			}
+			server.respond["/v2/metrictimeseries"] = status(200, "", "", `{"count":"2","results":[`+tt.host+`,{"id":"A","dimensions":{"host":"n1"}}]}`)
+			s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
+			var lines []string
+			sink := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 2})
+			for range 2 {
+				batch, err := s.Fetch(klog.NewContext(t.Context(), sink), source.Request{Windows: []time.Duration{5 * time.Minute}})
+				if err != nil || len(batch.Samples) != 1 || batch.Samples[0].Node != "n1" {
+					t.Errorf("samples %v, error %v", batch.Samples, err)
+				}
+			}
+			switch {
+			case tt.want == "" && len(lines) > 0:
+				t.Errorf("log %q, want nothing", lines)
+			case tt.want != "" && (len(lines) != 1 || !strings.Contains(lines[0], tt.want)):
+				t.Errorf("log %q, want one line with %q", lines, tt.want)
+			}
+		})
+	}
+}
+
+// Hosts that are known stay so while those of new series cannot be looked up.
+func TestFetch_LookupOfHostsFails(t *testing.T) {
+	server := newStub(t, cpu("A", "n1", 10), memory("B", "n1", 10))
+	s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
+	if _, err := fetch(t, s, 5*time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	server.series = append(server.series, cpu("C", "n2", 20))
+	server.respond["/v2/metrictimeseries"] = status(500, "", "", "")
+	got, err := fetch(t, s, 5*time.Minute)
+	if err != nil || len(got) != 1 || got[0].Node != "n1" || !got[0].Stats[load.CPU].Known {
+		t.Errorf("samples %v, error %v", got, err)
+	}
+}
+
+// Points of a host whose clock is ahead neither hide those of the present nor stay fresh.
+func TestFetch_PointsOfTheFuture(t *testing.T) {
+	server := newStub(t)
+	server.respond["/v1/timeserieswindow"] = func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintf(w, `{"data":{"A":[[%d000,50],[%d000,10]],"B":[[%d000,50]]}}`, minute+3600, minute, minute+10*24*3600)
+	}
+	server.respond["/v2/metrictimeseries"] = status(200, "", "", `{"results":[{"id":"A","dimensions":{"host":"n1"}},{"id":"B","dimensions":{"host":"n2"}}]}`)
+	s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
+	got, err := fetch(t, s, 5*time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := load.Stat{Mean: 0.1, StdDev: math.NaN(), Span: time.Minute, Known: true}
+	wantSamples(t, got, []load.Sample{{Node: "n1", Window: 5 * time.Minute, End: time.Unix(minute, 0), Stats: load.Stats{one, one}}})
+}
+
 func TestFetch_UnknownMetric(t *testing.T) {
 	server := newStub(t)
 	c := clocktesting.NewFakePassiveClock(now)
@@ -616,6 +690,10 @@ func TestFetch_RateLimit(t *testing.T) {
 		"a negative number":       {"Retry-After", "-5", time.Minute},
 		"NaN":                     {"Retry-After", "NaN", time.Minute},
 		"a year":                  {"Retry-After", "31536000", time.Hour},
+		"seconds since 1970":      {"X-RateLimit-Reset", strconv.FormatInt(now.Unix()+5, 10), 5 * time.Second},
+		"a moment of the past":    {"X-RateLimit-Reset", strconv.FormatInt(now.Unix()-5, 10), time.Minute},
+		"milliseconds since 1970": {"X-RateLimit-Reset", strconv.FormatInt(now.UnixMilli()+5000, 10), time.Minute},
+		"Inf":                     {"X-RateLimit-Reset", "Inf", time.Minute},
 		"infinity":                {"X-RateLimit-Reset", "1e999", time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
