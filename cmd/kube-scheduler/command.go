@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -9,12 +10,15 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	inTree "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // the stock command decodes the plugins' arguments
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
@@ -26,13 +30,13 @@ import (
 var version string
 
 // newCommand returns the stock scheduler's command with the plugins added. It refuses a configuration with invalid arguments of
-// these plugins before it listens on any port. The plugins' metrics go to registry. Load is read as account where a source has
+// these plugins before it listens on any port. The environment completes the arguments. The plugins' metrics go to registry. Load is read as account where a source has
 // no token of its own.
 func newCommand(c clock.Clock, registry refresh.Registry, account provider.Account) *cobra.Command {
 	var options []app.Option
 	names := slices.Collect(maps.Keys(inTree.NewInTreeRegistry()))
 	for name, factory := range plugins.NewRegistry(provider.New(c, registry, account), c, registry.MustRegister) {
-		options = append(options, app.WithPlugin(name, factory))
+		options = append(options, app.WithPlugin(name, completed(factory)))
 		names = append(names, name)
 	}
 	slices.Sort(names)
@@ -54,13 +58,24 @@ func newCommand(c clock.Clock, registry refresh.Registry, account provider.Accou
 			return run(cmd, args) // prints Kubernetes' version and exits
 		}
 		if file, err := flags.GetString("config"); err == nil {
-			if findings, err = checkFile(file, configlint.Options{Plugins: names, Flags: flags}); err != nil {
+			if findings, err = checkFile(file, configlint.Options{Plugins: names, Flags: flags, Getenv: os.Getenv}); err != nil {
 				return fmt.Errorf("configuration %s: %w", file, err)
 			}
 		}
 		return run(cmd, args)
 	}
 	return command
+}
+
+// completed returns a factory whose plugins' arguments are completed from the environment.
+func completed(factory frameworkruntime.PluginFactory) frameworkruntime.PluginFactory {
+	return func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		if _, ok := args.(interface{ GetLoadSpec() *config.LoadSpec }); ok {
+			args = args.DeepCopyObject() // the scheduler shows its configuration in its log
+			args.(interface{ GetLoadSpec() *config.LoadSpec }).GetLoadSpec().CompleteFromEnvironment(os.Getenv)
+		}
+		return factory(ctx, args, handle)
+	}
 }
 
 // checkFile checks a regular file. Any other kind, such as a pipe, can be read only once: the stock command reads it, and the

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -8,9 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-base/metrics"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 )
 
@@ -37,7 +41,7 @@ const noCluster = `{"clusters": [{"name": "c", "cluster": {"server": "https://12
 "contexts": [{"name": "c", "context": {"cluster": "c"}}], "current-context": "c"}`
 
 // start runs the command with a configuration, on a port that is taken, so that it ends with another error once it listens.
-func start(t *testing.T, config string) error {
+func start(t *testing.T, content string) error {
 	t.Helper()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -47,7 +51,7 @@ func start(t *testing.T, config string) error {
 	dir := t.TempDir()
 	file, kubeconfig := filepath.Join(dir, "config.yaml"), filepath.Join(dir, "kubeconfig")
 	for name, content := range map[string]string{
-		file:       strings.Replace(config, "KUBECONFIG", kubeconfig, 1),
+		file:       strings.Replace(content, "KUBECONFIG", kubeconfig, 1),
 		kubeconfig: noCluster,
 	} {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
@@ -117,9 +121,45 @@ func TestCommand_RefusesInvalidArgumentsBeforeListening(t *testing.T) {
 	}
 }
 
+func TestCommand_ReadsTheEnvironmentOfHostedServices(t *testing.T) {
+	args := configuration("TargetLoadPacking", "metricProvider: {type: SignalFx}")
+	t.Setenv("METRICS_PROVIDER_TOKEN", "")
+	t.Setenv("SIGNALFX_CLUSTER_NAME", "of two words")
+	err := start(t, args)
+	if err == nil || !strings.Contains(err.Error(), "clusterName: Invalid value: \"of two words\"") ||
+		!strings.Contains(err.Error(), "tokenFile: Required value") || !strings.Contains(err.Error(), "environment variable METRICS_PROVIDER_TOKEN") {
+		t.Error(err)
+	}
+	t.Setenv("METRICS_PROVIDER_TOKEN", "hunter2")
+	if err = start(t, args); err == nil || strings.Contains(err.Error(), "tokenFile") || strings.Contains(err.Error(), "hunter2") {
+		t.Error(err)
+	}
+}
+
+func TestCompleted(t *testing.T) {
+	t.Setenv("METRICS_PROVIDER_TOKEN", "hunter2")
+	t.Setenv("SIGNALFX_CLUSTER_NAME", "prod")
+	var got *config.LoadSpec
+	factory := completed(func(_ context.Context, args runtime.Object, _ fwk.Handle) (fwk.Plugin, error) {
+		got = args.(*config.TargetLoadPackingArgs).GetLoadSpec()
+		return nil, nil
+	})
+	args := &config.TargetLoadPackingArgs{}
+	args.MetricProvider.Type = config.SignalFx
+	if _, err := factory(t.Context(), args, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got.MetricProvider.Token != "hunter2" || got.MetricProvider.ClusterName != "prod" {
+		t.Errorf("the plugin gets %+v", got.MetricProvider)
+	}
+	if args.MetricProvider.Token != "" || args.MetricProvider.ClusterName != "" {
+		t.Errorf("the scheduler's configuration is changed: %+v", args.MetricProvider)
+	}
+}
+
 func TestCommand_RefusesOldVersionBeforeListening(t *testing.T) {
-	config := strings.Replace(configuration("TargetLoadPacking", "targetUtilization: 60"), "k8s.io/v1", "k8s.io/v1beta3", 1)
-	err := start(t, config)
+	old := strings.Replace(configuration("TargetLoadPacking", "targetUtilization: 60"), "k8s.io/v1", "k8s.io/v1beta3", 1)
+	err := start(t, old)
 	if err == nil || !strings.Contains(err.Error(), "config.yaml: kubescheduler.config.k8s.io/v1beta3 is no longer read") || !strings.Contains(err.Error(), "line 1: apiVersion") {
 		t.Error(err)
 	}

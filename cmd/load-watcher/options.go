@@ -52,8 +52,8 @@ const (
 
 // tokenVariable and applicationKeyVariable have no flag: all users of a machine see a program's arguments.
 const (
-	tokenVariable          = "METRICS_PROVIDER_TOKEN"
-	applicationKeyVariable = "METRICS_PROVIDER_APP_KEY"
+	tokenVariable          = config.TokenVariable
+	applicationKeyVariable = config.ApplicationKeyVariable
 )
 
 // variables returns the environment variables that known deployments set, by flag.
@@ -69,13 +69,8 @@ func variables() map[string]string {
 
 // filterVariables returns the environment variables that known deployments set for a type of provider alone, by flag.
 func filterVariables(provider config.MetricProviderType) map[string]string {
-	switch provider {
-	case config.SignalFx:
-		return map[string]string{flagClusterName: "SIGNALFX_CLUSTER_NAME", flagHostNameSuffix: "SIGNALFX_HOST_NAME_SUFFIX"}
-	case config.Datadog:
-		return map[string]string{flagClusterName: "DATADOG_CLUSTER_NAME", flagHostNameSuffix: "DATADOG_HOST_NAME_SUFFIX"}
-	}
-	return nil
+	clusterName, hostNameSuffix := config.FilterVariables(provider)
+	return map[string]string{flagClusterName: clusterName, flagHostNameSuffix: hostNameSuffix}
 }
 
 type options struct {
@@ -169,7 +164,7 @@ func (o *options) complete(fs *pflag.FlagSet) (config.LoadSpec, error) {
 	if !fs.Changed(flagTimeout) {
 		o.load.MetricProvider.Timeout = nil // its default depends on the age
 	}
-	return o.validLoad()
+	return o.validLoad(fs)
 }
 
 // readEnvironment sets the flags that are not given by their variables. An empty variable counts as none.
@@ -190,7 +185,10 @@ func (o *options) readEnvironment(fs *pflag.FlagSet) error {
 			return fmt.Errorf("env %s: %w", variable, err)
 		}
 	}
-	o.readHostedEnvironment(fs)
+	// Known deployments name the site of Datadog alone.
+	if p := &o.load.MetricProvider; p.Type == config.Datadog && p.Address != "" && !strings.Contains(p.Address, "://") {
+		p.Address = "https://api." + strings.TrimPrefix(p.Address, "api.")
+	}
 	account, err := provider.AccountOfEnvironment()
 	if err != nil {
 		return err
@@ -202,24 +200,17 @@ func (o *options) readEnvironment(fs *pflag.FlagSet) error {
 	return nil
 }
 
-// readHostedEnvironment sets what only SignalFx and Datadog use, after their type. Variables for other providers count as none.
-func (o *options) readHostedEnvironment(fs *pflag.FlagSet) {
-	provider := &o.load.MetricProvider
-	fields := map[string]*string{flagClusterName: &provider.ClusterName, flagHostNameSuffix: &provider.HostNameSuffix}
-	for flag, variable := range filterVariables(provider.Type) {
-		if !fs.Changed(flag) {
-			*fields[flag] = os.Getenv(variable)
+// hostedVariable returns the value of an environment variable for the provider, or an empty one if its flag is given.
+func (o *options) hostedVariable(fs *pflag.FlagSet) func(variable string) string {
+	flags := map[string]string{tokenVariable: flagTokenFile, applicationKeyVariable: flagApplicationKeyFile}
+	for flag, variable := range filterVariables(o.load.MetricProvider.Type) {
+		flags[variable] = flag
+	}
+	return func(variable string) string {
+		if fs.Changed(flags[variable]) {
+			return ""
 		}
-	}
-	if provider.Type != config.Datadog {
-		return
-	}
-	if !fs.Changed(flagApplicationKeyFile) {
-		provider.ApplicationKey = config.Secret(os.Getenv(applicationKeyVariable))
-	}
-	// Known deployments name the site alone.
-	if provider.Address != "" && !strings.Contains(provider.Address, "://") {
-		provider.Address = "https://api." + strings.TrimPrefix(provider.Address, "api.")
+		return os.Getenv(variable)
 	}
 }
 
@@ -266,7 +257,7 @@ func (o *options) validateListening() error {
 }
 
 // validLoad returns the load to read, validated by the rules of the plugins' arguments.
-func (o *options) validLoad() (config.LoadSpec, error) {
+func (o *options) validLoad(fs *pflag.FlagSet) (config.LoadSpec, error) {
 	switch provider := o.load.MetricProvider.Type; provider {
 	case config.KubernetesMetricsServer, config.Prometheus, config.SignalFx, config.Datadog:
 	default:
@@ -282,6 +273,7 @@ func (o *options) validLoad() (config.LoadSpec, error) {
 	if err := s.Convert(given, args, nil); err != nil {
 		return config.LoadSpec{}, err
 	}
+	args.CompleteFromEnvironment(o.hostedVariable(fs))
 	var errs []error
 	for _, mistake := range mistakes(args) {
 		path, _, _ := strings.Cut(mistake.Field, "[")
@@ -313,7 +305,7 @@ func (o *options) checkQueries() []configlint.Finding {
 // mistakes returns what the validation of the plugins' arguments finds.
 func mistakes(args *config.LoadVariationRiskBalancingArgs) []*field.Error {
 	var found []*field.Error
-	for _, err := range []error{validation.ValidateLoadVariationRiskBalancingArgs(nil, args), validation.ValidateFiles(nil, &args.LoadSpec)} {
+	for _, err := range []error{validation.ValidateLoadVariationRiskBalancingArgs(nil, args), validation.ValidateCredentials(nil, &args.LoadSpec)} {
 		all, ok := errors.AsType[utilerrors.Aggregate](err)
 		if !ok {
 			continue

@@ -11,6 +11,7 @@ import (
 	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	kubeschedulerscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // decodes the plugins' arguments
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 )
@@ -21,8 +22,11 @@ type Options struct {
 	Plugins []string
 	// Flags are the scheduler's parsed flags, which may override fields. nil stands for no flags.
 	Flags *pflag.FlagSet
-	// FilesAreElsewhere says that the files that the configuration names are in the scheduler's pod, and cannot be read here.
+	// FilesAreElsewhere says that the files that the configuration names are in the scheduler's pod, and cannot be read here, and that
+	// its environment may have credentials that Getenv does not know.
 	FilesAreElsewhere bool
+	// Getenv returns the environment variables of the scheduler. nil stands for none.
+	Getenv func(variable string) string
 }
 
 // Finding is something in a valid configuration that the operator probably did not mean.
@@ -65,6 +69,7 @@ func Check(content []byte, options Options) ([]Finding, error) {
 		}
 		return nil, err
 	}
+	CompleteFromEnvironment(cfg, options.Getenv)
 	validate := validation.ValidatePluginConfigs
 	if options.FilesAreElsewhere {
 		validate = validation.ValidatePluginConfigsOfPod
@@ -79,6 +84,21 @@ func Check(content []byte, options Options) ([]Finding, error) {
 		repeatedProfiles(root, cfg),
 		weights(root, cfg),
 	), nil
+}
+
+// CompleteFromEnvironment sets what plugins' arguments leave open by the scheduler's environment, which getenv returns; nil stands for
+// none.
+func CompleteFromEnvironment(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, getenv func(variable string) string) {
+	if getenv == nil {
+		return
+	}
+	for i := range cfg.Profiles {
+		for _, pluginConfig := range cfg.Profiles[i].PluginConfig {
+			if args, ok := pluginConfig.Args.(interface{ GetLoadSpec() *config.LoadSpec }); ok {
+				args.GetLoadSpec().CompleteFromEnvironment(getenv)
+			}
+		}
+	}
 }
 
 // checkKind refuses a document without apiVersion or kind: the decoder's error would show all of it, a token included.

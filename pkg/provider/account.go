@@ -62,10 +62,10 @@ var _ Access = Account{}
 // which does not know the account, never gets them. It fails if a file that the spec names, or the account's token that is needed,
 // cannot be read.
 func (a Account) Reach(ctx context.Context, spec config.LoadSpec, address string, cfg httpclient.Config) (string, httpclient.Config, error) {
-	if err := validation.ValidateFiles(nil, &spec); err != nil {
+	if err := validation.ValidateCredentials(nil, &spec); err != nil {
 		return "", cfg, err
 	}
-	if isHosted(spec) {
+	if spec.IsHosted() {
 		return address, cfg, nil
 	}
 	cfg, err := a.authenticate(ctx, address, cfg)

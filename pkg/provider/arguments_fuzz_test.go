@@ -104,7 +104,7 @@ func FuzzArguments(f *testing.F) {
 			return
 		}
 		spec := *args.(interface{ GetLoadSpec() *config.LoadSpec }).GetLoadSpec()
-		if validation.ValidateFiles(nil, &spec) != nil {
+		if validation.ValidateCredentials(nil, &spec) != nil {
 			return
 		}
 		if _, err := Open(t.Context(), cluster, spec, Account{}, clock.RealClock{}); err != nil {

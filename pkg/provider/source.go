@@ -143,12 +143,6 @@ func readsPrometheus(spec config.LoadSpec) bool {
 	return spec.WatcherAddress == "" && spec.MetricProvider.Type == config.Prometheus
 }
 
-// isHosted reports whether the spec names a service outside of the cluster, which has accounts of its own.
-func isHosted(spec config.LoadSpec) bool {
-	provider := spec.MetricProvider
-	return spec.WatcherAddress == "" && (provider.Type == config.SignalFx || provider.Type == config.Datadog)
-}
-
 // serverOf returns how the provider's server is reached.
 func serverOf(provider config.MetricProviderSpec) httpclient.Config {
 	return httpclient.Config{

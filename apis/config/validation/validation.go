@@ -31,16 +31,16 @@ const (
 // arguments are left to stock validation. Token and CA files are read, so that a missing mount is reported at start rather than at
 // the first refresh.
 func ValidatePluginConfigs(cfg *kubeschedulerconfig.KubeSchedulerConfiguration) error {
-	return validatePluginConfigs(cfg, ValidateFiles)
+	return validatePluginConfigs(cfg, ValidateCredentials)
 }
 
-// ValidatePluginConfigsOfPod is ValidatePluginConfigs for a configuration whose files are in the scheduler's pod and cannot be read
-// here.
+// ValidatePluginConfigsOfPod is ValidatePluginConfigs for a configuration whose files and environment are those of the scheduler's pod
+// and cannot be read here.
 func ValidatePluginConfigsOfPod(cfg *kubeschedulerconfig.KubeSchedulerConfiguration) error {
 	return validatePluginConfigs(cfg, func(*field.Path, *config.LoadSpec) error { return nil })
 }
 
-func validatePluginConfigs(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, validateFiles func(*field.Path, *config.LoadSpec) error) error {
+func validatePluginConfigs(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, validateCredentials func(*field.Path, *config.LoadSpec) error) error {
 	var errs []error
 	profiles := 0
 	for i := range cfg.Profiles {
@@ -57,7 +57,7 @@ func validatePluginConfigs(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, 
 			pluginConfig := &cfg.Profiles[i].PluginConfig[j]
 			errs = append(errs, validateArgs(path, pluginConfig))
 			if args, ok := pluginConfig.Args.(interface{ GetLoadSpec() *config.LoadSpec }); ok {
-				errs = append(errs, validateFiles(path, args.GetLoadSpec()))
+				errs = append(errs, validateCredentials(path, args.GetLoadSpec()))
 			}
 		}
 	}

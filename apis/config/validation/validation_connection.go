@@ -62,8 +62,8 @@ func addressValue(address string) string {
 	return config.RedactedSecret
 }
 
-// validateCredentials validates the fields that every connection uses, the one to a load-watcher service included.
-func validateCredentials(path *field.Path, provider *config.MetricProviderSpec) field.ErrorList {
+// validateToken validates the fields that every connection uses, the one to a load-watcher service included.
+func validateToken(path *field.Path, provider *config.MetricProviderSpec) field.ErrorList {
 	return validateSecret(path.Child("token"), path.Child("tokenFile"), provider.Token, provider.TokenFile, "token")
 }
 
@@ -96,10 +96,11 @@ func lastElement(path *field.Path) string {
 	return text[strings.LastIndex(text, ".")+1:]
 }
 
-// ValidateFiles validates the content of the files that the spec, found at path, names.
-func ValidateFiles(path *field.Path, spec *config.LoadSpec) error {
-	var allErrs field.ErrorList
+// ValidateCredentials validates what only the scheduler's pod has: the content of the files that the spec, found at path, names, and
+// that the credentials that it needs, which its environment may have completed, are given.
+func ValidateCredentials(path *field.Path, spec *config.LoadSpec) error {
 	path, provider := path.Child("metricProvider"), &spec.MetricProvider
+	allErrs := validateGiven(path, spec)
 	if name := provider.TokenFile; name != "" {
 		allErrs = append(allErrs, validateTokenFile(path.Child("tokenFile"), name, "token")...)
 	}

@@ -23,8 +23,8 @@ func addressExample(provider config.MetricProviderType) string {
 }
 
 // validateHosted validates the fields that only SignalFx and Datadog use. With other types they would have no effect and are
-// refused. If the provider is not used, fields may be missing.
-func validateHosted(path *field.Path, provider *config.MetricProviderSpec, used bool) field.ErrorList {
+// refused. Credentials may be missing: see validateGiven.
+func validateHosted(path *field.Path, provider *config.MetricProviderSpec) field.ErrorList {
 	var allErrs field.ErrorList
 	hosted := provider.Type == config.SignalFx || provider.Type == config.Datadog
 	for _, filter := range []struct{ name, value string }{
@@ -45,21 +45,31 @@ func validateHosted(path *field.Path, provider *config.MetricProviderSpec, used 
 				"must consist of letters, digits and the characters . _ - /, for it becomes part of queries: write it as the hosts have it"))
 		}
 	}
-	if used && hosted && provider.Token == "" && provider.TokenFile == "" {
-		what := map[config.MetricProviderType]string{config.SignalFx: "an access token with the scope API", config.Datadog: "an API key"}[provider.Type]
-		allErrs = append(allErrs, field.Required(path.Child("tokenFile"),
-			fmt.Sprintf("type %s needs %s: name a file that holds one, such as one of a mounted Secret", provider.Type, what)))
-	}
-	given := provider.ApplicationKey != "" || provider.ApplicationKeyFile != ""
-	switch {
-	case used && provider.Type == config.Datadog && !given:
-		allErrs = append(allErrs, field.Required(path.Child("applicationKeyFile"),
-			"type Datadog needs an application key with the scope timeseries_query beside the API key: name a file that holds one, such as one of a mounted Secret"))
-	case provider.Type != config.Datadog && given:
+	if given := provider.ApplicationKey != "" || provider.ApplicationKeyFile != ""; given && provider.Type != config.Datadog {
 		allErrs = append(allErrs, field.Forbidden(path.Child("applicationKeyFile"),
 			fmt.Sprintf("an application key is used with type Datadog alone, not with %q: remove applicationKey and applicationKeyFile, or set the type", provider.Type)))
 	}
 	return append(allErrs, validateApplicationKey(path, provider)...)
+}
+
+// validateGiven refuses a spec of SignalFx or Datadog without credentials.
+func validateGiven(path *field.Path, spec *config.LoadSpec) field.ErrorList {
+	provider := &spec.MetricProvider
+	if !spec.IsHosted() {
+		return nil
+	}
+	var allErrs field.ErrorList
+	const where = "name a file that holds one, such as one of a mounted Secret, or set the scheduler's environment variable "
+	if provider.Token == "" && provider.TokenFile == "" {
+		what := map[config.MetricProviderType]string{config.SignalFx: "an access token with the scope API", config.Datadog: "an API key"}[provider.Type]
+		allErrs = append(allErrs, field.Required(path.Child("tokenFile"),
+			fmt.Sprintf("type %s needs %s: %s%s", provider.Type, what, where, config.TokenVariable)))
+	}
+	if provider.Type == config.Datadog && provider.ApplicationKey == "" && provider.ApplicationKeyFile == "" {
+		allErrs = append(allErrs, field.Required(path.Child("applicationKeyFile"),
+			"type Datadog needs an application key with the scope timeseries_query beside the API key: "+where+config.ApplicationKeyVariable))
+	}
+	return allErrs
 }
 
 // filterIsValid reports whether a value can be part of a query without changing its meaning.

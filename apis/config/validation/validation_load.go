@@ -49,7 +49,7 @@ func validateLoadSpec(path *field.Path, spec *config.LoadSpec) field.ErrorList {
 			validateAddress(path.Child("watcherAddress"), spec.WatcherAddress, watcherAddressExample)...)
 	}
 	allErrs = append(allErrs, validateMetricProvider(providerPath, spec)...)
-	allErrs = append(allErrs, validateCredentials(providerPath, &spec.MetricProvider)...)
+	allErrs = append(allErrs, validateToken(providerPath, &spec.MetricProvider)...)
 	allErrs = append(allErrs, validateTiming(path, spec)...)
 	return allErrs
 }
@@ -67,7 +67,7 @@ func validateMetricProvider(path *field.Path, spec *config.LoadSpec) field.Error
 		allErrs = append(allErrs, field.Required(path.Child("address"),
 			fmt.Sprintf("type Prometheus needs the server's URL: write one such as %q", prometheusAddressExample)))
 	}
-	allErrs = append(allErrs, validateHosted(path, provider, used)...)
+	allErrs = append(allErrs, validateHosted(path, provider)...)
 	dialects := []config.Dialect{
 		config.DialectAuto, config.DialectNodeExporter, config.DialectKubePrometheus, config.DialectKubelet, config.DialectCAdvisor,
 	}

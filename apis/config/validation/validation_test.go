@@ -410,7 +410,7 @@ func runLoadSpecTests(t *testing.T, tests []loadSpecTest) {
 
 // withFiles adds to err what is wrong with the files of the spec.
 func withFiles(path *field.Path, spec *config.LoadSpec, err error) error {
-	return utilerrors.Flatten(utilerrors.NewAggregate([]error{err, validation.ValidateFiles(path, spec)}))
+	return utilerrors.Flatten(utilerrors.NewAggregate([]error{err, validation.ValidateCredentials(path, spec)}))
 }
 
 func TestValidateLoadSpec_Addresses(t *testing.T) {

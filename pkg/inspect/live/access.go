@@ -124,6 +124,14 @@ func (o SourceOptions) Validate() error {
 
 // Reach implements provider.Access.
 func (a *access) Reach(ctx context.Context, spec config.LoadSpec, address string, cfg httpclient.Config) (string, httpclient.Config, error) {
+	address, cfg, err := a.reach(ctx, spec, address, cfg)
+	if err == nil && !a.filesAreHere && spec.IsHosted() && cfg.Transport == nil {
+		err = missing(spec.MetricProvider.Type, cfg)
+	}
+	return address, cfg, err
+}
+
+func (a *access) reach(ctx context.Context, spec config.LoadSpec, address string, cfg httpclient.Config) (string, httpclient.Config, error) {
 	if a.replaced() {
 		return a.replace(address, cfg)
 	}
@@ -208,6 +216,20 @@ func elsewhere(cfg httpclient.Config) error {
 	}
 	if cfg.CAFile != "" {
 		errs = append(errs, fmt.Errorf("caFile %s is a file of the scheduler's pod; write --source-ca-file FILE", cfg.CAFile))
+	}
+	return errors.Join(errs...)
+}
+
+// missing returns an error if SignalFx or Datadog would be read without credentials.
+func missing(provider config.MetricProviderType, cfg httpclient.Config) error {
+	var errs []error
+	if cfg.BearerToken == "" && cfg.BearerTokenFile == "" {
+		errs = append(errs, fmt.Errorf("tokenFile: %s needs a token, which the configuration does not have: set it, or, if the scheduler's pod has it in %s, write --source-token-file FILE",
+			provider, config.TokenVariable))
+	}
+	if provider == config.Datadog && cfg.Key == "" && cfg.KeyFile == "" {
+		errs = append(errs, fmt.Errorf("applicationKeyFile: %s needs an application key, which the configuration does not have: set it, or, if the scheduler's pod has it in %s, write --source-application-key-file FILE",
+			provider, config.ApplicationKeyVariable))
 	}
 	return errors.Join(errs...)
 }

@@ -85,6 +85,8 @@ type Workload struct {
 	// Container is the name of the scheduler's container, Image its image, and Args its command line.
 	Container, Image string
 	Args             []string
+	// Env has the environment variables whose value is known: those that are not taken from another object.
+	Env map[string]string
 	// ServiceAccount is the name of its account; empty for a static pod.
 	ServiceAccount string
 	// Pods are the names of its pods.
@@ -138,6 +140,10 @@ func decode(content []byte, w *Workload, filesAreHere bool) ([]configlint.Findin
 	slices.Sort(lint.Plugins)
 	if w != nil {
 		lint.Flags = w.Flags()
+		lint.Getenv = func(variable string) string { return w.Env[variable] }
+	}
+	if filesAreHere {
+		lint.Getenv = os.Getenv // the scheduler's own container
 	}
 	findings, err := configlint.Check(content, lint)
 	if err != nil {
@@ -147,6 +153,7 @@ func decode(content []byte, w *Workload, filesAreHere bool) ([]configlint.Findin
 	if err != nil {
 		return nil, nil, err
 	}
+	configlint.CompleteFromEnvironment(decoded, lint.Getenv)
 	if err := schedulervalidation.ValidateKubeSchedulerConfiguration(decoded); err != nil {
 		return findings, nil, err
 	}
@@ -283,6 +290,10 @@ func workloadOf(kind string, object metav1.ObjectMeta, spec corev1.PodSpec) *Wor
 		w := &Workload{
 			Kind: kind, Namespace: object.Namespace, Name: object.Name,
 			Container: container.Name, Image: container.Image, Args: args, ServiceAccount: cmp.Or(spec.ServiceAccountName, "default"),
+			Env: map[string]string{},
+		}
+		for _, variable := range container.Env {
+			w.Env[variable.Name] = variable.Value
 		}
 		if _, mirror := object.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 			w.ServiceAccount = ""

@@ -30,6 +30,9 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 )
 
 // apiServer is an API server whose objects do not change. It refuses what it is told to, and proxies to Services of its choice.
@@ -845,6 +848,53 @@ func TestOpen_ReadsDirectly(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestConfiguration_EnvironmentOfTheScheduler has another environment here than the scheduler's pod has.
+func TestConfiguration_EnvironmentOfTheScheduler(t *testing.T) {
+	t.Setenv("METRICS_PROVIDER_TOKEN", "of-this-machine")
+	t.Setenv("METRICS_PROVIDER_APP_KEY", "of-this-machine")
+	t.Setenv("DATADOG_CLUSTER_NAME", "of-this-machine")
+	d, others := deployment("plimsoll-system", "plimsoll")
+	d.Spec.Template.Spec.Containers[1].Env = []corev1.EnvVar{
+		{Name: "METRICS_PROVIDER_TOKEN", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{Key: "key"}}},
+		{Name: "DATADOG_CLUSTER_NAME", Value: "prod"},
+	}
+	others[0].(*corev1.ConfigMap).Data["config.yaml"] = configurationOf("metricProvider: {type: Datadog}")
+	s := newAPIServer(t, slices.Concat([]runtime.Object{d, node("n1")}, others, roles(), []runtime.Object{binding("plimsoll-system", "plimsoll", "scheduler")})...)
+	c := s.connect(t, false)
+	found, err := c.Configuration(t.Context(), ConfigurationOptions{})
+	if err != nil || found.Err != nil {
+		t.Fatal(err, found.Err)
+	}
+	args := found.Decoded.Profiles[0].PluginConfig
+	i := slices.IndexFunc(args, func(p schedulerconfig.PluginConfig) bool { return p.Name == "TargetLoadPacking" })
+	provider := args[i].Args.(*config.TargetLoadPackingArgs).MetricProvider
+	if provider.ClusterName != "prod" || provider.Token != "" || provider.ApplicationKey != "" {
+		t.Errorf("arguments %+v", provider)
+	}
+	cluster, err := c.Open(t.Context(), Options{Configuration: found.Decoded, Objects: []runtime.Object{node("n1")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, cluster.Sources()[0].Err, "METRICS_PROVIDER_TOKEN, write --source-token-file FILE", "METRICS_PROVIDER_APP_KEY, write --source-application-key-file FILE")
+}
+
+func TestConfiguration_EnvironmentOfTheOwnContainer(t *testing.T) {
+	t.Setenv("METRICS_PROVIDER_TOKEN", "of-the-pod")
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	write(t, file, configurationOf("metricProvider: {type: SignalFx}"))
+	c := newAPIServer(t).connect(t, true)
+	write(t, c.commandLineFile, "/bin/kube-scheduler\x00--config="+file+"\x00")
+	found, err := c.Configuration(t.Context(), ConfigurationOptions{})
+	if err != nil || found.Err != nil {
+		t.Fatal(err, found.Err)
+	}
+	t.Setenv("METRICS_PROVIDER_TOKEN", "")
+	if found, err = c.Configuration(t.Context(), ConfigurationOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, found.Err, "tokenFile: Required value")
 }
 
 func TestOpen_PortForwardHasTheServersCertificate(t *testing.T) {

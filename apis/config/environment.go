@@ -1,0 +1,47 @@
+package config
+
+// Environment variables that known deployments set for SignalFx and Datadog.
+const (
+	// TokenVariable has SignalFx's access token or Datadog's API key, and ApplicationKeyVariable Datadog's application key.
+	TokenVariable          = "METRICS_PROVIDER_TOKEN"
+	ApplicationKeyVariable = "METRICS_PROVIDER_APP_KEY"
+)
+
+// FilterVariables returns the names of the environment variables with a ClusterName and a HostNameSuffix for sources of the type; empty
+// for types that have neither.
+func FilterVariables(t MetricProviderType) (clusterName, hostNameSuffix string) {
+	switch t {
+	case SignalFx:
+		return "SIGNALFX_CLUSTER_NAME", "SIGNALFX_HOST_NAME_SUFFIX"
+	case Datadog:
+		return "DATADOG_CLUSTER_NAME", "DATADOG_HOST_NAME_SUFFIX"
+	}
+	return "", ""
+}
+
+// IsHosted reports whether load is read from a service outside of the cluster, which has accounts of its own.
+func (s *LoadSpec) IsHosted() bool {
+	return s.WatcherAddress == "" && (s.MetricProvider.Type == SignalFx || s.MetricProvider.Type == Datadog)
+}
+
+// CompleteFromEnvironment sets what the spec of SignalFx or Datadog leaves open by the environment variables of the scheduler's process,
+// which lookup returns as os.Getenv does. It leaves other specs as they are.
+func (s *LoadSpec) CompleteFromEnvironment(lookup func(variable string) string) {
+	if !s.IsHosted() {
+		return
+	}
+	provider := &s.MetricProvider
+	clusterName, hostNameSuffix := FilterVariables(provider.Type)
+	if provider.ClusterName == "" {
+		provider.ClusterName = lookup(clusterName)
+	}
+	if provider.HostNameSuffix == "" {
+		provider.HostNameSuffix = lookup(hostNameSuffix)
+	}
+	if provider.Token == "" && provider.TokenFile == "" {
+		provider.Token = Secret(lookup(TokenVariable))
+	}
+	if provider.Type == Datadog && provider.ApplicationKey == "" && provider.ApplicationKeyFile == "" {
+		provider.ApplicationKey = Secret(lookup(ApplicationKeyVariable))
+	}
+}
