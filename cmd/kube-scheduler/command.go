@@ -30,8 +30,8 @@ import (
 var version string
 
 // newCommand returns the stock scheduler's command with the plugins added. It refuses a configuration with invalid arguments of
-// these plugins before it listens on any port. The environment completes the arguments. The plugins' metrics go to registry. Load is read as account where a source has
-// no token of its own.
+// these plugins before it listens on any port. The environment completes the arguments. The plugins' metrics go to registry. Load is
+// read as account where a source has no token of its own.
 func newCommand(c clock.Clock, registry refresh.Registry, account provider.Account) *cobra.Command {
 	var options []app.Option
 	names := slices.Collect(maps.Keys(inTree.NewInTreeRegistry()))

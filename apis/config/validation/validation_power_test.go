@@ -47,7 +47,7 @@ func TestValidatePeaksArgs(t *testing.T) {
 	}
 	bySelector := func(selector map[string]string) func(*args) {
 		return func(a *args) {
-			a.NodePowerModels = []config.NodePowerModel{{}, {NodeSelector: selector, PowerModel: config.PowerModel{K0: 1, K1: 1, K2: 0.01}}}
+			a.NodePowerModels = []config.NodePowerModel{{PowerModel: config.PowerModel{K1: 1, K2: 0.01}}, {NodeSelector: selector, PowerModel: config.PowerModel{K0: 1, K1: 1, K2: 0.01}}}
 		}
 	}
 	many := map[string]string{}
@@ -68,12 +68,24 @@ func TestValidatePeaksArgs(t *testing.T) {
 			name:   "a model fitted to fractions is refused",
 			change: byName(config.PowerModel{K0: 100, K1: 10, K2: 8}), want: refused("nodePowerModel[node-1]", "k0=100 k1=10 k2=8", "in percent, not as a fraction"),
 		},
-		{name: "NaN is refused", change: byName(config.PowerModel{K2: math.NaN()}), want: refused("nodePowerModel[node-1]", "k2=NaN", "finite")},
-		{name: "infinity is refused", change: byName(config.PowerModel{K0: math.Inf(-1)}), want: refused("nodePowerModel[node-1]", "k0=-Inf", "finite")},
-		{name: "infinity times nothing is refused", change: byName(config.PowerModel{K2: 1e9}), want: refused("nodePowerModel[node-1]", "k2=1e+09", "finite")},
+		{name: "NaN is refused", change: byName(config.PowerModel{K1: 1, K2: math.NaN()}), want: refused("nodePowerModel[node-1]", "k2=NaN", "finite")},
+		{name: "infinity is refused", change: byName(config.PowerModel{K0: math.Inf(-1), K1: 1, K2: 0.01}), want: refused("nodePowerModel[node-1]", "k0=-Inf", "finite")},
+		{name: "infinity is refused where it arises", change: byName(config.PowerModel{K1: 1e-300, K2: 1e9}), want: refused("nodePowerModel[node-1]", "k2=1e+09", "finite")},
 		{
-			name:   "a model of a selector is checked too",
-			change: func(a *args) { a.NodePowerModels = []config.NodePowerModel{{PowerModel: config.PowerModel{K1: 1e16}}} }, want: refused("nodePowerModels[0]", "k1=1e+16", "[-1e+15, 1e+15]"),
+			name: "a model of nothing is refused, with which the node would be the best one at any load", change: byName(config.PowerModel{}),
+			want: []refusal{{path: "nodePowerModel[node-1].k1", parts: []string{"Required"}}, {path: "nodePowerModel[node-1].k2", parts: []string{"Required"}}},
+		},
+		{name: "a model without k2 is refused", change: byName(config.PowerModel{K0: 300, K1: 1}), want: refused("nodePowerModel[node-1].k2", "Required", "k0 + k1·e^(k2·x)")},
+		{
+			name:   "a model of a selector without k1 is refused",
+			change: func(a *args) { a.NodePowerModels = []config.NodePowerModel{{PowerModel: config.PowerModel{K2: 1}}} },
+			want:   refused("nodePowerModels[0].k1", "Required"),
+		},
+		{
+			name: "a model of a selector is checked too",
+			change: func(a *args) {
+				a.NodePowerModels = []config.NodePowerModel{{PowerModel: config.PowerModel{K1: 1e16, K2: 0.01}}}
+			}, want: refused("nodePowerModels[0]", "k1=1e+16", "[-1e+15, 1e+15]"),
 		},
 		{name: "an invalid label key is refused", change: bySelector(map[string]string{"a b": "c"}), want: refused("nodePowerModels[1].nodeSelector[a b]", `"c"`, "a label that nodes can have")},
 		{name: "an invalid label value is refused", change: bySelector(map[string]string{"a": "b c"}), want: refused("nodePowerModels[1].nodeSelector[a]", `"b c"`, "a label that nodes can have")},
@@ -90,7 +102,7 @@ func TestValidatePeaksArgs(t *testing.T) {
 			checkRefusals(t, validation.ValidatePeaksArgs(field.NewPath("args"), a), tt.want)
 		})
 	}
-	if !strings.Contains(validation.ValidatePowerModels(nil, map[string]config.PowerModel{"a": {K0: math.NaN()}}).ToAggregate().Error(), "[a]: Invalid value") {
+	if !strings.Contains(validation.ValidatePowerModels(nil, map[string]config.PowerModel{"a": {K0: math.NaN(), K1: 1, K2: 1}}).ToAggregate().Error(), "[a]: Invalid value") {
 		t.Error("the error of a file does not name the node")
 	}
 }

@@ -68,7 +68,7 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle, given de
 // Name returns the name of the plugin.
 func (pl *Peaks) Name() string { return Name }
 
-// unmodelled is the Score of a node without a power model that gets the mean score of the others. Like loadscore.Missing, it is the
+// unmodelled is the Score of a node without a power model. Like loadscore.Missing, it is the
 // bits of a NaN, which no cost is.
 const unmodelled int64 = -2
 
@@ -81,9 +81,9 @@ func (pl *Peaks) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod,
 	terms := pl.terms(s, node)
 	replacement, replaced := pl.Replacement(s, terms.CPU.State, terms.CPU.State)
 	switch {
-	case terms.Model == nil && pl.missingLoad != config.MissingLoadLowest:
+	case terms.Model == nil:
 		return unmodelled, nil
-	case terms.Model == nil || replaced && replacement == fwk.MinScore:
+	case replaced && replacement == fwk.MinScore:
 		return bitsOf(math.Inf(1)), nil
 	case replaced:
 		return replacement, nil
@@ -107,7 +107,7 @@ func (pl *Peaks) Explain(_ context.Context, state fwk.CycleState, pod *corev1.Po
 func (pl *Peaks) ScoreExtensions() fwk.ScoreExtensions { return pl }
 
 // NormalizeScore gives the candidate of the lowest cost 100, that of the highest 0, and the others what lies between; nodes that
-// would pass their capacity get 0, and those whose cost is not known the mean of all others.
+// would pass their capacity get 0, and those whose cost is not known the mean of all others, or 0 if missingLoad is Lowest.
 func (pl *Peaks) NormalizeScore(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
 	if pl.PreScoreState(state, pod).Skip {
 		return nil
@@ -121,6 +121,8 @@ func (pl *Peaks) NormalizeScore(ctx context.Context, state fwk.CycleState, pod *
 	}
 	for i := range scores {
 		switch cost := math.Float64frombits(uint64(scores[i].Score)); {
+		case scores[i].Score == unmodelled && pl.missingLoad == config.MissingLoadLowest:
+			scores[i].Score = fwk.MinScore
 		case math.IsNaN(cost):
 			scores[i].Score = loadscore.Missing
 		case math.IsInf(cost, 1):
@@ -164,6 +166,10 @@ func (pl *Peaks) logUnmodelled(ctx context.Context, scores fwk.NodeScoreList) {
 	if len(pl.unmodelled) > maxUnmodelled {
 		clear(pl.unmodelled)
 	}
-	klog.FromContext(ctx).Info("Nodes have no power model: they get the mean score of the other candidates. Add them to nodePowerModel or nodePowerModels",
-		"plugin", Name, "nodes", len(names), "examples", names[:min(len(names), examples)])
+	score := "the mean of the other candidates"
+	if pl.missingLoad == config.MissingLoadLowest {
+		score = "0"
+	}
+	klog.FromContext(ctx).Info("Nodes have no power model. Add them to nodePowerModel or nodePowerModels",
+		"plugin", Name, "score", score, "nodes", len(names), "examples", names[:min(len(names), examples)])
 }

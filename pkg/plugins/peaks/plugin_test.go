@@ -156,7 +156,7 @@ func TestScore(t *testing.T) {
 		},
 		{
 			name: "models by label, the first that selects the node",
-			args: fmt.Sprintf("nodePowerModel: {a: {k0: 0, k1: 10, k2: %v}}\nnodePowerModels: [{nodeSelector: {type: large, zone: x}, k1: 0}, {nodeSelector: {type: large}, k1: 40, k2: %v}, {k1: 20, k2: %v}]", k2, k2, k2),
+			args: fmt.Sprintf("nodePowerModel: {a: {k0: 0, k1: 10, k2: %v}}\nnodePowerModels: [{nodeSelector: {type: large, zone: x}, k1: -1, k2: 0.01}, {nodeSelector: {type: large}, k1: 40, k2: %v}, {k1: 20, k2: %v}]", k2, k2, k2),
 			load: map[string]load.NodeLoad{"a": cpu(0), "b": cpu(0), "c": cpu(0)},
 			// a by its name: 10; b, which is large: 40; c, by the model of all: 20. c: 100·(40 − 20) / (40 − 10).
 			want: map[string]int64{"a": 100, "b": 0, "c": 67},
@@ -218,26 +218,49 @@ func TestScore_FollowsLabels(t *testing.T) {
 
 // The log says once which nodes have no model.
 func TestScore_LogsNodesWithoutModel(t *testing.T) {
-	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2), ktesting.BufferLogs(true)))
-	ctx := klog.NewContext(t.Context(), logger)
-	pl := plugintest.Build(t, New, plugintest.Args(t, kind, "nodePowerModel: {n0: {k1: 1, k2: 0.01}}"), map[string]load.NodeLoad{"n0": cpu(0.5)}).(*Peaks)
-	decide := func(nodes int) {
-		state, pod := framework.NewCycleState(), st.MakePod().Req(plugintest.CPU("1")).Obj()
-		var scores fwk.NodeScoreList
-		for i := range nodes {
-			node := labelled(fmt.Sprint("n", i), "small")
-			score, _ := pl.Score(ctx, state, pod, node)
-			scores = append(scores, fwk.NodeScore{Name: node.Node().Name, Score: score})
+	for missingLoad, score := range map[config.MissingLoad]string{
+		config.MissingLoadNeutral: "the mean of the other candidates", config.MissingLoadRequests: "the mean of the other candidates", config.MissingLoadLowest: "0",
+	} {
+		t.Run(string(missingLoad), func(t *testing.T) {
+			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2), ktesting.BufferLogs(true)))
+			ctx := klog.NewContext(t.Context(), logger)
+			pl := plugintest.Build(t, New, plugintest.Args(t, kind, "missingLoad: "+string(missingLoad)+"\nnodePowerModel: {n0: {k1: 1, k2: 0.01}}"), map[string]load.NodeLoad{"n0": cpu(0.5)}).(*Peaks)
+			decide := func(nodes int) {
+				state, pod := framework.NewCycleState(), st.MakePod().Req(plugintest.CPU("1")).Obj()
+				var scores fwk.NodeScoreList
+				for i := range nodes {
+					node := labelled(fmt.Sprint("n", i), "small")
+					score, _ := pl.Score(ctx, state, pod, node)
+					scores = append(scores, fwk.NodeScore{Name: node.Node().Name, Score: score})
+				}
+				pl.NormalizeScore(ctx, state, pod, scores)
+			}
+			for _, nodes := range []int{20, 20, 22, 22} {
+				decide(nodes)
+			}
+			logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+			lines := strings.Split(strings.TrimSpace(logged), "\n")
+			if len(lines) != 2 || !strings.Contains(lines[0], `score="`+score+`" nodes=19 examples=["n1","n2"`) || strings.Contains(lines[0], "n11") ||
+				!strings.Contains(lines[1], `nodes=2 examples=["n20","n21"]`) {
+				t.Errorf("logged, want one line for 19 nodes, ten of them named, and one for two:\n%s", logged)
+			}
+		})
+	}
+}
+
+// Nodes that come and go for ever take no more memory.
+func TestNormalizeScore_NodesWithoutModelAreBounded(t *testing.T) {
+	pl := plugintest.Build(t, New, plugintest.Args(t, kind, "nodePowerModels: [{nodeSelector: {a: b}, k1: 1, k2: 0.01}]"), map[string]load.NodeLoad{"n": cpu(0.5)}).(*Peaks)
+	state, pod := framework.NewCycleState(), st.MakePod().Req(plugintest.CPU("1")).Obj()
+	for i := range 4 {
+		scores := make(fwk.NodeScoreList, maxUnmodelled/3)
+		for j := range scores {
+			scores[j] = fwk.NodeScore{Name: fmt.Sprintf("n%d-%d", i, j), Score: unmodelled}
 		}
-		pl.NormalizeScore(ctx, state, pod, scores)
-	}
-	for _, nodes := range []int{20, 20, 22, 22} {
-		decide(nodes)
-	}
-	logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
-	lines := strings.Split(strings.TrimSpace(logged), "\n")
-	if len(lines) != 2 || !strings.Contains(lines[0], `nodes=19 examples=["n1","n2"`) || strings.Contains(lines[0], "n11") || !strings.Contains(lines[1], `nodes=2 examples=["n20","n21"]`) {
-		t.Errorf("logged, want one line for 19 nodes, ten of them named, and one for two:\n%s", logged)
+		pl.NormalizeScore(klog.NewContext(t.Context(), klog.Logger{}), state, pod, scores)
+		if n := len(pl.unmodelled); i == 0 && n != len(scores) || n > maxUnmodelled {
+			t.Errorf("%d names kept after %d", n, (i+1)*len(scores))
+		}
 	}
 }
 
@@ -251,7 +274,7 @@ func TestNew_File(t *testing.T) {
 	}{
 		{name: "models from the file", content: valid},
 		{name: "the arguments' own models come first", args: fmt.Sprintf("nodePowerModel: {a: {k1: 10, k2: %v}, b: {k1: 5, k2: %v}}", k2, k2), content: "not read"},
-		{name: "models by label beside the file", args: "nodePowerModels: [{k1: 1000, k2: 0.01}]", content: valid},
+		{name: "models by label beside the file", args: "nodePowerModels: [{k1: -1000, k2: 0.01}]", content: valid}, // by which b would be the best
 		{name: "no models", wantErr: []string{"nodePowerModel: Required value", "nodePowerModels", "NODE_POWER_MODEL"}},
 		{name: "no JSON", content: "a: {k0: 1}", wantErr: []string{"NODE_POWER_MODEL", "models.json", "invalid character", `want {"node-1"`}},
 		{name: "an unknown field", content: `{"a": {"k0": 1, "k3": 1}}`, wantErr: []string{"NODE_POWER_MODEL", "models.json", `unknown field "k3"`, `want {"node-1"`}},
@@ -259,6 +282,7 @@ func TestNew_File(t *testing.T) {
 		{name: "more than one value", content: valid + valid, wantErr: []string{"models.json", "more than one JSON value"}},
 		{name: "no models in the file", content: "{}", wantErr: []string{"models.json", "has no model"}},
 		{name: "nothing in the file", content: " ", wantErr: []string{"NODE_POWER_MODEL", "models.json"}},
+		{name: "a model that is null", content: `{"a": null, "b": {"k0": 1, "k1": 1, "k2": 1}}`, wantErr: []string{"NODE_POWER_MODEL", "models.json", "[a].k1: Required value", "[a].k2: Required value"}},
 		{name: "power beyond all bounds", content: `{"a": {"k0": 1, "k1": 1, "k2": 8}}`, wantErr: []string{"models.json", "[a]", "k0=1 k1=1 k2=8", "in percent"}},
 		{name: "a file that is too large", content: valid + strings.Repeat(" ", maxFileBytes), wantErr: []string{"models.json", "more than 8388608 bytes"}},
 	} {
