@@ -131,6 +131,8 @@ func TestChart_RendersValidManifests(t *testing.T) {
 		{name: "a token alone", values: "tokenSecret: {name: token}"},
 		{name: "an application key alone", values: "applicationKeySecret: {name: key}"},
 		{name: "a CA bundle alone", values: "caConfigMap: {name: ca}"},
+		{name: "power models alone", values: "nodePowerModelConfigMap: {name: power}"},
+		{name: "environment variables alone", values: "{resources: {limits: null}, extraEnv: [{name: A, value: b}]}"},
 		{name: "a load-watcher with SignalFx", values: "loadWatcher: {enabled: true, provider: SignalFx, tokenSecret: {name: token}}"},
 		{
 			name:   "a load-watcher with Datadog",
@@ -243,6 +245,8 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 		{"an argument of another plugin", arguments("PredictedPeak", "{thresholds: {}}"), []string{"args.thresholds: there is no such field: the fields are apiVersion, deviations, "}},
 		{"a misspelt field of the source", arguments("LoadThreshold", "{metricProvider: {tokenfile: a}}"), misspelt("metricProvider.tokenfile", "did you mean tokenFile?")},
 		{"a misspelt field of a metric", arguments("NodeMetrics", "{metrics: [{name: a}, {name: b, wieght: 1}]}"), misspelt("metrics[1].wieght", "did you mean weight?")},
+		{"a variable without a name", "extraEnv: [{value: a}]", []string{"extraEnv", "name"}},
+		{"a variable that the chart sets", "extraEnv: [{name: NODE_POWER_MODEL, value: /a}]", []string{"extraEnv/0/name"}},
 		{"a misspelt field of a power model", arguments("Peaks", "{nodePowerModels: [{nodeSelectors: {a: b}}]}"), misspelt("nodePowerModels[0].nodeSelectors", "did you mean nodeSelector?")},
 		{"a misspelt field of a node's power model", arguments("Peaks", "{nodePowerModel: {n1: {k0: 1, K1: 1}}}"), misspelt("nodePowerModel.n1.K1", "did you mean k1?")},
 		{"a misspelt field of a selector", arguments("LoadThreshold", "{exempt: {podSelector: {matchLabel: {}}}}"), misspelt("exempt.podSelector.matchLabel", "did you mean matchLabels?")},
@@ -472,6 +476,32 @@ func TestChart_ReadinessProbe(t *testing.T) {
 	}
 }
 
+func TestChart_PowerModels(t *testing.T) {
+	for values, want := range map[string][]string{
+		"": {"GOMEMLIMIT="},
+		"nodePowerModelConfigMap: {name: power, key: nodes.json}":      {"GOMEMLIMIT=", "NODE_POWER_MODEL=/etc/plimsoll/power-models/models.json"},
+		"{resources: {limits: null}, extraEnv: [{name: A, value: b}]}": {"A=b"},
+		"resources: {limits: null}":                                    nil,
+	} {
+		d := find[appsv1.Deployment](t, objects(t, template(t, values)), "Deployment")[0]
+		container := d.Spec.Template.Spec.Containers[0]
+		var got []string
+		for _, variable := range container.Env {
+			got = append(got, variable.Name+"="+variable.Value)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("with %q the environment is %v, want %v", values, got, want)
+		}
+		mounted := slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/etc/plimsoll/power-models" })
+		source := slices.ContainsFunc(d.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool {
+			return v.ConfigMap != nil && v.ConfigMap.Name == "power" && slices.Equal(v.ConfigMap.Items, []corev1.KeyToPath{{Key: "nodes.json", Path: "models.json"}})
+		})
+		if needed := strings.Contains(values, "power"); mounted != needed || source != needed {
+			t.Errorf("with %q the models are mounted: %t, from the ConfigMap: %t", values, mounted, source)
+		}
+	}
+}
+
 // TestChart_NamesAreStrings uses names that YAML without quotes reads as a number, a boolean or null.
 func TestChart_NamesAreStrings(t *testing.T) {
 	s := newSchemas(t)
@@ -490,6 +520,8 @@ config:
 tokenSecret: {name: "NAME", key: "NAME"}
 applicationKeySecret: {name: "NAME", key: "NAME"}
 caConfigMap: {name: "NAME", key: "NAME"}
+nodePowerModelConfigMap: {name: "NAME", key: "NAME"}
+extraEnv: [{name: A, value: "NAME"}]
 admissionPolicy: {enabled: true}
 `)
 			if target == "Deployment" {
