@@ -573,7 +573,7 @@ profiles:
 	}{
 		// The pod on worker-1 has no limit: 1, halved; with it 25 + 25 percent are used, more than the 25 requested: 1, halved. worker-2 has
 		// no pods, and worker-3 no load.
-		{"LowRiskOverCommitment", "riskLimitWeights: {memory: 0}", []int64{0, 100, 100}, ""},
+		{"LowRiskOverCommitment", "riskLimitWeights: {memory: 0}", []int64{0, 100, 50}, "worker-2"},
 		// k2 doubles the power with every 25 percent. worker-1: 10·(8 − 4), with the pod that was just placed; worker-2: 10·(8 − 4) too, but
 		// of half the size; worker-3, without load: the mean of 0 and 100.
 		{"Peaks", "nodePowerModel: {worker-2: {k1: 5, k2: 0.0277258872}}, nodePowerModels: [{k1: 10, k2: 0.0277258872}]", []int64{0, 100, 50}, "worker-2"},

@@ -206,7 +206,7 @@ func TestScheme_DecodesFile(t *testing.T) {
 			plugin: "LowRiskOverCommitment",
 			want: &config.LowRiskOverCommitmentArgs{
 				LoadSpec:            withDefaults(func(spec *config.LoadSpec) { spec.WatcherAddress = "http://127.0.0.1:2020" }),
-				MissingLoad:         config.MissingLoadRequests,
+				MissingLoad:         config.MissingLoadNeutral,
 				SmoothingWindowSize: 3,
 				RiskLimitWeights:    map[corev1.ResourceName]float64{"cpu": 0.75, "memory": 0.25},
 				UnlimitedPods:       config.UnlimitedPodsUnlimited,

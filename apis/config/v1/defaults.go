@@ -107,7 +107,8 @@ func SetDefaults_LoadVariationRiskBalancingArgs(obj *LoadVariationRiskBalancingA
 
 // SetDefaults_LowRiskOverCommitmentArgs fills in the fields that are not given.
 func SetDefaults_LowRiskOverCommitmentArgs(obj *LowRiskOverCommitmentArgs) {
-	obj.MissingLoad = cmp.Or(obj.MissingLoad, config.MissingLoadRequests)
+	// By requests alone, a node without load would have no risk by load, and mostly be the best one.
+	obj.MissingLoad = cmp.Or(obj.MissingLoad, config.MissingLoadNeutral)
 	obj.SmoothingWindowSize = cmp.Or(obj.SmoothingWindowSize, ptr.To[int64](defaultSmoothingWindowSize))
 	obj.UnlimitedPods = cmp.Or(obj.UnlimitedPods, config.UnlimitedPodsUnlimited)
 	if obj.RiskLimitWeights == nil {

@@ -68,7 +68,7 @@ func defaultLoadVariationRiskBalancingArgs() *v1.LoadVariationRiskBalancingArgs 
 func defaultLowRiskOverCommitmentArgs() *v1.LowRiskOverCommitmentArgs {
 	return &v1.LowRiskOverCommitmentArgs{
 		LoadSpec:            defaultLoadSpec(),
-		MissingLoad:         "Requests",
+		MissingLoad:         "Neutral",
 		SmoothingWindowSize: ptr.To[int64](5),
 		RiskLimitWeights:    map[corev1.ResourceName]float64{"cpu": 0.5, "memory": 0.5},
 		UnlimitedPods:       "Unlimited",

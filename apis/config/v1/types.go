@@ -131,7 +131,7 @@ type LowRiskOverCommitmentArgs struct {
 	metav1.TypeMeta `json:",inline"`
 	LoadSpec        `json:",inline"`
 
-	// MissingLoad says how a node is judged whose load is unknown: Requests (default), Neutral or Lowest.
+	// MissingLoad says how a node is judged whose load is unknown: Neutral (default), Requests or Lowest.
 	MissingLoad config.MissingLoad `json:"missingLoad,omitempty"`
 	// SmoothingWindowSize is the number of samples that each measured value is a mean of: the measured deviation is multiplied by its
 	// square root. At least 1. Defaults to 5.

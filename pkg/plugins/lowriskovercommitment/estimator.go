@@ -92,17 +92,11 @@ func isBestEffort(pod *corev1.Pod) bool {
 	return true
 }
 
-// signature is what the scores of a pod follow from.
-type signature struct {
-	Stated
-	// Unlimited reports which of the limits are +Inf, which JSON has not; Limit is 0 there.
-	Unlimited [load.ResourceCount]bool
-}
-
-func (e estimator) signature(pod *corev1.Pod) signature {
-	s := signature{Stated: e.stated(pod)}
+// signature returns what the scores of a pod follow from. A limit of +Inf, which JSON has not, is 0, which no other limit is then.
+func (e estimator) signature(pod *corev1.Pod) Stated {
+	s := e.stated(pod)
 	for r := range s.Limit {
-		if s.Unlimited[r] = math.IsInf(s.Limit[r], 1); s.Unlimited[r] {
+		if math.IsInf(s.Limit[r], 1) {
 			s.Limit[r] = 0
 		}
 	}

@@ -36,6 +36,13 @@ func uniform() load.NodeLoad {
 	return load.NodeLoad{load.CPU: plugintest.Measurement(0.5, deviationOf(1.0/12)), load.Memory: plugintest.Measurement(0, 0)}
 }
 
+// expired is a high load of an hour ago.
+func expired() load.NodeLoad {
+	full := plugintest.Measurement(0.9, 0)
+	full.End = plugintest.Now().Add(-time.Hour)
+	return load.NodeLoad{load.CPU: full, load.Memory: full}
+}
+
 func TestScore(t *testing.T) {
 	steady := load.NodeLoad{load.CPU: plugintest.Measurement(0.1, 0), load.Memory: plugintest.Measurement(0, 0)}
 	// The memory of all pods is unlimited, and none is requested: it has no part in the score.
@@ -103,9 +110,9 @@ func TestScore(t *testing.T) {
 			load: map[string]load.NodeLoad{"a": steady, "b": steady},
 			onA:  []*corev1.Pod{podOf("x", "4", "")},
 			onB:  []*corev1.Pod{podOf("z", "4", "6")},
-			pod:  podOf("p", "1", "4"),
-			// a: the limits, 4 + 4, are the capacity. b: (10 − 8) / (10 − 5) = 0.4, halved.
-			want: map[string]int64{"a": 100, "b": 80},
+			pod:  podOf("p", "1", "5"),
+			// a: limits 4 + 5, requests 4 + 1: (9 − 8) / (9 − 5) = 0.25, halved. b: (11 − 8) / (11 − 5) = 0.5, halved.
+			want: map[string]int64{"a": 88, "b": 75},
 		},
 		{
 			name: "limits that some containers state count, if AsRequest",
@@ -135,7 +142,8 @@ func TestScore(t *testing.T) {
 			want: map[string]int64{"a": 24, "b": 74},
 		},
 		{
-			name: "a node without load is judged by its limits",
+			name: "a node without load is judged by its limits, if Requests",
+			args: "missingLoad: Requests",
 			load: map[string]load.NodeLoad{"a": uniform()},
 			onA:  []*corev1.Pod{podOf("x", "4", "6")},
 			onB:  []*corev1.Pod{podOf("z", "4", "6")},
@@ -143,8 +151,16 @@ func TestScore(t *testing.T) {
 			want: map[string]int64{"a": 63, "b": 80},
 		},
 		{
-			name: "a node without load gets the mean of the others, if Neutral",
-			args: "missingLoad: Neutral",
+			name: "load that has expired counts as none",
+			args: "missingLoad: Requests",
+			load: map[string]load.NodeLoad{"a": uniform(), "b": expired()},
+			onA:  []*corev1.Pod{podOf("x", "4", "6")},
+			onB:  []*corev1.Pod{podOf("z", "4", "6")},
+			pod:  podOf("p", "1", "4"),
+			want: map[string]int64{"a": 63, "b": 80},
+		},
+		{
+			name: "a node without load gets the mean of the others",
 			load: map[string]load.NodeLoad{"a": uniform()},
 			onA:  []*corev1.Pod{podOf("x", "4", "6")},
 			pod:  podOf("p", "1", "4"),
@@ -259,6 +275,19 @@ func TestScore_FollowsTheNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("without the other pod", 100)
+}
+
+// Limits are compared with what the node has, and not with what it offers to pods.
+func TestScore_Capacity(t *testing.T) {
+	pl := plugintest.Build(t, New, plugintest.Args(t, kind, "riskLimitWeights: {memory: 0}"), map[string]load.NodeLoad{"n": uniform()})
+	node := plugintest.Node("n", plugintest.CPU("8"), podOf("x", "2", "4"))
+	object := node.Node().DeepCopy()
+	object.Status.Allocatable = st.MakeNode().Capacity(plugintest.CPU("4")).Obj().Status.Capacity
+	node.SetNode(object)
+	// Limits: 8 of 8. Load: 1 − (2/8) / (4/8) = 0.5, halved.
+	if got := plugintest.Scores(t, pl, podOf("p", "1", "4"), node)["n"]; got != 75 {
+		t.Errorf("score %d, want 75", got)
+	}
 }
 
 // A plugin skips pods that state nothing where PreScore is enabled.

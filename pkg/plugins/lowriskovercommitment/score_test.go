@@ -54,6 +54,8 @@ func TestLoadRisk(t *testing.T) {
 		{"limits below the capacity", 0.5, 0.75, 0.5, deviationOf(1.0 / 12), 5, 1.0 / 3}, // 1 − 0.5 / 0.75
 		{"limits that are the requests", 0.5, 0.5, 0.5, deviationOf(1.0 / 12), 5, 0},
 		{"limits at the capacity", 0.5, 1, 0.5, deviationOf(1.0 / 12), 5, 0.5},
+		// While a pod is resized, its request may still be above its limit.
+		{"limits below the requests", 0.75, 0.5, 0.5, deviationOf(1.0 / 12), 5, 0.25},
 		{"no pods", 0, 0, 0.5, deviationOf(1.0 / 12), 5, 0},
 		{"pods that request nothing, with limits", 0, 0.5, 0.5, deviationOf(1.0 / 12), 5, 1},
 		{"requests beyond the capacity", 1.5, 2, 0.5, deviationOf(1.0 / 12), 5, 0},
