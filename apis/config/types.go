@@ -121,6 +121,11 @@ type LoadQueries struct {
 	Memory string
 }
 
+// DefaultNodeLabels returns the labels of a series that may name its node where the arguments name none.
+func DefaultNodeLabels() []string {
+	return []string{"node", "instance", "nodename", "kubernetes_node", "exported_instance", "hostname"}
+}
+
 // MetricProviderSpec describes a source of load.
 type MetricProviderSpec struct {
 	Type MetricProviderType

@@ -50,7 +50,7 @@ ENABLE_OPENSHIFT_AUTH=true sends the token of the pod's service account to an ht
 			if err := logsapi.ValidateAndApply(o.logging, nil); err != nil {
 				return err
 			}
-			for _, finding := range o.checkQueries() {
+			for _, finding := range o.checkQueries(&spec.MetricProvider) {
 				klog.Background().Info(finding.Message, finding.KeysAndValues()...)
 			}
 			s, err := newService(cmd.Context(), o, spec, cluster, t)

@@ -291,14 +291,11 @@ func (o *options) validLoad(fs *pflag.FlagSet) (config.LoadSpec, error) {
 	return args.LoadSpec, utilerrors.Flatten(utilerrors.NewAggregate(errs))
 }
 
-// checkQueries returns what is surprising in the queries, which are valid.
-func (o *options) checkQueries() []configlint.Finding {
-	if o.load.MetricProvider.Type != config.Prometheus {
-		return nil
-	}
+// checkQueries returns what is surprising in the queries to the provider, which are valid.
+func (o *options) checkQueries(provider *config.MetricProviderSpec) []configlint.Finding {
 	return slices.Concat(
-		configlint.CheckLoadQuery("--"+flagCPUQuery, o.queries.CPU),
-		configlint.CheckLoadQuery("--"+flagMemoryQuery, o.queries.Memory),
+		configlint.CheckLoadQuery("--"+flagCPUQuery, o.queries.CPU, provider),
+		configlint.CheckLoadQuery("--"+flagMemoryQuery, o.queries.Memory, provider),
 	)
 }
 

@@ -386,12 +386,13 @@ func TestOptions_CheckQueries(t *testing.T) {
 		Details: []any{"query", "rate(a)", "queryLine", "1", "queryColumn", "6",
 			"problem", `expected type range vector in call to function "rate", got instant vector`},
 	}}
-	o.load.MetricProvider.Type = config.Prometheus
-	if diff := cmp.Diff(want, o.checkQueries()); diff != "" {
+	if diff := cmp.Diff(want, o.checkQueries(&config.MetricProviderSpec{Type: config.Prometheus})); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
-	o.load.MetricProvider.Type = config.Datadog
-	if got := o.checkQueries(); len(got) > 0 {
+	if got := o.checkQueries(&config.MetricProviderSpec{Type: config.SignalFx}); len(got) > 0 {
 		t.Errorf("findings %v in queries that are not PromQL", got)
+	}
+	if got := o.checkQueries(&config.MetricProviderSpec{Type: config.Datadog}); len(got) != 2 || got[0].Field != "--cpu-query" {
+		t.Errorf("findings %v, want that neither query is by host", got)
 	}
 }

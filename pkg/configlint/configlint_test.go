@@ -210,6 +210,24 @@ func TestCheck_Queries(t *testing.T) {
   - name: LoadVariationRiskBalancing
     args: {metricProvider: {type: SignalFx, token: t, queries: {memory: 'sf_metric:"my.memory"'}}}
 `, nil},
+		{"queries to Datadog that miss what others have", `profiles:
+- pluginConfig:
+  - name: TargetLoadPacking
+    args: {metricProvider: {type: Datadog, token: t, applicationKey: k, clusterName: prod, queries: {cpu: "avg:my.cpu{*}", memory: "avg:my.mem{$filter} by {host}"}}}
+  - name: LoadVariationRiskBalancing
+    args: {metricProvider: {type: Datadog, token: t, applicationKey: k, queries: {cpu: "avg:my.cpu{*} by {host}"}}}
+`, []configlint.Finding{
+			{
+				Message: "The query to Datadog is not grouped by a tag that names the host: its series belong to no node",
+				Field:   "profiles[0].pluginConfig[0].args.metricProvider.queries.cpu", Line: 6,
+				Details: []any{"query", "avg:my.cpu{*}", "advice", "group it, such as by {host}"},
+			},
+			{
+				Message: "The query to Datadog has no $filter: clusterName and hostNameSuffix have no effect on what it selects",
+				Field:   "profiles[0].pluginConfig[0].args.metricProvider.queries.cpu", Line: 6,
+				Details: []any{"query", "avg:my.cpu{*}", "advice", "write $filter between the braces, such as avg:my.metric{$filter}"},
+			},
+		}},
 		// rate(a[$window]) has 16 characters and is followed by a blank.
 		{"a typo behind $window", `profiles:
 - pluginConfig:

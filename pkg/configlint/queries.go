@@ -20,9 +20,9 @@ func unparsableQueries(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerCo
 			path := fmt.Sprintf("profiles[%d].pluginConfig[%d].args.", i, j)
 			if args, ok := pluginConfig.Args.(interface{ GetLoadSpec() *config.LoadSpec }); ok {
 				provider := &args.GetLoadSpec().MetricProvider
-				if queries := provider.Queries; queries != nil && provider.Type == config.Prometheus {
-					findings = append(findings, CheckLoadQuery(path+"metricProvider.queries.cpu", queries.CPU)...)
-					findings = append(findings, CheckLoadQuery(path+"metricProvider.queries.memory", queries.Memory)...)
+				if queries := provider.Queries; queries != nil {
+					findings = append(findings, CheckLoadQuery(path+"metricProvider.queries.cpu", queries.CPU, provider)...)
+					findings = append(findings, CheckLoadQuery(path+"metricProvider.queries.memory", queries.Memory, provider)...)
 				}
 			}
 			if args, ok := pluginConfig.Args.(*config.NodeMetricsArgs); ok {
@@ -38,15 +38,37 @@ func unparsableQueries(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerCo
 	return findings
 }
 
-// CheckLoadQuery returns a finding if Prometheus' parser rejects a query for load, in which "$window" stands for the window. An
-// empty query stands for the dialect's.
-func CheckLoadQuery(field, query string) []Finding {
-	if query == "" {
+// CheckLoadQuery returns what is surprising in a query for load: that Prometheus' parser rejects it, in which "$window" stands for the
+// window, or that one to Datadog lacks what others have. An empty query stands for the dialect's.
+func CheckLoadQuery(field, query string, provider *config.MetricProviderSpec) []Finding {
+	switch {
+	case query == "":
+		return nil
+	case provider.Type == config.Datadog:
+		return checkDatadogQuery(field, query, provider)
+	case provider.Type != config.Prometheus:
 		return nil
 	}
 	// As wide as the variable, so that columns stay those of the query as it is written.
 	window := fmt.Sprintf("%-*s", len("$window"), "5m")
 	return checkQuery(field, query, strings.ReplaceAll(query, "$window", window))
+}
+
+// checkDatadogQuery returns a finding if the query is not by host, or leaves out the filter that is set.
+func checkDatadogQuery(field, query string, provider *config.MetricProviderSpec) (findings []Finding) {
+	if !strings.Contains(query, " by {") {
+		findings = append(findings, Finding{
+			Message: "The query to Datadog is not grouped by a tag that names the host: its series belong to no node",
+			Field:   field, Details: []any{"query", query, "advice", "group it, such as by {host}"},
+		})
+	}
+	if !strings.Contains(query, "$filter") && provider.ClusterName+provider.HostNameSuffix != "" {
+		findings = append(findings, Finding{
+			Message: "The query to Datadog has no $filter: clusterName and hostNameSuffix have no effect on what it selects",
+			Field:   field, Details: []any{"query", query, "advice", "write $filter between the braces, such as avg:my.metric{$filter}"},
+		})
+	}
+	return findings
 }
 
 // checkQuery returns a finding if Prometheus' parser rejects the promQL that a query stands for. It may be valid in another

@@ -63,7 +63,7 @@ func SetDefaults_MetricProviderSpec(obj *MetricProviderSpec) {
 	obj.Dialect = cmp.Or(obj.Dialect, config.DialectAuto)
 	// An empty list is kept: validation refuses it.
 	if obj.NodeLabels == nil {
-		obj.NodeLabels = []string{"node", "instance", "nodename", "kubernetes_node", "exported_instance", "hostname"}
+		obj.NodeLabels = config.DefaultNodeLabels()
 	}
 }
 

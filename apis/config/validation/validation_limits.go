@@ -58,8 +58,8 @@ func ValidateLoadThresholdArgs(path *field.Path, args *config.LoadThresholdArgs)
 func validateThresholdWindow(path *field.Path, window time.Duration, args *config.LoadThresholdArgs) field.ErrorList {
 	why := ""
 	switch {
-	case !readsPrometheus(&args.LoadSpec):
-		why = fmt.Sprintf("%s knows no longer past: read metricProvider.type Prometheus without watcherAddress, or write a shorter window", sourceOf(&args.LoadSpec))
+	case !readsPrometheus(&args.LoadSpec) && !args.IsHosted():
+		why = fmt.Sprintf("%s knows no longer past: read metricProvider.type Prometheus, SignalFx or Datadog without watcherAddress, or write a shorter window", sourceOf(&args.LoadSpec))
 	case args.Statistic == config.StatisticPredictedPeak:
 		why = "the past of statistic PredictedPeak is predictedPeak.history: write a shorter window"
 	default:

@@ -63,6 +63,13 @@ func TestValidateLoadThresholdArgs(t *testing.T) {
 				a.Windows.CPU.Duration, a.Windows.Memory.Duration = 24*time.Hour, 2*time.Hour
 			},
 		},
+		{
+			name: "windows of a day from Datadog are accepted",
+			change: func(a *args) {
+				a.MetricProvider.Type, a.MetricProvider.Address, a.MetricProvider.Token, a.MetricProvider.ApplicationKey = config.Datadog, "https://api.datadoghq.com", "t", "k"
+				a.Windows.CPU.Duration, a.Windows.Memory.Duration = 24*time.Hour, 2*time.Hour
+			},
+		},
 		{name: "more than a day is refused", change: func(a *args) { fromPrometheus(a); a.Windows.CPU.Duration = 25 * time.Hour }, want: refused("windows.cpu", `"25h0m0s"`, "[10s, 24h0m0s]")},
 		{name: "the default of the windows is at most an hour", change: func(a *args) { fromPrometheus(a); a.Window.Duration = 2 * time.Hour }, want: refused("window", `"2h0m0s"`, "[10s, 1h0m0s]")},
 		{

@@ -3,6 +3,7 @@ package validation
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,6 +61,7 @@ func validateMetricProvider(path *field.Path, spec *config.LoadSpec) field.Error
 	provider, used := &spec.MetricProvider, spec.WatcherAddress == ""
 	allErrs := validateOneOf(path.Child("type"), provider.Type,
 		config.KubernetesMetricsServer, config.Prometheus, config.SignalFx, config.Datadog)
+	typeIsValid := len(allErrs) == 0
 	switch {
 	case provider.Address != "":
 		allErrs = append(allErrs, validateAddress(path.Child("address"), provider.Address, addressExample(provider.Type))...)
@@ -67,16 +69,25 @@ func validateMetricProvider(path *field.Path, spec *config.LoadSpec) field.Error
 		allErrs = append(allErrs, field.Required(path.Child("address"),
 			fmt.Sprintf("type Prometheus needs the server's URL: write one such as %q", prometheusAddressExample)))
 	}
-	allErrs = append(allErrs, validateHosted(path, provider)...)
+	if typeIsValid {
+		allErrs = append(allErrs, validateHosted(path, provider)...)
+	}
 	dialects := []config.Dialect{
 		config.DialectAuto, config.DialectNodeExporter, config.DialectKubePrometheus, config.DialectKubelet, config.DialectCAdvisor,
 	}
-	if provider.Type == config.Datadog {
+	switch provider.Type {
+	case config.Datadog:
 		dialects = []config.Dialect{config.DialectAuto, config.DialectUtilization, config.DialectDatadogAgent}
+	case config.SignalFx:
+		dialects = []config.Dialect{config.DialectAuto}
 	}
 	allErrs = append(allErrs, validateOneOf(path.Child("dialect"), provider.Dialect, dialects...)...)
 	allErrs = append(allErrs, validateQueries(path.Child("queries"), provider)...)
 	allErrs = append(allErrs, validateNodeLabels(path.Child("nodeLabels"), provider.NodeLabels)...)
+	if spec.IsHosted() && !slices.Equal(provider.NodeLabels, config.DefaultNodeLabels()) {
+		allErrs = append(allErrs, field.Forbidden(path.Child("nodeLabels"),
+			fmt.Sprintf("is used with type Prometheus, not with %q: remove it; if another tag of Datadog names the node, group your own queries by that tag", provider.Type)))
+	}
 	return allErrs
 }
 

@@ -554,6 +554,23 @@ func TestValidateLoadSpec_MetricProvider(t *testing.T) {
 			want: refused("metricProvider.applicationKey", "put the application key back, or use applicationKeyFile"),
 		},
 		{
+			name: "a type in lower case is refused once",
+			change: datadog(func(provider *config.MetricProviderSpec) {
+				provider.Type, provider.Dialect = "datadog", config.DialectAuto
+			}),
+			want: refused("metricProvider.type", `"datadog"`, `"Datadog"`),
+		},
+		{
+			name:   "labels of nodes are refused with Datadog",
+			change: datadog(func(provider *config.MetricProviderSpec) { provider.NodeLabels = []string{"my_host"} }),
+			want:   refused("metricProvider.nodeLabels", "Forbidden", "with type Prometheus", `"Datadog"`, "group your own queries by that tag"),
+		},
+		{
+			name:   "a dialect is refused with SignalFx",
+			change: signalFx(func(provider *config.MetricProviderSpec) { provider.Dialect = config.DialectNodeExporter }),
+			want:   refused("metricProvider.dialect", `"NodeExporter"`, `supported values: "Auto"`),
+		},
+		{
 			name: "a dialect of Prometheus is refused with Datadog",
 			change: datadog(func(provider *config.MetricProviderSpec) {
 				provider.Dialect = config.DialectKubelet

@@ -93,6 +93,7 @@ func (c client) metrics(ctx context.Context, word string) ([]string, error) {
 	var names []string
 	err := c.Do(ctx, hosted.Request{
 		Method: http.MethodGet, Path: "api/v1/search", Parameters: url.Values{"q": {"metrics:" + word}}, MaxBytes: source.MaxResponseBytes(0),
+		Hint: lookupHint,
 	}, func(dec *jsonstream.Decoder) (err error) {
 		names, err = decodeMetrics(dec)
 		return err
@@ -104,6 +105,14 @@ func (c client) metrics(ctx context.Context, word string) ([]string, error) {
 		names[i] = c.Excerpt(names[i])
 	}
 	return names, nil
+}
+
+// lookupHint is hint for the lookup of metrics, which is sent after a query that was accepted.
+func lookupHint(status int) string {
+	if status == http.StatusForbidden {
+		return "the application key lacks the scope metrics_read, with which the account's metrics could be named here"
+	}
+	return hint(status)
 }
 
 // hint returns the setting to look at after a status other than 200.

@@ -648,6 +648,18 @@ func TestFetch_UnknownMetric(t *testing.T) {
 	}
 }
 
+// Where the lookup of names is refused, the query before it was not.
+func TestFetch_LookupRefused(t *testing.T) {
+	server := newStub(t)
+	server.respond["/api/v1/search"] = status(http.StatusForbidden, "", "", "")
+	s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"))
+	_, err := fetch(t, s, 5*time.Minute)
+	wantError(t, err, "status 403", "the application key lacks the scope metrics_read")
+	if strings.Contains(err.Error(), "timeseries_query") {
+		t.Errorf("error %q", err)
+	}
+}
+
 func TestFetch_RateLimit(t *testing.T) {
 	for name, tt := range map[string]struct {
 		path          string

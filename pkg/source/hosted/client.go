@@ -50,6 +50,8 @@ type Request struct {
 	// Nodes is how many the response is about, and MaxBytes how long it may be.
 	Nodes    int
 	MaxBytes int64
+	// Hint, unless nil, replaces the client's.
+	Hint func(status int) string
 }
 
 // Do sends the request and decodes the response. The error names the URL and the setting to look at.
@@ -75,7 +77,11 @@ func (c *Client) Do(ctx context.Context, r Request, decode func(*jsonstream.Deco
 	defer func() { _ = resp.Body.Close() }() // the response has been read by then
 	if resp.StatusCode != http.StatusOK {
 		refusal := c.NewStatusError(resp)
-		if hint := c.hint(refusal.Code); hint != "" {
+		hint := c.hint
+		if r.Hint != nil {
+			hint = r.Hint
+		}
+		if hint := hint(refusal.Code); hint != "" {
 			refusal.Hint = hint
 		}
 		return fmt.Errorf("%s %s: %w", r.Method, c.Endpoint(r.Path), refusal)

@@ -28,6 +28,9 @@ import (
 // fineStep is the distance of points for windows of less than two minutes. The service keeps points of 1 s, 1 m, 5 m and 1 h.
 const fineStep = time.Second
 
+// hostlessInterval is the time between two lookups of the hosts of series that have none.
+const hostlessInterval = 5 * time.Minute
+
 // maxSeries is the most series of which the service returns values.
 const maxSeries = 10_000
 
@@ -56,8 +59,9 @@ type Source struct {
 	suffix  string
 	// queries select the series of each resource.
 	queries [load.ResourceCount]string
-	// hosts are those of the series, by ID.
-	hosts [load.ResourceCount]map[string]string
+	// hosts are those of the series, by ID, as of lookedUp; one that has none is empty.
+	hosts    [load.ResourceCount]map[string]string
+	lookedUp [load.ResourceCount]time.Time
 
 	limit     hosted.RateLimit
 	names     hosted.Names
@@ -151,7 +155,7 @@ func (s *Source) measure(ctx context.Context, r load.Resource, windows []time.Du
 		found = found || len(series) > 0
 		now := s.clock.Now()
 		for id, one := range series {
-			if host, ok := s.hosts[r][id]; ok {
+			if host := s.hosts[r][id]; host != "" {
 				table.Offer(host, r, rng, now, one)
 			} else {
 				table.OfferHostless(id, r)
@@ -185,14 +189,19 @@ func (s *Source) read(ctx context.Context, r load.Resource, rng hosted.Range, no
 	now := s.clock.Now()
 	series, err := s.client.values(ctx, s.queries[r], rng, now, nodes)
 	for id := range series {
-		if _, known := s.hosts[r][id]; known {
+		if host, known := s.hosts[r][id]; host != "" || known && now.Sub(s.lookedUp[r]).Abs() < hostlessInterval {
 			continue
 		}
 		hosts, hostsErr := s.client.hosts(ctx, s.queries[r], nodes)
 		if hostsErr != nil {
 			return series, errors.Join(hostsErr, err)
 		}
-		s.hosts[r] = hosts
+		for other := range series {
+			if _, ok := hosts[other]; !ok {
+				hosts[other] = ""
+			}
+		}
+		s.hosts[r], s.lookedUp[r] = hosts, now
 		break
 	}
 	return series, err

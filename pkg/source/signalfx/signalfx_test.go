@@ -637,6 +637,27 @@ func TestFetch_LookupOfHostsFails(t *testing.T) {
 	}
 }
 
+// A series that has no host does not have the hosts of all series looked up at each refresh.
+func TestFetch_LookupsOfHostlessSeries(t *testing.T) {
+	server := newStub(t, cpu("A", "n1", 10), cpu("X", "", 10), memory("B", "n1", 10))
+	server.respond["/v1/timeserieswindow"] = func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintf(w, `{"data":{"A":[[%d000,10]],"X":[[%d000,10]]}}`, minute, minute)
+	}
+	c := clocktesting.NewFakePassiveClock(now)
+	s := newSource(t, Config{Address: server.URL}, c, node("n1"))
+	const values, hosts = "/v1/timeserieswindow", "/v2/metrictimeseries"
+	for _, step := range []struct {
+		after time.Duration
+		want  []string
+	}{{0, []string{values, hosts, values, hosts}}, {time.Second, []string{values, values}}, {hostlessInterval, []string{values, hosts, values, hosts}}} {
+		c.SetTime(now.Add(step.after))
+		_, err := fetch(t, s, 5*time.Minute)
+		if diff := cmp.Diff(step.want, server.paths()); diff != "" {
+			t.Errorf("requests after %v (-want +got), error %v:\n%s", step.after, err, diff)
+		}
+	}
+}
+
 // Points of a host whose clock is ahead neither hide those of the present nor stay fresh.
 func TestFetch_PointsOfTheFuture(t *testing.T) {
 	server := newStub(t)
