@@ -572,7 +572,7 @@ profiles:
 		wantNode     string
 	}{
 		// The pod on worker-1 has no limit: 1, halved; with it 25 + 25 percent are used, more than the 25 requested: 1, halved. worker-2 has
-		// no pods, and worker-3 no load.
+		// no pods, and worker-3 no load: the mean of 0 and 100.
 		{"LowRiskOverCommitment", "riskLimitWeights: {memory: 0}", []int64{0, 100, 50}, "worker-2"},
 		// k2 doubles the power with every 25 percent. worker-1: 10·(8 − 4), with the pod that was just placed; worker-2: 10·(8 − 4) too, but
 		// of half the size; worker-3, without load: the mean of 0 and 100.
