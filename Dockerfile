@@ -9,23 +9,28 @@ ARG BINARIES=build
 
 FROM --platform=$BUILDPLATFORM ${GO_IMAGE} AS build
 WORKDIR /src
-COPY go.mod go.sum ./
-RUN go mod download
-COPY Makefile ./
+COPY go.mod go.sum Makefile ./
+COPY hack/kubernetes/ hack/kubernetes/
+# The minor version of Kubernetes; empty means the newest.
+ARG KUBERNETES
+RUN make download KUBERNETES="${KUBERNETES}"
 COPY apis/ apis/
 COPY cmd/ cmd/
 COPY pkg/ pkg/
 ARG TARGETOS
 ARG TARGETARCH
 ARG VERSION
-RUN GOOS=${TARGETOS} GOARCH=${TARGETARCH} make build VERSION="${VERSION}"
+# The folder that the programs are built into, and that BINARIES=prebuilt takes them from.
+ARG PROGRAMS=bin
+RUN GOOS=${TARGETOS} GOARCH=${TARGETARCH} make build VERSION="${VERSION}" KUBERNETES="${KUBERNETES}"
 # The certificates of public authorities, because scratch has none.
-RUN mkdir -p /out/certs && cp bin/kube-scheduler bin/load-watcher bin/kubectl-plimsoll /out/ && cp /etc/ssl/certs/ca-certificates.crt /out/certs/
+RUN mkdir -p /out/certs && cp ${PROGRAMS}/kube-scheduler ${PROGRAMS}/load-watcher ${PROGRAMS}/kubectl-plimsoll /out/ && cp /etc/ssl/certs/ca-certificates.crt /out/certs/
 
 # Prebuilt images get no certificates of public authorities. If the base has none either, https sources need caFile.
 FROM scratch AS prebuilt
 WORKDIR /out/certs
-COPY --chmod=0755 bin/kube-scheduler bin/load-watcher bin/kubectl-plimsoll /out/
+ARG PROGRAMS=bin
+COPY --chmod=0755 ${PROGRAMS}/kube-scheduler ${PROGRAMS}/load-watcher ${PROGRAMS}/kubectl-plimsoll /out/
 
 FROM ${BINARIES} AS binaries
 

@@ -1,49 +1,79 @@
 # Every target works on a fresh clone. All builds go to bin/, which git ignores.
 SHELL := /bin/bash -o pipefail
 MODULE := github.com/plimsoll-scheduler/plimsoll
-KUBERNETES := v1.36.3
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+# KUBERNETES chooses the minor version of Kubernetes: make build KUBERNETES=1.35. go.mod is that of the newest, which is the default;
+# hack/kubernetes has those of the others.
+kube_mod = $(shell awk '$$1 == "k8s.io/kubernetes" {print $$2; exit}' $(1))
+minor = $(subst $() ,.,$(wordlist 1,2,$(subst ., ,$(1:v%=%))))
+newest := $(call minor,$(call kube_mod,go.mod))
+older := $(notdir $(patsubst %/,%,$(dir $(wildcard hack/kubernetes/*/go.mod))))
+KUBERNETES ?= $(newest)
+ifeq ($(KUBERNETES),)
+override KUBERNETES := $(newest)
+endif
+ifeq ($(filter $(KUBERNETES),$(newest) $(older)),)
+$(error KUBERNETES is "$(KUBERNETES)", but must be one of $(strip $(older) $(newest)))
+endif
+# Scripts, tests and the playground read it too.
+export KUBERNETES
 
 # One set of compiler flags, so that builds, tests and linters share what is compiled. The race detector alone needs cgo.
 export CGO_ENABLED := 0
 export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
 
-kube_version := k8s.io/component-base/version
-LDFLAGS := -s -w -X main.version=$(VERSION) \
-	-X $(kube_version).gitVersion=$(KUBERNETES) \
-	-X $(kube_version).gitMajor=$(word 1,$(subst ., ,$(KUBERNETES:v%=%))) \
-	-X $(kube_version).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES:v%=%)))
-
 # What make build builds, and where to.
 PROGRAMS := ./cmd/...
+ifeq ($(KUBERNETES),$(newest))
+modfile := go.mod
 BIN := bin/
+else
+modfile := hack/kubernetes/$(KUBERNETES)/go.mod
+BIN := bin/$(KUBERNETES)/
+minor_flags := -modfile=$(modfile) -tags=kubernetes_$(subst .,_,$(KUBERNETES))
+endif
+
+kube_version := k8s.io/component-base/version
+kube_patch := $(call kube_mod,$(modfile))
+LDFLAGS := -s -w -X main.version=$(VERSION) \
+	-X $(kube_version).gitVersion=$(kube_patch) \
+	-X $(kube_version).gitMajor=$(word 1,$(subst ., ,$(kube_patch:v%=%))) \
+	-X $(kube_version).gitMinor=$(word 2,$(subst ., ,$(kube_patch:v%=%)))
 
 unit := ./apis/... ./cmd/... ./hack/argsschema ./pkg/... ./test/cluster/... ./test/manifests/... ./test/playground/... ./test/podusage/...
 
 .DEFAULT_GOAL := help
-.PHONY: help build test fuzz verify lint generate image krew manifests playground bench bench-quick quality clean
+.PHONY: help build test test-all fuzz verify lint generate image krew manifests playground bench bench-quick quality outdated clean download
 
 help: ## show this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# For the Dockerfile, so that a change of the source downloads nothing.
+download:
+	go mod download $(if $(filter-out go.mod,$(modfile)),-modfile=$(modfile))
+
 # The same source, Go and VERSION make the same programs in any folder, with git or without; VERSION names the commit.
-build: ## build bin/kube-scheduler, bin/load-watcher and bin/kubectl-plimsoll
-	go build -buildvcs=false -ldflags '$(LDFLAGS)' -o $(BIN) $(PROGRAMS)
+build: ## build bin/kube-scheduler, bin/load-watcher and bin/kubectl-plimsoll (KUBERNETES=1.35 builds bin/1.35/...)
+	go build $(minor_flags) -buildvcs=false -ldflags '$(LDFLAGS)' -o $(BIN) $(PROGRAMS)
 
 image: export VERSION := $(VERSION)
 image: ## build the image with docker, podman or buildah (IMAGE=, PLATFORM=, BASE=; BINARIES=prebuilt takes bin/)
-	@hack/image.sh
+	@hack/image.sh $(BIN)
 
 krew: export VERSION := $(VERSION)
 krew: ## make the archives of kubectl-plimsoll for a release, and their manifest for kubectl krew, in bin/krew (VERSION=v1.2.3)
 	@hack/krew.sh
 
 playground: ## place pods by measured load on a real control plane, on this machine (KEEP=1 keeps it up)
-	@go build -o bin/playground ./test/playground
-	@bin/playground
+	@go build $(minor_flags) -o $(BIN)playground ./test/playground
+	@$(BIN)playground
 
-test: ## run all tests: units with the race detector, then the built binary on a real control plane
+test: ## run all tests: units with the race detector, then the built binary on a real control plane; of an older minor the core
 	@hack/test.sh $(unit)
+
+test-all: ## run all tests of the newest minor and the core of each older one, and show which suite ran on which
+	@KUBERNETES='$(newest) $(older)' hack/test.sh $(unit)
 
 fuzz: ## fuzz the parsers of all that comes from outside, each for a minute (FUZZTIME=1h for longer)
 	@hack/fuzz.sh
@@ -64,13 +94,16 @@ lint: ## run the linters
 	bin/golangci-lint run ./...
 	cd test/perf/report && ../../../bin/golangci-lint run ./...
 
+outdated: ## list the dependencies of which the module proxy has newer versions
+	@hack/outdated.sh
+
 generate: ## regenerate deepcopy, defaults, conversions and the chart's schema of the plugin args
 	hack/generate.sh
 
 manifests: ## render the checked-in manifests from the chart
 	hack/render.sh
 
-verify: lint ## check that generated code, rendered manifests and go.mod are up to date, and lint
+verify: lint ## check that generated code, rendered manifests and all go.mod are up to date, and lint
 	hack/verify.sh
 
 clean: ## remove all builds

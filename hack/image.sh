@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Builds the image with the first of docker, podman and buildah that works. Environment variables:
+# Builds the image with the first of docker, podman and buildah that works. The argument is the folder of prebuilt programs.
+# Environment variables:
 #   VERSION                   the version that the programs print
+#   KUBERNETES                the minor version of Kubernetes
 #   IMAGE                     the name of the image
 #   PLATFORM                  for example linux/arm64; several are separated by commas
 #   BASE, BINARIES, GO_IMAGE  see the Dockerfile
@@ -10,7 +12,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-: "${IMAGE:=plimsoll:$VERSION}" "${PLATFORM:=linux/$(go env GOARCH)}" "${BINARIES:=build}"
+programs=${1%/}
+: "${IMAGE:=plimsoll:${VERSION#v}-k8s$KUBERNETES}" "${PLATFORM:=linux/$(go env GOARCH)}" "${BINARIES:=build}"
 revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
 
 if [[ -n ${PINNED:-} ]]; then
@@ -60,10 +63,10 @@ if [[ $BINARIES == prebuilt ]]; then
 		exit 1
 	fi
 	arch=${PLATFORM#linux/}
-	for program in bin/kube-scheduler bin/load-watcher bin/kubectl-plimsoll; do
+	for program in "$programs/kube-scheduler" "$programs/load-watcher" "$programs/kubectl-plimsoll"; do
 		built=$(go version -m "$program" 2>/dev/null || true)
 		if [[ $built != *GOARCH=$arch$'\n'*GOOS=linux* ]]; then
-			echo "make image: BINARIES=prebuilt needs $program, built for $PLATFORM: run GOOS=linux GOARCH=$arch make build" >&2
+			echo "make image: BINARIES=prebuilt needs $program, built for $PLATFORM: run GOOS=linux GOARCH=$arch make build KUBERNETES=$KUBERNETES" >&2
 			exit 1
 		fi
 	done
@@ -73,4 +76,5 @@ read -ra flags <<<"${BUILD_FLAGS:-}"
 echo "== building $IMAGE for $PLATFORM with ${builder[*]}"
 DOCKER_BUILDKIT=1 exec "${builder[@]}" build "${flags[@]}" "${what[@]}" --platform "$PLATFORM" \
 	--build-arg "BINARIES=$BINARIES" --build-arg "VERSION=$VERSION" --build-arg "REVISION=$revision" \
+	--build-arg "KUBERNETES=$KUBERNETES" --build-arg "PROGRAMS=$programs" \
 	${BASE:+--build-arg "BASE=$BASE"} ${GO_IMAGE:+--build-arg "GO_IMAGE=$GO_IMAGE"} .

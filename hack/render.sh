@@ -11,16 +11,23 @@ home=$(mktemp -d)
 trap 'rm -rf "$home"' EXIT
 export HELM_CONFIG_HOME=$home HELM_DATA_HOME=$home HELM_CACHE_HOME=$home
 
+# version FILE...: prints the version of Kubernetes that the first go.mod names.
+version() { awk '$1 == "k8s.io/kubernetes" {print $2; exit}' "$@"; }
+# The files are for the newest minor version of Kubernetes, except those for OpenShift, which ships older ones. Without
+# --kube-version, helm template takes the version that Helm was built with.
+newest=$(version go.mod) oldest=$(version hack/kubernetes/*/go.mod) kubernetes=$newest
+
 # render RELEASE NAMESPACE FLAG...: prints the output of helm template, below a line that says where it comes from.
 render() {
 	echo "# Rendered from manifests/chart by make manifests. Change the chart, not this file."
-	bin/helm template "$1" manifests/chart --namespace "$2" "${@:3}" |
+	bin/helm template "$1" manifests/chart --kube-version "$kubernetes" --namespace "$2" "${@:3}" |
 		sed -e '/^# Source: /d' -e '/^$/d' | sed -e '1{/^---$/d}'
 }
 
 second=$out/second-scheduler.yaml
 {
-	echo "# For kubectl apply -f: Plimsoll as a second scheduler, for pods with spec.schedulerName: plimsoll."
+	echo "# For kubectl apply -f: Plimsoll as a second scheduler, for pods with spec.schedulerName: plimsoll. The tag of the image"
+	echo "# names the minor version of Kubernetes: write that of your cluster."
 	render plimsoll plimsoll-system | sed -e '1a\
 apiVersion: v1\
 kind: Namespace\
@@ -40,11 +47,13 @@ part() {
 	mv "$out/$1/$5.new" "$out/$1/$5"
 }
 
+kubernetes=$oldest
 operator=openshift-secondary-scheduler-operator
 part openshift plimsoll $operator openshift/configmap.yaml configmap.yaml
 part openshift plimsoll $operator openshift/rbac.yaml rbac.yaml
 part openshift plimsoll $operator openshift/secondaryscheduler.yaml secondaryscheduler.yaml
 
+kubernetes=$newest
 part default-scheduler plimsoll kube-system static-pod/config.yaml config.yaml
 part default-scheduler plimsoll kube-system static-pod/rbac.yaml rbac.yaml
 part default-scheduler plimsoll kube-system static-pod/patch.yaml patches/kube-scheduler+strategic.yaml

@@ -17,6 +17,7 @@ echo "== go mod tidy"
 for module in . test/cluster/parts/* test/perf/report hack/tools/*; do
 	(cd "$module" && go mod tidy)
 done
+hack/kubernetes.sh
 
 status=0
 while IFS= read -r -d '' file; do

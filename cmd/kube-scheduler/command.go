@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -11,8 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/component-base/metrics"
+	componentversion "k8s.io/component-base/version"
 	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	inTree "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -21,6 +23,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // the stock command decodes the plugins' arguments
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
@@ -35,8 +38,14 @@ var version string
 func newCommand(c clock.Clock, registry refresh.Registry, account provider.Account) *cobra.Command {
 	var options []app.Option
 	names := slices.Collect(maps.Keys(inTree.NewInTreeRegistry()))
+	registerBuildInfo(registry)
+	skew := &skewCheck{}
 	for name, factory := range plugins.NewRegistry(provider.New(c, registry, account), c, registry.MustRegister) {
-		options = append(options, app.WithPlugin(name, completed(factory)))
+		make := completed(factory)
+		options = append(options, app.WithPlugin(name, func(ctx context.Context, args runtime.Object, handle minor.Handle) (minor.Plugin, error) {
+			skew.start(ctx, handle)
+			return make(ctx, args, handle)
+		}))
 		names = append(names, name)
 	}
 	slices.Sort(names)
@@ -69,7 +78,7 @@ func newCommand(c clock.Clock, registry refresh.Registry, account provider.Accou
 
 // completed returns a factory whose plugins' arguments are completed from the environment.
 func completed(factory frameworkruntime.PluginFactory) frameworkruntime.PluginFactory {
-	return func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+	return func(ctx context.Context, args runtime.Object, handle minor.Handle) (minor.Plugin, error) {
 		if _, ok := args.(interface{ GetLoadSpec() *config.LoadSpec }); ok {
 			args = args.DeepCopyObject() // the scheduler shows its configuration in its log
 			args.(interface{ GetLoadSpec() *config.LoadSpec }).GetLoadSpec().CompleteFromEnvironment(os.Getenv)
@@ -91,10 +100,23 @@ func checkFile(file string, options configlint.Options) ([]configlint.Finding, e
 	return configlint.Check(content, options)
 }
 
-func printVersion(out io.Writer) {
-	v := version
-	if info, ok := debug.ReadBuildInfo(); v == "" && ok {
-		v = info.Main.Version
+func printVersion(out io.Writer) { fmt.Fprintln(out, "Plimsoll", programVersion()) }
+
+func programVersion() string {
+	built := "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		built = info.Main.Version
 	}
-	fmt.Fprintln(out, "Plimsoll", v)
+	return cmp.Or(version, built)
+}
+
+// registerBuildInfo registers a metric that tells the versions, as kubernetes_build_info tells those of the stock scheduler.
+func registerBuildInfo(registry refresh.Registry) {
+	info := metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name:           "plimsoll_build_info",
+		Help:           "Always 1. The labels are the version of Plimsoll, and that of the Kubernetes that it is built with.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"version", "kubernetes"})
+	registry.MustRegister(info)
+	info.WithLabelValues(programVersion(), componentversion.Get().GitVersion).Set(1)
 }

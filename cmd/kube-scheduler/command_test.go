@@ -11,10 +11,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-base/metrics"
-	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/component-base/metrics/testutil"
+	componentversion "k8s.io/component-base/version"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 )
 
@@ -140,7 +142,7 @@ func TestCompleted(t *testing.T) {
 	t.Setenv("METRICS_PROVIDER_TOKEN", "hunter2")
 	t.Setenv("SIGNALFX_CLUSTER_NAME", "prod")
 	var got *config.LoadSpec
-	factory := completed(func(_ context.Context, args runtime.Object, _ fwk.Handle) (fwk.Plugin, error) {
+	factory := completed(func(_ context.Context, args runtime.Object, _ minor.Handle) (minor.Plugin, error) {
 		got = args.(*config.TargetLoadPackingArgs).GetLoadSpec()
 		return nil, nil
 	})
@@ -171,5 +173,17 @@ func TestCommand_AcceptsQueryOfAnotherDialect(t *testing.T) {
 		"metricProvider: {type: Prometheus, address: 'http://prometheus:9090'}\nmetrics: [{name: m, query: rate(a), prefer: Lower}]"))
 	if err == nil || !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("got %v, want the error of the port that is taken", err)
+	}
+}
+
+func TestCommand_BuildInfo(t *testing.T) {
+	registry := metrics.NewKubeRegistry()
+	newCommand(clock.RealClock{}, registry, provider.Account{})
+	want := fmt.Sprintf(`# HELP plimsoll_build_info [ALPHA] Always 1. The labels are the version of Plimsoll, and that of the Kubernetes that it is built with.
+# TYPE plimsoll_build_info gauge
+plimsoll_build_info{kubernetes=%q,version=%q} 1
+`, componentversion.Get().GitVersion, programVersion())
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "plimsoll_build_info"); err != nil {
+		t.Error(err)
 	}
 }

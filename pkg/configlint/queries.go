@@ -74,7 +74,7 @@ func checkDatadogQuery(field, query string, provider *config.MetricProviderSpec)
 // checkQuery returns a finding if Prometheus' parser rejects the promQL that a query stands for. It may be valid in another
 // dialect of PromQL, such as MetricsQL of VictoriaMetrics: only the server can tell.
 func checkQuery(field, query, promQL string) []Finding {
-	_, err := parser.ParseExpr(promQL)
+	_, err := parser.NewParser(parser.Options{}).ParseExpr(promQL)
 	if err == nil {
 		return nil
 	}

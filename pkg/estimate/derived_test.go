@@ -9,6 +9,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/minortest"
 )
 
 // deriving derives the number of pods and the mean of cpu, and counts how often both are derived, and how often the mean alone.
@@ -58,15 +59,15 @@ func TestDerived(t *testing.T) {
 	republish(publisher, load.NodeLoad{load.CPU: measurement(0.5, 0, maxAge+time.Second)})
 	check("with load that has expired", 3, 4000, 2, 2)
 
-	// Pods of a group change the node without a new generation.
-	generation := info.(*framework.NodeInfo).Generation
-	info.AddPodInfo(podInfo(t, st.MakePod().Name("member").Obj()))
-	info.(*framework.NodeInfo).Generation = generation
-	state := framework.NewCycleState()
-	state.SetPodGroupSchedulingCycle(framework.NewCycleState())
-	if _, derived := model.View(state).WithDerived(info); derived.(*podsAndMean).pods != 4 {
-		t.Errorf("%d pods in the cycle of a pod group, want 4", derived.(*podsAndMean).pods)
-	}
+	t.Run("pods of a group change the node without a new generation", func(t *testing.T) {
+		state := minortest.PodGroupCycle(t)
+		generation := info.(*framework.NodeInfo).Generation
+		info.AddPodInfo(podInfo(t, st.MakePod().Name("member").Obj()))
+		info.(*framework.NodeInfo).Generation = generation
+		if _, derived := model.View(state).WithDerived(info); derived.(*podsAndMean).pods != 4 {
+			t.Errorf("%d pods in the cycle of a pod group, want 4", derived.(*podsAndMean).pods)
+		}
+	})
 }
 
 // The value of a node that was never measured is kept as long as the node does not change.

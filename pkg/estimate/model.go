@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
@@ -67,7 +68,7 @@ func (m *Model) View(state fwk.CycleState) *View {
 		hasStatistics:    statistics != nil && statistics.Len() > 0,
 		rows:             snapshot.rows,
 		now:              m.config.Clock.Now().UnixNano(),
-		ignoreGeneration: state.IsPodGroupSchedulingCycle(),
+		ignoreGeneration: minor.IsPodGroupCycle(state),
 	}
 }
 

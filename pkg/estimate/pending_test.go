@@ -19,6 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/minortest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
@@ -333,8 +334,7 @@ func TestPending_PodGroupCyclesKeepTheGeneration(t *testing.T) {
 	} {
 		step.change()
 		n.Generation = generation
-		state := framework.NewCycleState()
-		state.SetPodGroupSchedulingCycle(framework.NewCycleState())
+		state := minortest.PodGroupCycle(t)
 		if got := model.View(state).Estimate(n)[load.CPU].Pending; got != step.want {
 			t.Errorf("%s: pending %v, want %v", step.name, got, step.want)
 		}

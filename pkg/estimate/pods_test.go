@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/minortest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
@@ -242,8 +243,7 @@ func TestPodSums_PodGroupCyclesKeepTheGeneration(t *testing.T) {
 	model.View(framework.NewCycleState()).WithPodSums(info)
 	info.AddPodInfo(podInfo(t, podNamed("member", "a", "2")))
 	info.Generation = generation
-	state := framework.NewCycleState()
-	state.SetPodGroupSchedulingCycle(framework.NewCycleState())
+	state := minortest.PodGroupCycle(t)
 	if _, sums := model.View(state).WithPodSums(info); sums[load.CPU].Mean != 2000 {
 		t.Errorf("mean %v with a member of the group, want 2000", sums[load.CPU].Mean)
 	}

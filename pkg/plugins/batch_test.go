@@ -18,23 +18,15 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/minortest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
 )
 
-// sortedNodes are the nodes that are left to a batch, the best first.
-type sortedNodes []string
-
-func (n *sortedNodes) Len() int { return len(*n) }
-func (n *sortedNodes) Pop() string {
-	first := (*n)[0]
-	*n = (*n)[1:]
-	return first
-}
-
 // newFramework makes the scheduler's own framework of a profile, and its informers.
-func newFramework(t *testing.T, profile *schedconfig.KubeSchedulerProfile, loads *plugintest.Loads, activator fwk.PodActivator, nodes ...*corev1.Node) (framework.Framework, informers.SharedInformerFactory) {
+func newFramework(t *testing.T, profile *schedconfig.KubeSchedulerProfile, loads *plugintest.Loads, activator minor.PodActivator, nodes ...*corev1.Node) (framework.Framework, informers.SharedInformerFactory) {
 	t.Helper()
 	metrics.Register()
 	registry := intree.NewInTreeRegistry()
@@ -43,9 +35,9 @@ func newFramework(t *testing.T, profile *schedconfig.KubeSchedulerProfile, loads
 	}
 	client := fake.NewClientset()
 	factory := informers.NewSharedInformerFactory(client, 0)
-	f, err := frameworkruntime.NewFramework(t.Context(), registry, profile,
-		frameworkruntime.WithSnapshotSharedLister(cache.NewSnapshot(nil, nodes)), frameworkruntime.WithClientSet(client),
-		frameworkruntime.WithInformerFactory(factory))
+	options := append(minortest.FrameworkOn(cache.NewSnapshot(nil, nodes)),
+		frameworkruntime.WithClientSet(client), frameworkruntime.WithInformerFactory(factory))
+	f, err := frameworkruntime.NewFramework(t.Context(), registry, profile, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +64,7 @@ func profileOf(t *testing.T, name string) *schedconfig.KubeSchedulerProfile {
 // activations holds the pods of each call of Activate.
 type activations chan map[string]*corev1.Pod
 
-// Activate implements fwk.PodActivator.
+// Activate implements minor.PodActivator.
 func (a activations) Activate(_ klog.Logger, pods map[string]*corev1.Pod) { a <- pods }
 
 // A node that was batched for a pod with a waiver is refused to a pod without one.
@@ -107,11 +99,6 @@ func TestBatch_Waiver(t *testing.T) {
 				}
 			}
 			waived, plain := podNamed("waived"), podNamed("plain")
-			signature := f.SignPod(t.Context(), waived)
-			if signature == nil || string(signature) != string(f.SignPod(t.Context(), plain)) {
-				t.Fatal("the pods are not signed alike, so that nothing is batched")
-			}
-
 			state, filter := attempt(waived)
 			statuses := framework.NewDefaultNodeToStatus()
 			for _, node := range nodes {
@@ -123,11 +110,11 @@ func TestBatch_Waiver(t *testing.T) {
 			if _, filter = attempt(waived); !filter("a").IsSuccess() || !filter("b").IsSuccess() {
 				t.Fatal("nothing is waived")
 			}
-			f.StoreScheduleResults(t.Context(), signature, "", "a", &sortedNodes{"b"}, 1)
+			hint := minortest.Batch(t, f, waived, "a", "b", plain)
 
 			state, filter = attempt(plain)
-			if hint := f.GetNodeHint(t.Context(), plain, signature, state, 2); hint != "b" {
-				t.Fatalf("the node to try first is %q, want that of the batch", hint)
+			if first := hint(state); first != "b" {
+				t.Fatalf("the node to try first is %q, want that of the batch", first)
 			}
 			if filter("b").IsSuccess() {
 				t.Error("the pod without a waiver gets the node")

@@ -11,6 +11,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadvariationriskbalancing"
@@ -55,7 +56,7 @@ var (
 // BenchmarkPreFilter is the cost of one cycle's call.
 func BenchmarkPreFilter(b *testing.B) {
 	bench(b, limits, 0, "", func(b *testing.B, name string, p *plugintest.Loads, _ []fwk.NodeInfo) {
-		pl, pod := build(b, p, name, "").(fwk.PreFilterPlugin), incoming()
+		pl, pod := build(b, p, name, "").(minor.PreFilterPlugin), incoming()
 		for b.Loop() {
 			pl.PreFilter(b.Context(), framework.NewCycleState(), pod, nil)
 		}
@@ -109,15 +110,15 @@ func BenchmarkFilterAnnotated(b *testing.B) {
 	}
 }
 
-func benchmarkFilter(b *testing.B, pl fwk.Plugin, nodes []fwk.NodeInfo) {
+func benchmarkFilter(b *testing.B, pl minor.Plugin, nodes []fwk.NodeInfo) {
 	pod, i := incoming(), 0
 	var state fwk.CycleState
 	next := func() {
 		if i == 0 {
 			state = framework.NewCycleState()
-			pl.(fwk.PreFilterPlugin).PreFilter(b.Context(), state, pod, nil)
+			pl.(minor.PreFilterPlugin).PreFilter(b.Context(), state, pod, nil)
 		}
-		pl.(fwk.FilterPlugin).Filter(b.Context(), state, pod, nodes[i])
+		pl.(minor.FilterPlugin).Filter(b.Context(), state, pod, nodes[i])
 		i = (i + 1) % len(nodes)
 	}
 	for range nodes {
@@ -138,13 +139,13 @@ func BenchmarkPostFilter(b *testing.B) {
 		handle := plugintest.NewHandle(objects...)
 		handle.Passes = func(fwk.CycleState, *corev1.Pod, fwk.NodeInfo) bool { return true }
 		pl, pod, state := buildOn(b, handle, p, name, refusing(name)), incoming(), framework.NewCycleState()
-		pl.(fwk.PreFilterPlugin).PreFilter(b.Context(), state, pod, nil)
+		pl.(minor.PreFilterPlugin).PreFilter(b.Context(), state, pod, nil)
 		statuses := framework.NewDefaultNodeToStatus()
 		for _, node := range nodes {
-			statuses.Set(node.Node().Name, pl.(fwk.FilterPlugin).Filter(b.Context(), state, pod, node).WithPlugin(name))
+			statuses.Set(node.Node().Name, pl.(minor.FilterPlugin).Filter(b.Context(), state, pod, node).WithPlugin(name))
 		}
 		for b.Loop() {
-			if _, status := pl.(fwk.PostFilterPlugin).PostFilter(b.Context(), state, pod, statuses); !status.IsSuccess() {
+			if _, status := pl.(minor.PostFilterPlugin).PostFilter(b.Context(), state, pod, statuses); !status.IsSuccess() {
 				b.Fatal(status)
 			}
 			<-handle.Activated
@@ -155,7 +156,7 @@ func BenchmarkPostFilter(b *testing.B) {
 // BenchmarkPreScore is the cost of one cycle's call.
 func BenchmarkPreScore(b *testing.B) {
 	bench(b, byLoad, 0, "", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
-		pl, pod := build(b, p, name, "").(fwk.PreScorePlugin), incoming()
+		pl, pod := build(b, p, name, "").(minor.PreScorePlugin), incoming()
 		for b.Loop() {
 			pl.PreScore(b.Context(), framework.NewCycleState(), pod, nodes)
 		}
@@ -195,7 +196,7 @@ func BenchmarkScore(b *testing.B) {
 }
 
 // benchmarkScore scores the nodes that next returns for each cycle.
-func benchmarkScore(b *testing.B, pl fwk.ScorePlugin, next func() []fwk.NodeInfo) {
+func benchmarkScore(b *testing.B, pl minor.ScorePlugin, next func() []fwk.NodeInfo) {
 	pod, state, nodes := incoming(), framework.NewCycleState(), next()
 	for _, node := range nodes {
 		pl.Score(b.Context(), state, pod, node) // the first cycle after a refresh has a benchmark of its own
@@ -253,11 +254,11 @@ func BenchmarkScoreAndNormalizeWithoutPreScore(b *testing.B) { benchmarkScoreAnd
 
 func benchmarkScoreAndNormalize(b *testing.B, preScore bool) {
 	bench(b, []string{nodemetrics.Name}, 0, "", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
-		pl, pod, scores := build(b, p, name, ""), incoming(), make(fwk.NodeScoreList, len(nodes))
+		pl, pod, scores := build(b, p, name, ""), incoming(), make(minor.NodeScoreList, len(nodes))
 		for b.Loop() {
 			state := framework.NewCycleState()
 			if preScore {
-				pl.(fwk.PreScorePlugin).PreScore(b.Context(), state, pod, nodes)
+				pl.(minor.PreScorePlugin).PreScore(b.Context(), state, pod, nodes)
 			}
 			for i, node := range nodes {
 				scores[i].Name = node.Node().Name
@@ -273,7 +274,7 @@ func benchmarkScoreAndNormalize(b *testing.B, preScore bool) {
 func BenchmarkSignPod(b *testing.B) {
 	for name := range kinds() {
 		b.Run(name, func(b *testing.B) {
-			pl, pod := build(b, plugintest.NewLoads(), name, "").(fwk.SignPlugin), incoming()
+			pl, pod := build(b, plugintest.NewLoads(), name, "").(minor.SignPlugin), incoming()
 			b.ReportAllocs()
 			for b.Loop() {
 				pl.SignPod(b.Context(), pod)

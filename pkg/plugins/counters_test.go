@@ -7,10 +7,10 @@ import (
 
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
@@ -100,19 +100,19 @@ metrics: [{name: x, query: m0, prefer: Lower, weight: 0, reject: "> 5"}, {name: 
 				t.Fatal(err)
 			}
 			for range 2 {
-				state, scores := framework.NewCycleState(), fwk.NodeScoreList{}
-				_, status := pl.(fwk.PreFilterPlugin).PreFilter(t.Context(), state, incoming(), nil)
+				state, scores := framework.NewCycleState(), minor.NodeScoreList{}
+				_, status := pl.(minor.PreFilterPlugin).PreFilter(t.Context(), state, incoming(), nil)
 				clone := state.Clone() // as for nominated pods
 				for _, name := range []string{"a", "b", "c"} {
 					node := plugintest.Node(name, plugintest.CPUAndMemory("8", "16Gi"))
 					if !status.IsSkip() {
-						pl.(fwk.FilterPlugin).Filter(t.Context(), clone, incoming(), node)
-						pl.(fwk.FilterPlugin).Filter(t.Context(), state, incoming(), node)
+						pl.(minor.FilterPlugin).Filter(t.Context(), clone, incoming(), node)
+						pl.(minor.FilterPlugin).Filter(t.Context(), state, incoming(), node)
 					}
-					score, _ := pl.(fwk.ScorePlugin).Score(t.Context(), state, incoming(), node)
-					scores = append(scores, fwk.NodeScore{Name: name, Score: score})
+					score, _ := pl.(minor.ScorePlugin).Score(t.Context(), state, incoming(), node)
+					scores = append(scores, minor.NodeScore{Name: name, Score: score})
 				}
-				pl.(fwk.ScorePlugin).ScoreExtensions().NormalizeScore(t.Context(), state, incoming(), scores)
+				pl.(minor.ScorePlugin).ScoreExtensions().NormalizeScore(t.Context(), state, incoming(), scores)
 			}
 			if got := countedOf(t, registry, tc.plugin); got != tc.want {
 				t.Errorf("counted %+v, want %+v", got, tc.want)

@@ -6,10 +6,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-base/metrics"
-	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
@@ -54,7 +54,7 @@ type UsageExplainer = explain.UsageExplainer
 
 // NewRegistry returns the factories of all plugins of one scheduler, by name. Their telemetry is registered by register.
 func NewRegistry(provider LoadProvider, c clock.Clock, register func(...metrics.Registerable)) frameworkruntime.Registry {
-	type factory = func(context.Context, runtime.Object, fwk.Handle, deps.Deps) (fwk.Plugin, error)
+	type factory = func(context.Context, runtime.Object, minor.Handle, deps.Deps) (minor.Plugin, error)
 	counterSets := counters.NewMetrics(register)
 	registry := frameworkruntime.Registry{}
 	for name, newPlugin := range map[string]factory{
@@ -67,7 +67,7 @@ func NewRegistry(provider LoadProvider, c clock.Clock, register func(...metrics.
 		targetloadpacking.Name:          targetloadpacking.New,
 	} {
 		given := deps.Deps{Load: provider, Counters: counterSets.For(name), Clock: c}
-		registry[name] = func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		registry[name] = func(ctx context.Context, args runtime.Object, handle minor.Handle) (minor.Plugin, error) {
 			return newPlugin(ctx, args, handle, given)
 		}
 	}

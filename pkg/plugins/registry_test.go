@@ -19,6 +19,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
@@ -69,12 +70,12 @@ metrics: [{name: m0, query: m0, prefer: Lower, reject: "> 5"}, {name: m1, query:
 	return ""
 }
 
-func build(tb testing.TB, loads *plugintest.Loads, name, args string) fwk.ScorePlugin {
+func build(tb testing.TB, loads *plugintest.Loads, name, args string) minor.ScorePlugin {
 	tb.Helper()
 	return buildOn(tb, plugintest.NewHandle(), loads, name, args)
 }
 
-func buildOn(tb testing.TB, handle fwk.Handle, loads *plugintest.Loads, name, args string) fwk.ScorePlugin {
+func buildOn(tb testing.TB, handle minor.Handle, loads *plugintest.Loads, name, args string) minor.ScorePlugin {
 	tb.Helper()
 	if args == "" {
 		args = least(kinds()[name])
@@ -84,7 +85,7 @@ func buildOn(tb testing.TB, handle fwk.Handle, loads *plugintest.Loads, name, ar
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return plugin.(fwk.ScorePlugin)
+	return plugin.(minor.ScorePlugin)
 }
 
 // Every plugin is in the registry under its name.
@@ -121,7 +122,7 @@ func TestNewRegistry_Profiles(t *testing.T) {
 	second := build(t, p, targetloadpacking.Name, "targetUtilization: 50")
 	pod, node := st.MakePod().Lim(plugintest.CPU("0")).Obj(), plugintest.Node("a", plugintest.CPU("8"))
 	for name, tc := range map[string]struct {
-		plugin fwk.ScorePlugin
+		plugin minor.ScorePlugin
 		want   int64
 	}{
 		"first":  {first, 78},  // 60·25/40 + 40 = 77.5
@@ -155,10 +156,10 @@ func TestExplainer(t *testing.T) {
 	loads, nodes := cluster(1, 20)
 	for name := range kinds() {
 		pl, state, pod := build(t, loads, name, refusing(name)), framework.NewCycleState(), incoming()
-		pl.(fwk.PreScorePlugin).PreScore(t.Context(), state, pod, nodes)
+		pl.(minor.PreScorePlugin).PreScore(t.Context(), state, pod, nodes)
 		explained := pl.(plugins.Explainer).Explain(t.Context(), state, pod, nodes[0]).Score()
 		if name == loadthreshold.Name { // it scores only where the thresholds are waived
-			if above := explained > 100; above == pl.(fwk.FilterPlugin).Filter(t.Context(), state, pod, nodes[0]).IsSuccess() {
+			if above := explained > 100; above == pl.(minor.FilterPlugin).Filter(t.Context(), state, pod, nodes[0]).IsSuccess() {
 				t.Errorf("%s: %v hundredths of a percent, and above the line of 1 percent: %v", name, explained, !above)
 			}
 			continue
@@ -265,9 +266,9 @@ func TestFilter_LogsNothingPerNode(t *testing.T) {
 			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2), ktesting.BufferLogs(true)))
 			ctx := klog.NewContext(t.Context(), logger)
 			pl, state, pod := build(t, p, name, ""), framework.NewCycleState(), st.MakePod().Obj()
-			pl.(fwk.PreFilterPlugin).PreFilter(ctx, state, pod, nil)
+			pl.(minor.PreFilterPlugin).PreFilter(ctx, state, pod, nil)
 			for i := range 100 {
-				pl.(fwk.FilterPlugin).Filter(ctx, state, pod, plugintest.Node(fmt.Sprint("node-", i), plugintest.CPUAndMemory("8", "16Gi")))
+				pl.(minor.FilterPlugin).Filter(ctx, state, pod, plugintest.Node(fmt.Sprint("node-", i), plugintest.CPUAndMemory("8", "16Gi")))
 			}
 			if logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); strings.Count(logged, "\n") != want {
 				t.Errorf("%s logs in a decision over 100 nodes, want %d lines:\n%s", name, want, logged)
@@ -281,7 +282,7 @@ func TestNormalizeScore_AllocatesNothingPerNode(t *testing.T) {
 	pl, pod := build(t, loaded(1000, 0), nodemetrics.Name, ""), st.MakePod().Obj()
 	allocsOver := func(nodes int) float64 {
 		_, infos := cluster(nodes, 0)
-		scores := make(fwk.NodeScoreList, nodes)
+		scores := make(minor.NodeScoreList, nodes)
 		return testing.AllocsPerRun(10, func() {
 			state := framework.NewCycleState()
 			for i := range infos {

@@ -7,9 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/podrequests"
 )
 
 // Amounts are amounts of all resources, by load.Resource: CPU in milliCPU, memory in bytes.
@@ -252,10 +252,7 @@ type ByRequests struct {
 
 // Estimate implements Estimator. It allocates a few small maps.
 func (e ByRequests) Estimate(pod *corev1.Pod) Amounts {
-	requests := AmountsOf(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
-		UseStatusResources: true,
-		InPlacePodLevelResourcesVerticalScalingEnabled: true,
-	}))
+	requests := AmountsOf(podrequests.Of(pod))
 	for r := range requests {
 		if requests[r] == 0 {
 			requests[r] = e.Default[r]

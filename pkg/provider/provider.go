@@ -10,12 +10,12 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 )
@@ -65,7 +65,7 @@ func New(c clock.Clock, registry refresh.Registry, access Access) *Provider {
 
 // Model returns a model of the load that spec names, read from the cluster of the handle until ctx is done. Pods are
 // estimated by e.
-func (p *Provider) Model(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
+func (p *Provider) Model(ctx context.Context, handle minor.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
 	return p.ModelOf(ctx, ClusterOf(handle), spec, e)
 }
 
@@ -76,7 +76,7 @@ func (p *Provider) ModelOf(ctx context.Context, cluster Cluster, spec config.Loa
 
 // QuantileModel is Model with a quantile of the load in place of its mean: fraction is in (0, 1]. Only a Prometheus has quantiles: of
 // another source nothing is ever known.
-func (p *Provider) QuantileModel(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, fraction float64, e podusage.Estimator) (*estimate.Model, error) {
+func (p *Provider) QuantileModel(ctx context.Context, handle minor.Handle, spec config.LoadSpec, fraction float64, e podusage.Estimator) (*estimate.Model, error) {
 	return p.model(ctx, ClusterOf(handle), spec, fraction, e)
 }
 
@@ -97,7 +97,7 @@ func (p *Provider) model(ctx context.Context, cluster Cluster, spec config.LoadS
 }
 
 // NodeMetrics returns the node metrics of the PromQL expressions, read from the source that spec names until ctx is done.
-func (p *Provider) NodeMetrics(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, expressions []string) (*estimate.NodeMetrics, error) {
+func (p *Provider) NodeMetrics(ctx context.Context, handle minor.Handle, spec config.LoadSpec, expressions []string) (*estimate.NodeMetrics, error) {
 	return p.NodeMetricsOf(ctx, ClusterOf(handle), spec, expressions)
 }
 

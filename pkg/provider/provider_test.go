@@ -12,17 +12,17 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
 // handle is a framework with informers that are not started. All other calls panic.
 type handle struct {
-	fwk.Handle
+	minor.Handle
 	informers  informers.SharedInformerFactory
 	kubeConfig *rest.Config
 }

@@ -7,10 +7,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/datadog"
@@ -38,7 +38,7 @@ type Cluster struct {
 var _ refresh.Nodes = Cluster{}
 
 // ClusterOf returns the cluster of the scheduler behind the handle.
-func ClusterOf(handle fwk.Handle) Cluster {
+func ClusterOf(handle minor.Handle) Cluster {
 	nodes, pods := handle.SharedInformerFactory().Core().V1().Nodes(), handle.SharedInformerFactory().Core().V1().Pods()
 	return Cluster{
 		Nodes: nodes.Lister(), NodesSynced: nodes.Informer().HasSynced,

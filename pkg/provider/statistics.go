@@ -4,9 +4,8 @@ import (
 	"context"
 	"reflect"
 
-	fwk "k8s.io/kube-scheduler/framework"
-
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 )
@@ -22,7 +21,7 @@ type sharedStatistics struct {
 
 // Statistics returns statistics of what the pods of each workload use, read until ctx is done from the source that spec names, or
 // from metrics-server where that source knows nodes alone.
-func (p *Provider) Statistics(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, s config.StatisticsSpec) (*learned.Publisher, error) {
+func (p *Provider) Statistics(ctx context.Context, handle minor.Handle, spec config.LoadSpec, s config.StatisticsSpec) (*learned.Publisher, error) {
 	return p.StatisticsOf(ctx, ClusterOf(handle), spec, s)
 }
 

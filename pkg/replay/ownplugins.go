@@ -10,6 +10,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 )
 
 const (
@@ -20,24 +21,26 @@ const (
 // random scores all nodes alike, so that the scheduler chooses one at random.
 type random struct{}
 
-func newRandom(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return random{}, nil }
+func newRandom(context.Context, runtime.Object, minor.Handle) (minor.Plugin, error) {
+	return random{}, nil
+}
 
 // Name returns the name of the plugin.
 func (random) Name() string { return randomName }
 
-// Score implements fwk.ScorePlugin.
+// Score implements minor.ScorePlugin.
 func (random) Score(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) (int64, *fwk.Status) {
-	return fwk.MinScore, nil
+	return minor.MinScore, nil
 }
 
-// ScoreExtensions implements fwk.ScorePlugin.
-func (random) ScoreExtensions() fwk.ScoreExtensions { return nil }
+// ScoreExtensions implements minor.ScorePlugin.
+func (random) ScoreExtensions() minor.ScoreExtensions { return nil }
 
 // clairvoyant knows what all pods that have been placed will use until they end, and what the pod to place will use, but no pod
 // that is still to come. It chooses the node on which the pod adds least to the cost of overload.
 type clairvoyant struct{ engine *engine }
 
-func (e *engine) newClairvoyant(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+func (e *engine) newClairvoyant(context.Context, runtime.Object, minor.Handle) (minor.Plugin, error) {
 	e.future = newFuture(e)
 	return clairvoyant{e}, nil
 }
@@ -45,8 +48,8 @@ func (e *engine) newClairvoyant(context.Context, runtime.Object, fwk.Handle) (fw
 // Name returns the name of the plugin.
 func (clairvoyant) Name() string { return clairvoyantName }
 
-// ScoreExtensions implements fwk.ScorePlugin.
-func (clairvoyant) ScoreExtensions() fwk.ScoreExtensions { return nil }
+// ScoreExtensions implements minor.ScorePlugin.
+func (clairvoyant) ScoreExtensions() minor.ScoreExtensions { return nil }
 
 // PreScore computes the costs of all nodes.
 func (pl clairvoyant) PreScore(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
@@ -66,12 +69,12 @@ func (pl clairvoyant) PreScore(_ context.Context, _ fwk.CycleState, pod *corev1.
 	return nil
 }
 
-// Score implements fwk.ScorePlugin.
+// Score implements minor.ScorePlugin.
 func (pl clairvoyant) Score(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	if pl.engine.nodeOf[node.Node().Name] == pl.engine.future.best {
-		return fwk.MaxScore, nil
+		return minor.MaxScore, nil
 	}
-	return fwk.MinScore, nil
+	return minor.MinScore, nil
 }
 
 // future is what the placed pods will use.

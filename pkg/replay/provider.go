@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"k8s.io/component-base/metrics"
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
@@ -39,7 +39,7 @@ func newLoadProvider(m *measured, c clock.Clock, registry metrics.KubeRegistry) 
 }
 
 // Model implements plugins.LoadProvider.
-func (p *loadProvider) Model(_ context.Context, _ fwk.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
+func (p *loadProvider) Model(_ context.Context, _ minor.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
 	window, trust := spec.Window.Duration, provider.TrustOf(spec)
 	p.watcher.Register(load.Requirements{Windows: []time.Duration{window}, RefreshInterval: Tick}, trust)
 	p.used = true
@@ -55,12 +55,12 @@ func (p *loadProvider) Model(_ context.Context, _ fwk.Handle, spec config.LoadSp
 }
 
 // QuantileModel implements plugins.LoadProvider.
-func (p *loadProvider) QuantileModel(context.Context, fwk.Handle, config.LoadSpec, float64, podusage.Estimator) (*estimate.Model, error) {
+func (p *loadProvider) QuantileModel(context.Context, minor.Handle, config.LoadSpec, float64, podusage.Estimator) (*estimate.Model, error) {
 	return nil, errors.New("a replay measures means and deviations alone: write another statistic than P95 and Max")
 }
 
 // Statistics implements plugins.LoadProvider.
-func (p *loadProvider) Statistics(_ context.Context, _ fwk.Handle, _ config.LoadSpec, spec config.StatisticsSpec) (*learned.Publisher, error) {
+func (p *loadProvider) Statistics(_ context.Context, _ minor.Handle, _ config.LoadSpec, spec config.StatisticsSpec) (*learned.Publisher, error) {
 	for _, s := range p.statistics {
 		if s.spec == spec {
 			return s.publisher, nil
@@ -72,7 +72,7 @@ func (p *loadProvider) Statistics(_ context.Context, _ fwk.Handle, _ config.Load
 }
 
 // NodeMetrics implements plugins.LoadProvider.
-func (p *loadProvider) NodeMetrics(context.Context, fwk.Handle, config.LoadSpec, []string) (*estimate.NodeMetrics, error) {
+func (p *loadProvider) NodeMetrics(context.Context, minor.Handle, config.LoadSpec, []string) (*estimate.NodeMetrics, error) {
 	return nil, errors.New("a replay has no values of PromQL expressions: remove the plugin from the profile")
 }
 

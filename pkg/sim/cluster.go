@@ -16,11 +16,13 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 )
 
 // Kinds returns an object of each kind that the scheduler and the stock plugins read. Pods, which depend on the others, are last.
 func Kinds() []runtime.Object {
-	return []runtime.Object{
+	kinds := []runtime.Object{
 		&corev1.Namespace{}, &corev1.Node{}, &corev1.PersistentVolume{}, &corev1.PersistentVolumeClaim{},
 		&corev1.ReplicationController{}, &corev1.Service{},
 		&appsv1.ReplicaSet{}, &appsv1.StatefulSet{},
@@ -28,8 +30,9 @@ func Kinds() []runtime.Object {
 		&resourcev1.DeviceClass{}, &resourcev1.ResourceClaim{}, &resourcev1.ResourceSlice{},
 		&storagev1.CSIDriver{}, &storagev1.CSINode{}, &storagev1.CSIStorageCapacity{}, &storagev1.StorageClass{},
 		&storagev1.VolumeAttachment{},
-		&corev1.Pod{},
 	}
+	kinds = append(kinds, minor.Kinds()...)
+	return append(kinds, &corev1.Pod{})
 }
 
 // ObjectsOf returns the objects of the factory's started informers, for Options.Objects: those of the kinds that the scheduler and
@@ -246,7 +249,7 @@ func (i *informer) RemoveEventHandler(registration cache.ResourceEventHandlerReg
 func (i *informer) HasSynced() bool { return i.synced.HasSynced() }
 
 // HasSyncedChecker implements cache.SharedInformer.
-func (i *informer) HasSyncedChecker() cache.DoneChecker { return i.synced }
+func (i *informer) HasSyncedChecker() minor.DoneChecker { return i.synced }
 
 // synced is closed once the informers are in sync.
 type synced <-chan struct{}
@@ -262,7 +265,7 @@ func (s synced) HasSynced() bool {
 }
 
 // HasSyncedChecker implements cache.ResourceEventHandlerRegistration.
-func (s synced) HasSyncedChecker() cache.DoneChecker { return s }
+func (s synced) HasSyncedChecker() minor.DoneChecker { return s }
 
 // Name implements cache.DoneChecker.
 func (s synced) Name() string { return "simulation" }

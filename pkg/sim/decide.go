@@ -10,13 +10,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/ptr"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/dryrun"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 )
 
@@ -91,7 +92,7 @@ type Explanation struct {
 // Score is one plugin's score of one node.
 type Score struct {
 	Plugin string
-	// Normalized is the score between fwk.MinScore and fwk.MaxScore, after NormalizeScore.
+	// Normalized is the score between minor.MinScore and minor.MaxScore, after NormalizeScore.
 	Normalized int64
 	// Weight is the plugin's weight in the profile. Weighted is Normalized times Weight.
 	Weight, Weighted int64
@@ -130,7 +131,7 @@ func (s *Scheduler) decide(ctx context.Context, pod *corev1.Pod, explain bool) (
 	c := &cycle{profile: p, scheduler: s, explain: explain}
 	state := framework.NewCycleState()
 	d := &Decision{Pod: pod, state: state}
-	result, err := s.scheduler.SchedulePod(ctx, c, state, &framework.QueuedPodInfo{PodInfo: podInfo})
+	result, err := dryrun.SchedulePod(ctx, s.scheduler, c, state, podInfo)
 	d.Node, d.Evaluated, d.Feasible = result.SuggestedHost, result.EvaluatedNodes, result.FeasibleNodes
 	d.SkippedFilters, d.SkippedScores = sets.List(state.GetSkipFilterPlugins()), sets.List(state.GetSkipScorePlugins())
 	var fitError *framework.FitError
@@ -170,11 +171,11 @@ func (s *Scheduler) postFilter(ctx context.Context, d *Decision, p *profile, pod
 	result, status := p.RunPostFilterPlugins(ctx, d.state, d.Pod, orderedStatuses{diagnosis.NodeToStatus})
 	diagnosis.PostFilterMsg = status.Message()
 	d.PostFilter = &PostFilter{Status: status, Victims: s.takeVictims()}
-	var nominating *fwk.NominatingInfo
+	var nominating *minor.NominatingInfo
 	if result != nil {
 		nominating = result.NominatingInfo
 	}
-	if nominating.Mode() == fwk.ModeOverride {
+	if nominating.Mode() == minor.ModeOverride {
 		d.PostFilter.NominatedNode = nominating.NominatedNodeName
 	}
 	if added {
@@ -187,6 +188,7 @@ func (s *Scheduler) postFilter(ctx context.Context, d *Decision, p *profile, pod
 // are those of the framework.
 type cycle struct {
 	*profile
+	dryrun.Unbatched
 	scheduler *Scheduler
 	explain   bool
 
@@ -198,34 +200,15 @@ type cycle struct {
 	mu sync.Mutex
 	// statuses are the results of the filters by node, nil for nodes that passed. mu guards statuses alone.
 	statuses map[string]*fwk.Status
-	scores   map[string]fwk.NodePluginScores
-}
-
-// GetNodeHint returns no hint: no scores are reused.
-func (c *cycle) GetNodeHint(context.Context, *corev1.Pod, fwk.PodSignature, fwk.CycleState, int64) string {
-	return ""
-}
-
-// StoreScheduleResults does nothing.
-func (c *cycle) StoreScheduleResults(context.Context, fwk.PodSignature, string, string, framework.SortedScoredNodes, int64) {
+	scores   map[string]minor.NodePluginScores
 }
 
 // Parallelizer returns the parallelizer of the filters.
-func (c *cycle) Parallelizer() fwk.Parallelizer {
+func (c *cycle) Parallelizer() minor.Parallelizer {
 	if c.scheduler.sequential {
-		return sequence{}
+		return minor.Sequential()
 	}
 	return c.profile.Parallelizer()
-}
-
-// sequence does one piece of work after the other.
-type sequence struct{}
-
-// Until implements fwk.Parallelizer.
-func (sequence) Until(ctx context.Context, pieces int, do workqueue.DoWorkPieceFunc, _ string) {
-	for i := 0; i < pieces && ctx.Err() == nil; i++ {
-		do(i)
-	}
 }
 
 // PercentageOfNodesToScore is 100 for Explain, and for candidates: SchedulePod samples them in the order of a map.
@@ -240,7 +223,7 @@ func (c *cycle) PercentageOfNodesToScore() *int32 {
 func (c *cycle) HasScorePlugins() bool { return c.explain || c.profile.HasScorePlugins() }
 
 // RunPreFilterPlugins records which nodes the plugins rule out.
-func (c *cycle) RunPreFilterPlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod) (*fwk.PreFilterResult, *fwk.Status, sets.Set[string]) {
+func (c *cycle) RunPreFilterPlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod) (*minor.PreFilterResult, *fwk.Status, sets.Set[string]) {
 	result, status, plugins := c.profile.RunPreFilterPlugins(ctx, state, pod)
 	switch {
 	case !status.IsSuccess():
@@ -276,12 +259,17 @@ func (c *cycle) RunPreScorePlugins(ctx context.Context, state fwk.CycleState, po
 	return c.profile.RunPreScorePlugins(ctx, state, pod, nodes)
 }
 
-// RunScorePlugins records the scores for Explain, and chooses among the nodes with the highest total by setting the Randomizer of
-// one: SchedulePod takes the node with the highest total and, among those, the highest Randomizer.
-func (c *cycle) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) ([]fwk.NodePluginScores, *fwk.Status) {
+// RunScorePlugins records the scores for Explain, and chooses among the nodes with the highest total.
+func (c *cycle) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) ([]minor.NodePluginScores, *fwk.Status) {
 	scores, status := c.profile.RunScorePlugins(ctx, state, pod, nodes)
 	if !status.IsSuccess() {
 		return scores, status
+	}
+	if c.explain {
+		c.scores = make(map[string]minor.NodePluginScores, len(scores))
+		for _, node := range scores {
+			c.scores[node.Name] = node
+		}
 	}
 	var best []int
 	for i := range scores {
@@ -295,13 +283,7 @@ func (c *cycle) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod *
 	}
 	if len(best) > 1 {
 		slices.SortFunc(best, func(a, b int) int { return strings.Compare(scores[a].Name, scores[b].Name) })
-		scores[best[c.scheduler.rand.IntN(len(best))]].Randomizer = 1
-	}
-	if c.explain {
-		c.scores = make(map[string]fwk.NodePluginScores, len(scores))
-		for _, node := range scores {
-			c.scores[node.Name] = node
-		}
+		dryrun.Prefer(&scores[best[c.scheduler.rand.IntN(len(best))]])
 	}
 	return scores, status
 }
@@ -309,7 +291,7 @@ func (c *cycle) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod *
 // results returns the results of all nodes.
 func (c *cycle) results(ctx context.Context, d *Decision) []NodeResult {
 	explainers := slices.DeleteFunc(slices.Clone(c.explainers), func(e plugins.Explainer) bool {
-		_, filters := e.(fwk.FilterPlugin)
+		_, filters := e.(minor.FilterPlugin)
 		return slices.Contains(d.SkippedScores, e.Name()) && (!filters || slices.Contains(d.SkippedFilters, e.Name()))
 	})
 	for _, e := range explainers {

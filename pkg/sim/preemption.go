@@ -2,8 +2,6 @@ package sim
 
 import (
 	"cmp"
-	"context"
-	"math/rand/v2"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,49 +9,33 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
-	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/dryrun"
 )
 
 // simulatePreemption makes the profile's DefaultPreemption, if enabled, report its victims before it returns, instead of evicting
 // them in a goroutine. Its choice stays the same.
 func (s *Scheduler) simulatePreemption(fw framework.Framework) {
 	for _, extension := range fw.EnqueueExtensions() {
-		pl, ok := extension.(*defaultpreemption.DefaultPreemption)
-		if !ok {
-			continue
+		if pl, ok := extension.(*defaultpreemption.DefaultPreemption); ok {
+			dryrun.Prepare(pl, fw, s.rand, s.preempt)
 		}
-		pl.Executor = preemption.NewExecutor(fw, feature.Features{EnableAsyncPreemption: false})
-		pl.Executor.PreemptPod = s.preempt
-		pl.Evaluator = preemption.NewEvaluator(pl.Name(), fw, seeded{pl, s.rand}, pl.Executor)
 	}
 }
 
 // preempt records the victim, and removes the nominations of pods of lower priority to the node, as the API server would at the
 // request of the plugin.
-func (s *Scheduler) preempt(_ context.Context, candidate preemption.Candidate, by preemption.ExecutorPreemptor, victim *corev1.Pod, _ string) error {
+func (s *Scheduler) preempt(node string, priority int32, victim *corev1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.victims = append(s.victims, victim)
 	queue := s.scheduler.SchedulingQueue
-	for _, other := range queue.NominatedPodsForNode(candidate.Name()) {
-		if schedulingcorev1.PodPriority(other.GetPod()) < by.Priority() {
+	for _, other := range queue.NominatedPodsForNode(node) {
+		if schedulingcorev1.PodPriority(other.GetPod()) < priority {
 			queue.DeleteNominatedPodIfExists(other.GetPod())
 		}
 	}
-	return nil
-}
-
-// seeded is DefaultPreemption with the random numbers of rand.
-type seeded struct {
-	*defaultpreemption.DefaultPreemption
-	rand *rand.Rand
-}
-
-// GetOffsetAndNumCandidates implements preemption.Interface.
-func (p seeded) GetOffsetAndNumCandidates(nodes int32) (offset, candidates int32) {
-	_, candidates = p.DefaultPreemption.GetOffsetAndNumCandidates(nodes)
-	return p.rand.Int32N(nodes), candidates
 }
 
 // takeVictims returns the victims of the present decision, sorted by namespace and name.
@@ -71,8 +53,8 @@ func (s *Scheduler) takeVictims() []*corev1.Pod {
 // orderedStatuses returns nodes sorted by name; a NodeToStatus returns them in the order of a map.
 type orderedStatuses struct{ *framework.NodeToStatus }
 
-// NodesForStatusCode implements fwk.NodeToStatusReader.
-func (s orderedStatuses) NodesForStatusCode(nodes fwk.NodeInfoLister, code fwk.Code) ([]fwk.NodeInfo, error) {
+// NodesForStatusCode implements minor.NodeToStatusReader.
+func (s orderedStatuses) NodesForStatusCode(nodes minor.NodeInfoLister, code fwk.Code) ([]fwk.NodeInfo, error) {
 	matching, err := s.NodeToStatus.NodesForStatusCode(nodes, code)
 	matching = slices.Clone(matching) // it may be the snapshot's own list
 	slices.SortFunc(matching, byName)

@@ -36,6 +36,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 )
 
@@ -101,7 +102,7 @@ func New(ctx context.Context, o Options) (*Scheduler, error) {
 	if err := s.Add(o.Objects...); err != nil {
 		return nil, err
 	}
-	explainers := map[fwk.Handle][]plugins.Explainer{}
+	explainers := map[minor.Handle][]plugins.Explainer{}
 	options := []scheduler.Option{
 		scheduler.WithProfiles(o.Configuration.Profiles...),
 		scheduler.WithPercentageOfNodesToScore(o.Configuration.PercentageOfNodesToScore),
@@ -112,7 +113,7 @@ func New(ctx context.Context, o Options) (*Scheduler, error) {
 	if o.Clock != nil {
 		options = append(options, scheduler.WithClock(o.Clock))
 	}
-	recorder := func(string) events.EventRecorderLogger { return &events.FakeRecorder{} }
+	recorder := func(string) minor.EventRecorder { return &events.FakeRecorder{} }
 	if s.scheduler, err = scheduler.New(ctx, client, s.cluster, nil, recorder, options...); err != nil {
 		return nil, err
 	}
@@ -131,10 +132,10 @@ func New(ctx context.Context, o Options) (*Scheduler, error) {
 }
 
 // collecting returns the registry with factories that add the Explainers they make to those of the profile, by its handle.
-func collecting(explainers map[fwk.Handle][]plugins.Explainer, registry frameworkruntime.Registry) frameworkruntime.Registry {
+func collecting(explainers map[minor.Handle][]plugins.Explainer, registry frameworkruntime.Registry) frameworkruntime.Registry {
 	all := frameworkruntime.Registry{}
 	for name, factory := range registry {
-		all[name] = func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		all[name] = func(ctx context.Context, args runtime.Object, handle minor.Handle) (minor.Plugin, error) {
 			pl, err := factory(ctx, args, handle)
 			if e, ok := pl.(plugins.Explainer); ok {
 				explainers[handle] = append(explainers[handle], e)
@@ -157,7 +158,7 @@ func (noServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, fmt.Errorf("%s %s: a simulation has no API server", r.Method, r.URL.Path)
 }
 
-// Activate implements fwk.PodActivator.
+// Activate implements minor.PodActivator.
 func (s *Scheduler) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
 	if s.activated != nil {
 		s.activated(pods)
@@ -251,4 +252,4 @@ func (s *Scheduler) Forget(ctx context.Context, d *Decision) error {
 	return s.scheduler.Cache.ForgetPod(klog.FromContext(ctx), assumed)
 }
 
-var _ fwk.PodActivator = &Scheduler{}
+var _ minor.PodActivator = &Scheduler{}

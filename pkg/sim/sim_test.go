@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
-	fwk "k8s.io/kube-scheduler/framework"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -34,6 +33,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/minortest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
@@ -336,6 +337,7 @@ func TestAssume_ReservesVolumes(t *testing.T) {
 	}
 	volume := localVolume("pv", "a")
 	volume.Spec.StorageClassName, volume.Status.Phase = class, corev1.VolumeAvailable
+	volume.ResourceVersion = "1" // before Kubernetes 1.35, VolumeBinding wants one; objects of an API server have one
 	s := newScheduler(t, stock, sim.Options{Objects: []apiruntime.Object{
 		node("a", "4", "8Gi"), waiting("first"), waiting("second"), volume, &storagev1.StorageClass{
 			ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: "kubernetes.io/no-provisioner",
@@ -400,7 +402,7 @@ func (l loads) snapshots() *estimate.Snapshots {
 	return estimate.NewSnapshots(p)
 }
 
-func (l loads) Model(_ context.Context, _ fwk.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
+func (l loads) Model(_ context.Context, _ minor.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
 	return estimate.NewModel(l.snapshots(), estimate.Config{
 		Window:    spec.Window.Duration,
 		Trust:     load.Trust{RefreshInterval: spec.RefreshInterval.Duration, MaxAge: spec.MaxAge.Duration, DriftTolerance: spec.DriftTolerance},
@@ -409,15 +411,15 @@ func (l loads) Model(_ context.Context, _ fwk.Handle, spec config.LoadSpec, e po
 	}), nil
 }
 
-func (l loads) QuantileModel(context.Context, fwk.Handle, config.LoadSpec, float64, podusage.Estimator) (*estimate.Model, error) {
+func (l loads) QuantileModel(context.Context, minor.Handle, config.LoadSpec, float64, podusage.Estimator) (*estimate.Model, error) {
 	return nil, fmt.Errorf("there are no quantiles")
 }
 
-func (l loads) Statistics(context.Context, fwk.Handle, config.LoadSpec, config.StatisticsSpec) (*learned.Publisher, error) {
+func (l loads) Statistics(context.Context, minor.Handle, config.LoadSpec, config.StatisticsSpec) (*learned.Publisher, error) {
 	return learned.NewPublisher(), nil
 }
 
-func (l loads) NodeMetrics(context.Context, fwk.Handle, config.LoadSpec, []string) (*estimate.NodeMetrics, error) {
+func (l loads) NodeMetrics(context.Context, minor.Handle, config.LoadSpec, []string) (*estimate.NodeMetrics, error) {
 	return nil, fmt.Errorf("there are none")
 }
 
@@ -752,7 +754,7 @@ func TestNew_RefusesExtenders(t *testing.T) {
 }
 
 // unsynced is a plugin that is built before the informers have synced.
-type unsynced struct{ fwk.PreFilterPlugin }
+type unsynced struct{ minor.PreFilterPlugin }
 
 func (unsynced) Name() string { return "Unsynced" }
 
@@ -763,7 +765,7 @@ kind: KubeSchedulerConfiguration
 profiles: [{plugins: {preFilter: {enabled: [{name: Unsynced}]}}}]
 `
 	var nodes cache.SharedIndexInformer
-	build := func(_ context.Context, _ apiruntime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+	build := func(_ context.Context, _ apiruntime.Object, handle minor.Handle) (minor.Plugin, error) {
 		nodes = handle.SharedInformerFactory().Core().V1().Nodes().Informer()
 		if nodes.HasSynced() {
 			t.Error("the informer has synced while plugins are built")
@@ -771,7 +773,7 @@ profiles: [{plugins: {preFilter: {enabled: [{name: Unsynced}]}}}]
 		return unsynced{}, nil
 	}
 	newScheduler(t, yaml, sim.Options{Plugins: frameworkruntime.Registry{"Unsynced": build}})
-	if !nodes.HasSynced() || !cache.IsDone(nodes.HasSyncedChecker()) {
+	if !minortest.Synced(nodes) {
 		t.Error("the informer has not synced")
 	}
 }

@@ -35,6 +35,8 @@ type Options struct {
 	Scheduler string
 	// SchedulerArgs are additional flags of the scheduler.
 	SchedulerArgs []string
+	// APIServerArgs are additional flags of the API server.
+	APIServerArgs []string
 	// AuditLog turns on the audit log of the API server; see AuditEvents.
 	AuditLog bool
 	// Race runs the scheduler built with the race detector.

@@ -94,7 +94,7 @@ func (c *Cluster) apiServer() *Process {
 	if c.options.AuditLog {
 		args = append(args, "--audit-policy-file="+c.path(auditPolicy), "--audit-log-path="+c.path(auditLog))
 	}
-	return c.process("kube-apiserver", c.apiServerReady, args...)
+	return c.process("kube-apiserver", c.apiServerReady, append(args, c.options.APIServerArgs...)...)
 }
 
 // apiServerReady requires the default namespace too: the API server creates it after it has become ready.

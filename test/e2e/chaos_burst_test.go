@@ -306,8 +306,8 @@ func (e environment) watchBindings() *bindings {
 		UpdateFunc: func(_, obj any) { b.observe(obj.(*corev1.Pod)) },
 	})
 	e.must(err)
-	factory.StartWithContext(e.ctx)
-	factory.WaitForCacheSyncWithContext(e.ctx)
+	factory.Start(e.ctx.Done())
+	factory.WaitForCacheSync(e.ctx.Done())
 	return b
 }
 

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
@@ -74,6 +75,29 @@ func binDir(ctx context.Context) (string, error) {
 		return "", err
 	}
 	return builder.BinDir(), nil
+}
+
+// kubernetes returns the version of Kubernetes under test, and whether it is of the newest minor version.
+func kubernetes(t *testing.T) (v *version.Version, newest bool) {
+	t.Helper()
+	builder, err := build.New(t.Context(), os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := builder.Kubernetes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return version.MustParseSemantic(text), builder.Newest()
+}
+
+// betaPolicies are the flags with which an API server before Kubernetes 1.36 serves MutatingAdmissionPolicy.
+func betaPolicies(t *testing.T) []string {
+	t.Helper()
+	if v, _ := kubernetes(t); v.AtLeast(version.MustParseGeneric("1.36")) {
+		return nil
+	}
+	return []string{"--feature-gates=MutatingAdmissionPolicy=true", "--runtime-config=admissionregistration.k8s.io/v1beta1=true"}
 }
 
 // start starts a cluster that ends with the test.
@@ -197,5 +221,10 @@ func buildParts(ctx context.Context) error {
 		return err
 	}
 	parts := cluster.Options{MetricsServer: true, Scheduler: "any"}.Parts()
-	return builder.Build(ctx, append(parts, build.KubeSchedulerRace(), build.Kubectl(), build.Helm(), build.LoadWatcher(), build.StockKubeScheduler())...)
+	parts = append(parts, build.Kubectl(), build.Helm(), build.LoadWatcher())
+	if builder.Newest() {
+		// The tests of older minors need neither.
+		parts = append(parts, build.KubeSchedulerRace(), build.StockKubeScheduler())
+	}
+	return builder.Build(ctx, parts...)
 }

@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
@@ -375,6 +376,9 @@ func (e environment) wantBatching() {
 	}
 	if node := e.placeLimited(cluster.Pod{Name: "by-all", Scheduler: "all", NodeSelector: pool("latency")}); node != "latency-2" {
 		e.t.Errorf("all plugins together put the pod on %s, want latency-2, which has the best latency", node)
+	}
+	if v, _ := kubernetes(e.t); !v.AtLeast(version.MustParseGeneric("1.35")) {
+		e.t.Skip("before Kubernetes 1.35, nothing is batched")
 	}
 	e.must(e.Reconfigure(e.ctx, limitProfiles+`
 extenders:

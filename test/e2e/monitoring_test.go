@@ -72,7 +72,7 @@ func (e environment) wantMonitoring(i installation) {
 		}
 	}
 	e.eventually("Prometheus to have evaluated the alerts", func() bool {
-		result, err := prometheus.Rules(e.ctx)
+		result, err := prometheus.Rules(e.ctx, nil)
 		e.must(err)
 		good := sets.New[string]()
 		for _, group := range result.Groups {

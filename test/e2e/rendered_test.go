@@ -45,7 +45,10 @@ func manifest(t *testing.T, name string) []*unstructured.Unstructured {
 // render returns the objects of a release named plimsoll.
 func render(t *testing.T, namespace, values string) []*unstructured.Unstructured {
 	t.Helper()
-	stream, err := manifests.NewHelm(root, t.TempDir()).Template(t.Context(), "plimsoll", namespace, values)
+	v, _ := kubernetes(t)
+	// As with helm install, which asks the cluster.
+	stream, err := manifests.NewHelm(root, t.TempDir()).Template(t.Context(), "plimsoll", namespace, values, "--kube-version", v.String(),
+		"--api-versions", "admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -576,7 +576,7 @@ func TestDoctor_SkewedClock(t *testing.T) {
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	c := configurationOf("TargetLoadPacking", server.URL, nil)
-	waitSeries(t, shared.Endpoints.Prometheus, `rate(node_cpu_usage_seconds_total{node="worker-1"}[10s])`, 1)
+	shared.eventually(t, []string{"--config=" + configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil).file(t)}, "nodes.measured")
 	advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "time.clock", doctor.Error, "the source's clock differs from the API server's by 1m")
 	match := regexp.MustCompile(`(back|forward) by (\S+),`).FindStringSubmatch(advice[0].Text)
 	if match == nil || match[1] != "back" {

@@ -16,10 +16,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -27,6 +29,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -85,7 +88,7 @@ func TestLive_ServiceThroughTheProxy(t *testing.T) {
 	grant(t, "", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes", "pods", "services"}, Verbs: []string{"list"}})
 	objects, err := c.Objects(ctx)
 	must(t, err)
-	if len(objects.Missing) != 15 || !strings.HasSuffix(objects.Missing[0].Advice(), "--clusterrole=plimsoll-inspect-namespaces --user=reader") {
+	if want := len(sim.Kinds()) - 3; len(objects.Missing) != want || !strings.HasSuffix(objects.Missing[0].Advice(), "--clusterrole=plimsoll-inspect-namespaces --user=reader") {
 		t.Errorf("missing %+v", objects.Missing)
 	}
 	open := func() *live.Cluster {
@@ -276,13 +279,20 @@ func createService(t *testing.T, namespace, name string, port int32, endpoint *n
 	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: endpoint.IP.String(), PodIPs: []corev1.PodIP{{IP: endpoint.IP.String()}}}
 	_, err = pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
 	must(t, err)
-	create(t, shared.Client.CoreV1().Endpoints(namespace), &corev1.Endpoints{ //nolint:staticcheck // the proxy reads no EndpointSlice
-		ObjectMeta: meta,
-		Subsets: []corev1.EndpointSubset{{ //nolint:staticcheck // as above
-			Addresses: []corev1.EndpointAddress{{IP: endpoint.IP.String(), TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: name}}},
-			Ports:     []corev1.EndpointPort{{Name: "web", Port: int32(endpoint.Port)}},
+	create(t, shared.Client.DiscoveryV1().EndpointSlices(namespace), &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints: []discoveryv1.Endpoint{{
+			Addresses: []string{endpoint.IP.String()}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)},
+			TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: name},
 		}},
+		Ports: []discoveryv1.EndpointPort{{Name: new("web"), Port: new(int32(endpoint.Port))}},
 	})
+	// The API server's proxy learns of the slice a moment later.
+	must(t, wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		_, err := shared.Client.CoreV1().Services(namespace).ProxyGet("http", name, "web", "/", nil).DoRaw(ctx)
+		return err == nil || !strings.Contains(err.Error(), "no endpoints available"), nil
+	}))
 }
 
 // installScheduler creates what the chart installs of a scheduler, without pods.

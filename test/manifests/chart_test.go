@@ -745,8 +745,8 @@ func TestChartSchema_HasAllConfigurationFields(t *testing.T) {
 	var add func(reflect.Type)
 	add = func(of reflect.Type) {
 		for i := range of.NumField() {
-			name, options, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
-			if options == "inline" {
+			name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+			if of.Field(i).Anonymous && name == "" {
 				add(of.Field(i).Type)
 			} else {
 				want.Insert(name)

@@ -24,7 +24,8 @@ import (
 	"k8s.io/kubernetes/cmd/kubeadm/app/util/staticpod"
 )
 
-const image = "ghcr.io/plimsoll-scheduler/plimsoll:v0.1.0"
+// image is for the minor version of go.mod.
+const image = "ghcr.io/plimsoll-scheduler/plimsoll:0.1.0-k8s1.37"
 
 func TestKubeadm_AppliesPatch(t *testing.T) {
 	stock := controlplane.GetStaticPodSpecs(&kubeadmapi.ClusterConfiguration{

@@ -194,7 +194,7 @@ func TestQueriesAskForMetricsThatAreThere(t *testing.T) {
 	}
 	asked := sets.New[string]()
 	for expression, where := range expressions {
-		parsed, err := parser.ParseExpr(expression)
+		parsed, err := parser.NewParser(parser.Options{}).ParseExpr(expression)
 		if err != nil {
 			t.Errorf("%s: %s: %v", where, expression, err)
 			continue

@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
@@ -31,6 +30,7 @@ import (
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // the scheduler's scheme knows the plugins' arguments
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
@@ -119,7 +119,7 @@ type sharedSource struct {
 }
 
 // Model implements plugins.LoadProvider.
-func (p sharedSource) Model(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
+func (p sharedSource) Model(ctx context.Context, handle minor.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
 	model, err := p.Provider.Model(ctx, handle, spec, e)
 	if err == nil {
 		p.soak.source = model.Snapshots().Publisher()

@@ -25,27 +25,28 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 )
 
 // softLimit is a plugin at the extension points of LoadThreshold and NodeMetrics.
 type softLimit struct{ name string }
 
 func (l softLimit) Name() string { return l.name }
-func (l softLimit) PreFilter(context.Context, fwk.CycleState, *corev1.Pod, []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+func (l softLimit) PreFilter(context.Context, fwk.CycleState, *corev1.Pod, []fwk.NodeInfo) (*minor.PreFilterResult, *fwk.Status) {
 	return nil, nil
 }
-func (l softLimit) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+func (l softLimit) PreFilterExtensions() minor.PreFilterExtensions { return nil }
 func (l softLimit) Filter(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) *fwk.Status {
 	return nil
 }
 func (l softLimit) Score(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) (int64, *fwk.Status) {
 	return 0, nil
 }
-func (l softLimit) ScoreExtensions() fwk.ScoreExtensions { return nil }
+func (l softLimit) ScoreExtensions() minor.ScoreExtensions { return nil }
 func (l softLimit) PreScore(context.Context, fwk.CycleState, *corev1.Pod, []fwk.NodeInfo) *fwk.Status {
 	return nil
 }
-func (l softLimit) PostFilter(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+func (l softLimit) PostFilter(context.Context, fwk.CycleState, *corev1.Pod, minor.NodeToStatusReader) (*minor.PostFilterResult, *fwk.Status) {
 	return nil, nil
 }
 
@@ -56,7 +57,7 @@ func pluginsOf(t *testing.T, profile string) *stockconfig.Plugins {
 	metrics.Register()
 	registry := plugins.NewInTreeRegistry()
 	for _, name := range []string{"LoadThreshold", "NodeMetrics"} {
-		if err := registry.Register(name, func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return softLimit{name}, nil }); err != nil {
+		if err := registry.Register(name, func(context.Context, runtime.Object, minor.Handle) (minor.Plugin, error) { return softLimit{name}, nil }); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -229,9 +229,7 @@ func RegisterConversions(s *runtime.Scheme) error {
 }
 
 func autoConvert_v1_Exemption_To_config_Exemption(in *Exemption, out *config.Exemption, s conversion.Scope) error {
-	out.PriorityClassNames = *(*[]string)(unsafe.Pointer(&in.PriorityClassNames))
-	out.PodSelector = (*metav1.LabelSelector)(unsafe.Pointer(in.PodSelector))
-	out.NamespaceSelector = (*metav1.LabelSelector)(unsafe.Pointer(in.NamespaceSelector))
+	*out = *(*config.Exemption)(unsafe.Pointer(in))
 	return nil
 }
 
@@ -241,9 +239,7 @@ func Convert_v1_Exemption_To_config_Exemption(in *Exemption, out *config.Exempti
 }
 
 func autoConvert_config_Exemption_To_v1_Exemption(in *config.Exemption, out *Exemption, s conversion.Scope) error {
-	out.PriorityClassNames = *(*[]string)(unsafe.Pointer(&in.PriorityClassNames))
-	out.PodSelector = (*metav1.LabelSelector)(unsafe.Pointer(in.PodSelector))
-	out.NamespaceSelector = (*metav1.LabelSelector)(unsafe.Pointer(in.NamespaceSelector))
+	*out = *(*Exemption)(unsafe.Pointer(in))
 	return nil
 }
 
@@ -253,8 +249,7 @@ func Convert_config_Exemption_To_v1_Exemption(in *config.Exemption, out *Exempti
 }
 
 func autoConvert_v1_LoadQueries_To_config_LoadQueries(in *LoadQueries, out *config.LoadQueries, s conversion.Scope) error {
-	out.CPU = in.CPU
-	out.Memory = in.Memory
+	*out = *(*config.LoadQueries)(unsafe.Pointer(in))
 	return nil
 }
 
@@ -264,8 +259,7 @@ func Convert_v1_LoadQueries_To_config_LoadQueries(in *LoadQueries, out *config.L
 }
 
 func autoConvert_config_LoadQueries_To_v1_LoadQueries(in *config.LoadQueries, out *LoadQueries, s conversion.Scope) error {
-	out.CPU = in.CPU
-	out.Memory = in.Memory
+	*out = *(*LoadQueries)(unsafe.Pointer(in))
 	return nil
 }
 
@@ -469,8 +463,7 @@ func Convert_config_LowRiskOverCommitmentArgs_To_v1_LowRiskOverCommitmentArgs(in
 }
 
 func autoConvert_v1_MetricBounds_To_config_MetricBounds(in *MetricBounds, out *config.MetricBounds, s conversion.Scope) error {
-	out.Best = in.Best
-	out.Worst = in.Worst
+	*out = *(*config.MetricBounds)(unsafe.Pointer(in))
 	return nil
 }
 
@@ -480,8 +473,7 @@ func Convert_v1_MetricBounds_To_config_MetricBounds(in *MetricBounds, out *confi
 }
 
 func autoConvert_config_MetricBounds_To_v1_MetricBounds(in *config.MetricBounds, out *MetricBounds, s conversion.Scope) error {
-	out.Best = in.Best
-	out.Worst = in.Worst
+	*out = *(*MetricBounds)(unsafe.Pointer(in))
 	return nil
 }
 
@@ -627,10 +619,7 @@ func Convert_config_NodeMetricsArgs_To_v1_NodeMetricsArgs(in *config.NodeMetrics
 }
 
 func autoConvert_v1_NodePowerModel_To_config_NodePowerModel(in *NodePowerModel, out *config.NodePowerModel, s conversion.Scope) error {
-	out.NodeSelector = *(*map[string]string)(unsafe.Pointer(&in.NodeSelector))
-	if err := Convert_v1_PowerModel_To_config_PowerModel(&in.PowerModel, &out.PowerModel, s); err != nil {
-		return err
-	}
+	*out = *(*config.NodePowerModel)(unsafe.Pointer(in))
 	return nil
 }
 
@@ -640,10 +629,7 @@ func Convert_v1_NodePowerModel_To_config_NodePowerModel(in *NodePowerModel, out 
 }
 
 func autoConvert_config_NodePowerModel_To_v1_NodePowerModel(in *config.NodePowerModel, out *NodePowerModel, s conversion.Scope) error {
-	out.NodeSelector = *(*map[string]string)(unsafe.Pointer(&in.NodeSelector))
-	if err := Convert_config_PowerModel_To_v1_PowerModel(&in.PowerModel, &out.PowerModel, s); err != nil {
-		return err
-	}
+	*out = *(*NodePowerModel)(unsafe.Pointer(in))
 	return nil
 }
 
@@ -731,9 +717,7 @@ func Convert_config_PeaksArgs_To_v1_PeaksArgs(in *config.PeaksArgs, out *PeaksAr
 }
 
 func autoConvert_v1_PowerModel_To_config_PowerModel(in *PowerModel, out *config.PowerModel, s conversion.Scope) error {
-	out.K0 = in.K0
-	out.K1 = in.K1
-	out.K2 = in.K2
+	*out = *(*config.PowerModel)(unsafe.Pointer(in))
 	return nil
 }
 
@@ -743,9 +727,7 @@ func Convert_v1_PowerModel_To_config_PowerModel(in *PowerModel, out *config.Powe
 }
 
 func autoConvert_config_PowerModel_To_v1_PowerModel(in *config.PowerModel, out *PowerModel, s conversion.Scope) error {
-	out.K0 = in.K0
-	out.K1 = in.K1
-	out.K2 = in.K2
+	*out = *(*PowerModel)(unsafe.Pointer(in))
 	return nil
 }
 
@@ -897,8 +879,7 @@ func Convert_config_ThresholdWindows_To_v1_ThresholdWindows(in *config.Threshold
 }
 
 func autoConvert_v1_Thresholds_To_config_Thresholds(in *Thresholds, out *config.Thresholds, s conversion.Scope) error {
-	out.CPU = (*int64)(unsafe.Pointer(in.CPU))
-	out.Memory = (*int64)(unsafe.Pointer(in.Memory))
+	*out = *(*config.Thresholds)(unsafe.Pointer(in))
 	return nil
 }
 
@@ -908,8 +889,7 @@ func Convert_v1_Thresholds_To_config_Thresholds(in *Thresholds, out *config.Thre
 }
 
 func autoConvert_config_Thresholds_To_v1_Thresholds(in *config.Thresholds, out *Thresholds, s conversion.Scope) error {
-	out.CPU = (*int64)(unsafe.Pointer(in.CPU))
-	out.Memory = (*int64)(unsafe.Pointer(in.Memory))
+	*out = *(*Thresholds)(unsafe.Pointer(in))
 	return nil
 }
 

@@ -201,7 +201,7 @@ func validateQuery(path *field.Path, query string) field.ErrorList {
 	if err := validateQueryLength(path, query, config.Prometheus); err != nil {
 		return field.ErrorList{err}
 	}
-	if expr, err := parser.ParseExpr(query); err == nil && expr.Type() != parser.ValueTypeVector {
+	if expr, err := parser.NewParser(parser.Options{}).ParseExpr(query); err == nil && expr.Type() != parser.ValueTypeVector {
 		return field.ErrorList{field.Invalid(path, query,
 			fmt.Sprintf("must yield an instant vector, one series per node, not a %s: put a function such as rate around a range",
 				parser.DocumentedType(expr.Type())))}

@@ -12,9 +12,44 @@
 {{- .Values.serviceAccount.name | default (ternary (include "plimsoll.fullname" .) "default" .Values.serviceAccount.create) -}}
 {{- end -}}
 
+{{- /* The minor versions of Kubernetes that there are images for, from oldest to newest. */ -}}
+{{- define "plimsoll.minors" -}}
+["1.34", "1.35", "1.36", "1.37"]
+{{- end -}}
+
 {{- define "plimsoll.image" -}}
 {{- with .Values.image -}}
-{{- if .digest -}}{{ .repository }}@{{ .digest }}{{- else -}}{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}{{- end -}}
+{{- if .digest -}}{{ .repository }}@{{ .digest }}{{- else -}}{{ .repository }}:{{ .tag | default (include "plimsoll.tag" $) }}{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The tag of the image for the cluster's minor version or, if the cluster is newer than all images, for the newest. A
+kube-scheduler may be older than the API server, but never newer. */ -}}
+{{- define "plimsoll.tag" -}}
+{{- $minors := fromJsonArray (include "plimsoll.minors" .) -}}
+{{- $cluster := include "plimsoll.kubernetes" . -}}
+{{- printf "%s-k8s%s" (trimPrefix "v" .Chart.AppVersion) (has $cluster $minors | ternary $cluster (last $minors)) -}}
+{{- end -}}
+
+{{- /* The minor version of the cluster, such as 1.36. Fails if there is no image for it. */ -}}
+{{- define "plimsoll.kubernetes" -}}
+{{- $version := semver .Capabilities.KubeVersion.Version -}}
+{{- $oldest := first (fromJsonArray (include "plimsoll.minors" .)) -}}
+{{- if semverCompare (printf "< %s.0-0" $oldest) .Capabilities.KubeVersion.Version -}}
+{{- fail (printf "the cluster's version is %s, but the oldest image is for Kubernetes %s, and a kube-scheduler must not be newer than the API server. Upgrade the cluster first. With helm template, name the cluster's version in --kube-version" .Capabilities.KubeVersion.Version $oldest) -}}
+{{- end -}}
+{{- printf "%d.%d" $version.Major $version.Minor -}}
+{{- end -}}
+
+{{- /* The apiVersion of MutatingAdmissionPolicy. Fails if the cluster has none. */ -}}
+{{- define "plimsoll.admissionVersion" -}}
+{{- $group := "admissionregistration.k8s.io" -}}
+{{- if semverCompare ">= 1.36.0-0" .Capabilities.KubeVersion.Version -}}
+{{ $group }}/v1
+{{- else if .Capabilities.APIVersions.Has (printf "%s/v1beta1/MutatingAdmissionPolicy" $group) -}}
+{{ $group }}/v1beta1
+{{- else -}}
+{{- fail (printf "admissionPolicy.enabled: the cluster's version is %s, and it does not serve MutatingAdmissionPolicy, which is on by default from Kubernetes 1.36 on. Upgrade the cluster; or start its API server with --feature-gates=MutatingAdmissionPolicy=true and --runtime-config=%s/v1beta1=true; or leave admissionPolicy out and write schedulerName into the pods. With helm template, name what the cluster serves: --api-versions %s/v1beta1/MutatingAdmissionPolicy" .Capabilities.KubeVersion.Version $group $group) -}}
 {{- end -}}
 {{- end -}}
 
@@ -81,6 +116,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 
 {{- /* Fails on mistakes that a schema cannot express. */ -}}
 {{- define "plimsoll.checkConfig" -}}
+{{- $_ := include "plimsoll.kubernetes" . -}}
 {{- $config := .Values.config -}}
 {{- $definitions := (.Files.Get "files/args.schema.json" | fromJson).definitions -}}
 {{- $default := false -}}

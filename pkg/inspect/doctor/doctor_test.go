@@ -367,7 +367,8 @@ func TestRightsOf(t *testing.T) {
 		PluginConfig: []schedulerconfig.PluginConfig{{Name: config.TargetLoadPacking, Args: &config.TargetLoadPackingArgs{LoadSpec: config.LoadSpec{MetricProvider: config.MetricProviderSpec{Type: config.KubernetesMetricsServer}}}}},
 	}}}
 	needed := map[string]bool{}
-	for _, r := range rightsOf(cfg, componentbaseconfig.LeaderElectionConfiguration{LeaderElect: true, ResourceName: "plimsoll", ResourceNamespace: "plimsoll-system"}) {
+	election := componentbaseconfig.LeaderElectionConfiguration{LeaderElect: true, ResourceName: "plimsoll", ResourceNamespace: "plimsoll-system"}
+	for _, r := range rightsOf(cfg, election, "v1.37.1") {
 		if r.purpose == "" {
 			t.Errorf("%+v has no purpose", r)
 		}
@@ -387,6 +388,11 @@ func TestRightsOf(t *testing.T) {
 		}
 		if !needed[right] {
 			t.Errorf("%s is granted by the chart, and not checked", right)
+		}
+	}
+	for _, r := range rightsOf(cfg, election, "v1.36.4") {
+		if r.resource == "devicetaintrules" {
+			t.Error("a scheduler of Kubernetes 1.36 does not read devicetaintrules, but the right is checked")
 		}
 	}
 }

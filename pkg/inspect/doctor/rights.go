@@ -12,6 +12,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	componentbaseconfig "k8s.io/component-base/config"
@@ -33,8 +34,8 @@ type right struct {
 	purpose string
 }
 
-// rightsOf returns the rights that the scheduler needs with the configuration.
-func rightsOf(cfg *schedulerconfig.KubeSchedulerConfiguration, election componentbaseconfig.LeaderElectionConfiguration) []right {
+// rightsOf returns the rights that a scheduler of the API server's version needs with the configuration.
+func rightsOf(cfg *schedulerconfig.KubeSchedulerConfiguration, election componentbaseconfig.LeaderElectionConfiguration, server string) []right {
 	informer := []string{"get", "list", "watch"}
 	list := []right{
 		{group: "", resource: "events", verbs: []string{"create", "patch", "update"}, purpose: "it reports placements as events"},
@@ -63,6 +64,9 @@ func rightsOf(cfg *schedulerconfig.KubeSchedulerConfiguration, election componen
 		{group: "authentication.k8s.io", resource: "tokenreviews", verbs: []string{"create"}, purpose: "it authenticates who reads its metrics"},
 		{group: "authorization.k8s.io", resource: "subjectaccessreviews", verbs: []string{"create"}, purpose: "it authorizes who reads its metrics"},
 		{resource: "configmaps", verbs: informer, namespace: "kube-system", name: "extension-apiserver-authentication", purpose: "it authenticates who reads its metrics"},
+	}
+	if v, err := version.ParseGeneric(server); err == nil && v.AtLeast(version.MajorMinor(1, 37)) {
+		list = append(list, right{group: "resource.k8s.io", resource: "devicetaintrules", verbs: informer, purpose: "DynamicResources avoids tainted devices, from Kubernetes 1.37 on"})
 	}
 	if election.LeaderElect {
 		const lease = "coordination.k8s.io"
@@ -112,7 +116,7 @@ func (e *examination) checkRights(ctx context.Context) {
 		e.add(Error, "rights.scheduler", oneLine(err), Advice{Text: "Do what the message says."})
 		return
 	}
-	needed := rightsOf(e.configuration.Decoded, e.election())
+	needed := rightsOf(e.configuration.Decoded, e.election(), e.server.gitVersion)
 	lacking, err := lackingRights(ctx, client, needed)
 	if err != nil {
 		advice := Advice{Text: "Check in the scheduler's pod, with its own rights:", Command: execCommand(e.configuration.Workload)}

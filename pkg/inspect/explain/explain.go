@@ -250,7 +250,10 @@ func preemptionOf(d *sim.Decision) *Preemption {
 	if d.Node != "" || d.PostFilter == nil {
 		return nil
 	}
-	p := &Preemption{Node: d.PostFilter.NominatedNode, Message: source.Excerpt(d.PostFilter.Status.Message())}
+	p := &Preemption{Node: d.PostFilter.NominatedNode}
+	if p.Node == "" { // some minor versions of Kubernetes have a message for success too
+		p.Message = source.Excerpt(d.PostFilter.Status.Message())
+	}
 	for _, v := range d.PostFilter.Victims {
 		victim := Victim{Namespace: v.Namespace, Name: v.Name}
 		if v.Spec.Priority != nil {

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
@@ -24,6 +23,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
@@ -35,12 +35,12 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // loads are the CPU loads of nodes, as fractions; of memory all use a tenth. It implements plugins.LoadProvider.
 type loads map[string]float64
 
-func (l loads) Model(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
+func (l loads) Model(ctx context.Context, handle minor.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
 	return l.QuantileModel(ctx, handle, spec, 0, e)
 }
 
 // QuantileModel is of quantiles that are as high as the means, which a fraction of 0 stands for.
-func (l loads) QuantileModel(_ context.Context, _ fwk.Handle, spec config.LoadSpec, fraction float64, e podusage.Estimator) (*estimate.Model, error) {
+func (l loads) QuantileModel(_ context.Context, _ minor.Handle, spec config.LoadSpec, fraction float64, e podusage.Estimator) (*estimate.Model, error) {
 	window := spec.Window.Duration
 	nodes := map[string]load.NodeLoad{}
 	for name, mean := range l {
@@ -61,11 +61,11 @@ func (l loads) QuantileModel(_ context.Context, _ fwk.Handle, spec config.LoadSp
 	}), nil
 }
 
-func (l loads) Statistics(context.Context, fwk.Handle, config.LoadSpec, config.StatisticsSpec) (*learned.Publisher, error) {
+func (l loads) Statistics(context.Context, minor.Handle, config.LoadSpec, config.StatisticsSpec) (*learned.Publisher, error) {
 	return learned.NewPublisher(), nil
 }
 
-func (l loads) NodeMetrics(context.Context, fwk.Handle, config.LoadSpec, []string) (*estimate.NodeMetrics, error) {
+func (l loads) NodeMetrics(context.Context, minor.Handle, config.LoadSpec, []string) (*estimate.NodeMetrics, error) {
 	return nil, fmt.Errorf("there are none")
 }
 

@@ -33,6 +33,7 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 )
 
 // apiServer is an API server whose objects do not change. It refuses what it is told to, and proxies to Services of its choice.
@@ -219,8 +220,12 @@ func TestKindsAreThoseOfTheSimulation(t *testing.T) {
 		"apps/v1/replicasets", "apps/v1/statefulsets", "policy/v1/poddisruptionbudgets",
 		"resource.k8s.io/v1/deviceclasses", "resource.k8s.io/v1/resourceclaims", "resource.k8s.io/v1/resourceslices",
 		"storage.k8s.io/v1/csidrivers", "storage.k8s.io/v1/csinodes", "storage.k8s.io/v1/csistoragecapacities",
-		"storage.k8s.io/v1/storageclasses", "storage.k8s.io/v1/volumeattachments", "v1/pods",
+		"storage.k8s.io/v1/storageclasses", "storage.k8s.io/v1/volumeattachments",
 	}
+	for range minor.Kinds() { // from Kubernetes 1.37 on
+		want = append(want, "resource.k8s.io/v1/devicetaintrules")
+	}
+	want = append(want, "v1/pods")
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
@@ -317,7 +322,8 @@ func TestConnection_RefusesAllButReads(t *testing.T) {
 func TestObjects_ReadsAllKinds(t *testing.T) {
 	s := newAPIServer(t, node("n2"), node("n1"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}},
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "u"}})
-	s.unknown, s.forbidden = []string{"resourceclaims"}, []string{"csinodes"}
+	// An API server before Kubernetes 1.37 does not know devicetaintrules, and its scheduler reads none.
+	s.unknown, s.forbidden = []string{"resourceclaims", "devicetaintrules"}, []string{"csinodes"}
 	objects, err := s.connect(t, false).Objects(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
@@ -114,6 +116,8 @@ func ShellQuote(text string) string {
 type kind struct {
 	schema.GroupVersionKind
 	resource string
+	// isNew is whether API servers that this program supports may lack the kind.
+	isNew bool
 }
 
 func (k kind) required() bool {
@@ -123,13 +127,17 @@ func (k kind) required() bool {
 // kinds returns the kinds of sim.Kinds.
 func kinds() ([]kind, error) {
 	var all []kind
+	isNew := map[reflect.Type]bool{}
+	for _, object := range minor.Kinds() {
+		isNew[reflect.TypeOf(object)] = true
+	}
 	for _, object := range sim.Kinds() {
 		gvks, _, err := scheme.Scheme.ObjectKinds(object)
 		if err != nil {
 			return nil, err
 		}
 		plural, _ := meta.UnsafeGuessKindToResource(gvks[0])
-		all = append(all, kind{gvks[0], plural.Resource})
+		all = append(all, kind{gvks[0], plural.Resource, isNew[reflect.TypeOf(object)]})
 	}
 	return all, nil
 }
@@ -146,6 +154,9 @@ func (c *Connection) Objects(ctx context.Context) (*Objects, error) {
 	for i := len(all) - 1; i >= 0; i-- { // pods, of which there are most, first
 		group.Go(func() error {
 			lists[i], errs[i] = c.list(groupCtx, all[i])
+			if all[i].isNew && apierrors.IsNotFound(errs[i]) {
+				errs[i] = nil // the API server is older, and so its scheduler
+			}
 			if errs[i] != nil && (all[i].required() || groupCtx.Err() != nil) {
 				return errs[i]
 			}

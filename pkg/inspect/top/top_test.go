@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-base/metrics"
-	fwk "k8s.io/kube-scheduler/framework"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
@@ -31,6 +30,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
@@ -46,7 +46,7 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // loads are what was measured of nodes over any window. It implements plugins.LoadProvider.
 type loads map[string]load.NodeLoad
 
-func (l loads) Model(_ context.Context, _ fwk.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
+func (l loads) Model(_ context.Context, _ minor.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
 	p := load.NewPublisher()
 	p.Publish(loadtest.Snapshot(map[time.Duration]map[string]load.NodeLoad{spec.Window.Duration: l}, nil))
 	return estimate.NewModel(estimate.NewSnapshots(p), estimate.Config{
@@ -54,15 +54,15 @@ func (l loads) Model(_ context.Context, _ fwk.Handle, spec config.LoadSpec, e po
 	}), nil
 }
 
-func (l loads) QuantileModel(context.Context, fwk.Handle, config.LoadSpec, float64, podusage.Estimator) (*estimate.Model, error) {
+func (l loads) QuantileModel(context.Context, minor.Handle, config.LoadSpec, float64, podusage.Estimator) (*estimate.Model, error) {
 	return nil, fmt.Errorf("there are no quantiles")
 }
 
-func (l loads) Statistics(context.Context, fwk.Handle, config.LoadSpec, config.StatisticsSpec) (*learned.Publisher, error) {
+func (l loads) Statistics(context.Context, minor.Handle, config.LoadSpec, config.StatisticsSpec) (*learned.Publisher, error) {
 	return learned.NewPublisher(), nil
 }
 
-func (l loads) NodeMetrics(context.Context, fwk.Handle, config.LoadSpec, []string) (*estimate.NodeMetrics, error) {
+func (l loads) NodeMetrics(context.Context, minor.Handle, config.LoadSpec, []string) (*estimate.NodeMetrics, error) {
 	return nil, errors.New("there are none")
 }
 

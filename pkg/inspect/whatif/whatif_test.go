@@ -16,7 +16,6 @@ import (
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics"
-	fwk "k8s.io/kube-scheduler/framework"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
@@ -30,6 +29,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
@@ -89,24 +89,24 @@ func newLoads(cpu map[string]float64) *loads {
 	return &loads{estimate.NewSnapshots(p)}
 }
 
-func (l *loads) Model(_ context.Context, _ fwk.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
+func (l *loads) Model(_ context.Context, _ minor.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
 	return estimate.NewModel(l.snapshots, estimate.Config{
 		Window: spec.Window.Duration, Trust: provider.TrustOf(spec), Estimator: e, Clock: clocktesting.NewFakePassiveClock(now),
 	}), nil
 }
 
 // QuantileModel is of quantiles that are as high as the means.
-func (l *loads) QuantileModel(_ context.Context, _ fwk.Handle, spec config.LoadSpec, fraction float64, e podusage.Estimator) (*estimate.Model, error) {
+func (l *loads) QuantileModel(_ context.Context, _ minor.Handle, spec config.LoadSpec, fraction float64, e podusage.Estimator) (*estimate.Model, error) {
 	return estimate.NewModel(l.snapshots, estimate.Config{
 		Window: spec.Window.Duration, Fraction: fraction, Trust: provider.TrustOf(spec), Estimator: e, Clock: clocktesting.NewFakePassiveClock(now),
 	}), nil
 }
 
-func (l *loads) Statistics(context.Context, fwk.Handle, config.LoadSpec, config.StatisticsSpec) (*learned.Publisher, error) {
+func (l *loads) Statistics(context.Context, minor.Handle, config.LoadSpec, config.StatisticsSpec) (*learned.Publisher, error) {
 	return learned.NewPublisher(), nil
 }
 
-func (l *loads) NodeMetrics(context.Context, fwk.Handle, config.LoadSpec, []string) (*estimate.NodeMetrics, error) {
+func (l *loads) NodeMetrics(context.Context, minor.Handle, config.LoadSpec, []string) (*estimate.NodeMetrics, error) {
 	return nil, fmt.Errorf("there are none")
 }
 

@@ -9,9 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 )
 
 // exemptions are the pods that no threshold holds for.
@@ -24,7 +24,7 @@ type exemptions struct {
 	namespaceLister corelisters.NamespaceLister
 }
 
-func newExemptions(args *config.LoadThresholdArgs, handle fwk.Handle) (exemptions, error) {
+func newExemptions(args *config.LoadThresholdArgs, handle minor.Handle) (exemptions, error) {
 	// A nil selector matches nothing.
 	pods, err := metav1.LabelSelectorAsSelector(args.Exempt.PodSelector)
 	if err != nil {

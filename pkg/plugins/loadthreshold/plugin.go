@@ -20,6 +20,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/cyclestate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
@@ -59,16 +60,16 @@ type LoadThreshold struct {
 }
 
 var (
-	_ fwk.PreFilterPlugin    = &LoadThreshold{}
-	_ fwk.FilterPlugin       = &LoadThreshold{}
-	_ fwk.PostFilterPlugin   = &LoadThreshold{}
-	_ fwk.PreScorePlugin     = &LoadThreshold{}
-	_ fwk.ScorePlugin        = &LoadThreshold{}
-	_ fwk.ScoreExtensions    = &LoadThreshold{}
-	_ fwk.EnqueueExtensions  = &LoadThreshold{}
-	_ fwk.SignPlugin         = &LoadThreshold{}
-	_ explain.UsageExplainer = &LoadThreshold{}
-	_ explain.LoadReader     = &LoadThreshold{}
+	_ minor.PreFilterPlugin   = &LoadThreshold{}
+	_ minor.FilterPlugin      = &LoadThreshold{}
+	_ minor.PostFilterPlugin  = &LoadThreshold{}
+	_ minor.PreScorePlugin    = &LoadThreshold{}
+	_ minor.ScorePlugin       = &LoadThreshold{}
+	_ minor.ScoreExtensions   = &LoadThreshold{}
+	_ minor.EnqueueExtensions = &LoadThreshold{}
+	_ minor.SignPlugin        = &LoadThreshold{}
+	_ explain.UsageExplainer  = &LoadThreshold{}
+	_ explain.LoadReader      = &LoadThreshold{}
 )
 
 // Factory makes the plugins of all profiles of one scheduler, which share what they know of annotations. Its zero value is
@@ -76,7 +77,7 @@ var (
 type Factory struct{ annotations annotations }
 
 // New returns the plugin. It requeues waiting pods until ctx is done.
-func (f *Factory) New(ctx context.Context, object runtime.Object, handle fwk.Handle, given deps.Deps) (fwk.Plugin, error) {
+func (f *Factory) New(ctx context.Context, object runtime.Object, handle minor.Handle, given deps.Deps) (minor.Plugin, error) {
 	args, ok := object.(*config.LoadThresholdArgs)
 	if !ok {
 		return nil, fmt.Errorf("want args of type LoadThresholdArgs, got %T", object)
@@ -184,7 +185,7 @@ func (pl *LoadThreshold) newFilterState(state fwk.CycleState) *filterState {
 }
 
 // PreFilter skips filtering for exempt pods, for pods that the thresholds are waived for, and when no load is known.
-func (pl *LoadThreshold) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+func (pl *LoadThreshold) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*minor.PreFilterResult, *fwk.Status) {
 	waived := pl.gate.Begin(state, pod)
 	if pl.filterState(state, pod).skips() || waived {
 		return nil, fwk.NewStatus(fwk.Skip)
@@ -193,7 +194,7 @@ func (pl *LoadThreshold) PreFilter(_ context.Context, state fwk.CycleState, pod 
 }
 
 // PreFilterExtensions returns nil: a pod that comes or goes changes the NodeInfo, which the node is judged by.
-func (pl *LoadThreshold) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+func (pl *LoadThreshold) PreFilterExtensions() minor.PreFilterExtensions { return nil }
 
 // Filter rules the node out if it would be above its load line with the pod on it.
 func (pl *LoadThreshold) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
@@ -334,7 +335,7 @@ func reasonsOf(r load.Resource) reasons {
 }
 
 // PostFilter relaxes the thresholds or lets the pod wait, as the arguments say.
-func (pl *LoadThreshold) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+func (pl *LoadThreshold) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses minor.NodeToStatusReader) (*minor.PostFilterResult, *fwk.Status) {
 	return pl.gate.PostFilter(ctx, state, pod, statuses)
 }
 
@@ -425,7 +426,7 @@ func (pl *LoadThreshold) warnIfScoreOnly(ctx context.Context, state fwk.CycleSta
 func (pl *LoadThreshold) Score(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	if !pl.gate.Waived(state) {
 		pl.warnIfScoreOnly(ctx, state)
-		return fwk.MinScore, nil
+		return minor.MinScore, nil
 	}
 	s := pl.filterState(state, pod)
 	terms := pl.terms(s, node)
@@ -438,11 +439,11 @@ func (pl *LoadThreshold) Score(ctx context.Context, state fwk.CycleState, pod *c
 }
 
 // ScoreExtensions returns the plugin itself.
-func (pl *LoadThreshold) ScoreExtensions() fwk.ScoreExtensions { return pl }
+func (pl *LoadThreshold) ScoreExtensions() minor.ScoreExtensions { return pl }
 
 // NormalizeScore gives the least loaded candidate 100 and the most loaded 0, however close they are to each other: all of them
 // are above their lines.
-func (pl *LoadThreshold) NormalizeScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
+func (pl *LoadThreshold) NormalizeScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, scores minor.NodeScoreList) *fwk.Status {
 	if !pl.gate.Waived(state) || len(scores) == 0 {
 		return nil
 	}
@@ -452,18 +453,18 @@ func (pl *LoadThreshold) NormalizeScore(_ context.Context, state fwk.CycleState,
 	}
 	span := max(most-least, 1)
 	for i := range scores {
-		scores[i].Score = fwk.MaxScore * (most - scores[i].Score) / span
+		scores[i].Score = minor.MaxScore * (most - scores[i].Score) / span
 	}
 	return nil
 }
 
 // SignPod signs what the pod requests and whether it is exempt.
-func (pl *LoadThreshold) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+func (pl *LoadThreshold) SignPod(_ context.Context, pod *corev1.Pod) ([]minor.SignFragment, *fwk.Status) {
 	var value any = pl.estimator.Estimate(pod)
 	if pl.predictor != nil {
 		value = pl.predictor.Signature(pod)
 	}
-	return []fwk.SignFragment{{
+	return []minor.SignFragment{{
 		Key: "v1.Pod." + Name + "()",
 		Value: struct {
 			Usage  any

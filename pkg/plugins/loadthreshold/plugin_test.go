@@ -27,6 +27,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
@@ -300,7 +301,7 @@ func TestHasRoom_BeforeAnyPrediction(t *testing.T) {
 
 func TestSignPod_PredictedPeak(t *testing.T) {
 	b := build(t, "statistic: PredictedPeak", nil)
-	sign := func(owner string) []fwk.SignFragment {
+	sign := func(owner string) []minor.SignFragment {
 		fragments, status := b.SignPod(t.Context(), plugintest.Owned(podOf("1", "0"), owner))
 		if !status.IsSuccess() {
 			t.Fatal(status)
@@ -510,8 +511,8 @@ func TestAnnotation_OneEvent(t *testing.T) {
 		t.Fatalf("%d Events before any decision, want none", n)
 	}
 	for range 2 {
-		for _, pl := range []fwk.Plugin{b.LoadThreshold, other} {
-			pl.(fwk.FilterPlugin).Filter(t.Context(), framework.NewCycleState(), nothing(), infoOf(bad))
+		for _, pl := range []minor.Plugin{b.LoadThreshold, other} {
+			pl.(minor.FilterPlugin).Filter(t.Context(), framework.NewCycleState(), nothing(), infoOf(bad))
 		}
 	}
 	if n := len(b.handle.Events.Events); n != 1 {
@@ -779,7 +780,7 @@ func TestScore(t *testing.T) {
 			if status := b.PreScore(t.Context(), state, tc.pod, nodes); !status.IsSuccess() {
 				t.Errorf("PreScore: %v", status)
 			}
-			var scores fwk.NodeScoreList
+			var scores minor.NodeScoreList
 			for _, n := range nodes {
 				if status := b.Filter(t.Context(), state, tc.pod, n); !status.IsSuccess() {
 					t.Errorf("ruled out all the same: %v", status)
@@ -788,7 +789,7 @@ func TestScore(t *testing.T) {
 				if !status.IsSuccess() {
 					t.Fatal(status)
 				}
-				scores = append(scores, fwk.NodeScore{Name: n.Node().Name, Score: score})
+				scores = append(scores, minor.NodeScore{Name: n.Node().Name, Score: score})
 			}
 			if status := b.NormalizeScore(t.Context(), state, tc.pod, scores); !status.IsSuccess() {
 				t.Fatal(status)
@@ -879,7 +880,7 @@ func TestScore_ScoreOnly(t *testing.T) {
 
 func TestSignPod(t *testing.T) {
 	b := build(t, "exempt: {podSelector: {matchLabels: {tier: front}}}", nil)
-	sign := func(pod *corev1.Pod) []fwk.SignFragment {
+	sign := func(pod *corev1.Pod) []minor.SignFragment {
 		t.Helper()
 		fragments, status := b.SignPod(t.Context(), pod)
 		if !status.IsSuccess() || len(fragments) == 0 {

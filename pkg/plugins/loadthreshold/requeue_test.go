@@ -9,6 +9,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/minortest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 )
 
@@ -40,13 +41,13 @@ func TestEventsToRegister(t *testing.T) {
 	}
 	podEvent := func(now *corev1.Pod) func(*testing.T, *queue.PriorityQueue) {
 		return func(t *testing.T, q *queue.PriorityQueue) {
-			for _, event := range framework.PodSchedulingPropertiesChange(now, other) {
+			for _, event := range minortest.EventsOfPod(now, other) {
 				q.MoveAllToActiveOrBackoffQueue(klog.FromContext(t.Context()), event, other, now, nil)
 			}
 		}
 	}
 	updated := func(now *corev1.Pod) func(*testing.T, *queue.PriorityQueue) {
-		return func(t *testing.T, q *queue.PriorityQueue) { q.Update(t.Context(), pod, now) }
+		return func(t *testing.T, q *queue.PriorityQueue) { minortest.Update(t.Context(), q, pod, now) }
 	}
 	for _, tc := range []struct {
 		name    string

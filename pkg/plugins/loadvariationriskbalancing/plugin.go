@@ -13,6 +13,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
@@ -30,15 +31,15 @@ type LoadVariationRiskBalancing struct {
 }
 
 var (
-	_ fwk.PreScorePlugin     = &LoadVariationRiskBalancing{}
-	_ fwk.SignPlugin         = &LoadVariationRiskBalancing{}
-	_ fwk.ScorePlugin        = &LoadVariationRiskBalancing{}
+	_ minor.PreScorePlugin   = &LoadVariationRiskBalancing{}
+	_ minor.SignPlugin       = &LoadVariationRiskBalancing{}
+	_ minor.ScorePlugin      = &LoadVariationRiskBalancing{}
 	_ explain.UsageExplainer = &LoadVariationRiskBalancing{}
 	_ explain.LoadReader     = &LoadVariationRiskBalancing{}
 )
 
 // New returns the plugin.
-func New(ctx context.Context, object runtime.Object, handle fwk.Handle, given deps.Deps) (fwk.Plugin, error) {
+func New(ctx context.Context, object runtime.Object, handle minor.Handle, given deps.Deps) (minor.Plugin, error) {
 	args, ok := object.(*config.LoadVariationRiskBalancingArgs)
 	if !ok {
 		return nil, fmt.Errorf("want args of type LoadVariationRiskBalancingArgs, got %T", object)
@@ -64,7 +65,7 @@ func (pl *LoadVariationRiskBalancing) Name() string { return Name }
 func (pl *LoadVariationRiskBalancing) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	s := pl.PreScoreState(state, pod)
 	if s.Skip {
-		return fwk.MinScore, nil
+		return minor.MinScore, nil
 	}
 	terms := pl.terms(s, node)
 	return pl.NodeScore(s, terms.Score(), terms.Node.Freshest(), terms.Node.Stalest()), nil

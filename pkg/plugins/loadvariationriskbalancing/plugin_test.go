@@ -8,10 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
-	fwk "k8s.io/kube-scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 )
@@ -167,7 +167,7 @@ func TestScore_Fallbacks(t *testing.T) {
 				t.Fatal(err)
 			}
 			node := plugintest.Node("n", plugintest.CPUAndMemory("8", "16Gi"))
-			if got := plugintest.Scores(t, plugin.(fwk.ScorePlugin), st.MakePod().Obj(), node)["n"]; got != tc.want {
+			if got := plugintest.Scores(t, plugin.(minor.ScorePlugin), st.MakePod().Obj(), node)["n"]; got != tc.want {
 				t.Errorf("score %d, want %d", got, tc.want)
 			}
 			if got, err := testutil.GetCounterMetricValue(deps.Counters.Absent); err != nil || got != tc.wantAbsent {

@@ -13,6 +13,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
@@ -31,14 +32,14 @@ type LowRiskOverCommitment struct {
 }
 
 var (
-	_ fwk.PreScorePlugin = &LowRiskOverCommitment{}
-	_ fwk.SignPlugin     = &LowRiskOverCommitment{}
-	_ fwk.ScorePlugin    = &LowRiskOverCommitment{}
-	_ explain.Explainer  = &LowRiskOverCommitment{}
+	_ minor.PreScorePlugin = &LowRiskOverCommitment{}
+	_ minor.SignPlugin     = &LowRiskOverCommitment{}
+	_ minor.ScorePlugin    = &LowRiskOverCommitment{}
+	_ explain.Explainer    = &LowRiskOverCommitment{}
 )
 
 // New returns the plugin.
-func New(ctx context.Context, object runtime.Object, handle fwk.Handle, given deps.Deps) (fwk.Plugin, error) {
+func New(ctx context.Context, object runtime.Object, handle minor.Handle, given deps.Deps) (minor.Plugin, error) {
 	args, ok := object.(*config.LowRiskOverCommitmentArgs)
 	if !ok {
 		return nil, fmt.Errorf("want args of type LowRiskOverCommitmentArgs, got %T", object)
@@ -70,7 +71,7 @@ func (pl *LowRiskOverCommitment) Name() string { return Name }
 func (pl *LowRiskOverCommitment) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	s := pl.PreScoreState(state, pod)
 	if s.Skip {
-		return fwk.MinScore, nil
+		return minor.MinScore, nil
 	}
 	terms := pl.terms(s, node)
 	return pl.NodeScore(s, terms.Score(), terms.Node.Freshest(), terms.Node.Stalest()), nil
@@ -87,7 +88,7 @@ func (pl *LowRiskOverCommitment) Explain(_ context.Context, state fwk.CycleState
 	return &terms
 }
 
-// SignPod implements fwk.SignPlugin: scores depend on what the pod requests and on its limits, and on nothing else of the pod.
-func (pl *LowRiskOverCommitment) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	return []fwk.SignFragment{{Key: "v1.Pod.Spec." + Name + "()", Value: pl.estimator.signature(pod)}}, nil
+// SignPod implements minor.SignPlugin: scores depend on what the pod requests and on its limits, and on nothing else of the pod.
+func (pl *LowRiskOverCommitment) SignPod(_ context.Context, pod *corev1.Pod) ([]minor.SignFragment, *fwk.Status) {
+	return []minor.SignFragment{{Key: "v1.Pod.Spec." + Name + "()", Value: pl.estimator.signature(pod)}}, nil
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2/ktesting"
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 )
 
@@ -257,7 +257,7 @@ func TestScore_FollowsTheNode(t *testing.T) {
 	node, pod := plugintest.Node("n", plugintest.CPU("8"), podOf("x", "2", "4")), podOf("p", "1", "4")
 	check := func(when string, want int64) {
 		t.Helper()
-		if got := plugintest.Scores(t, plugin.(fwk.ScorePlugin), pod, node)["n"]; got != want {
+		if got := plugintest.Scores(t, plugin.(minor.ScorePlugin), pod, node)["n"]; got != want {
 			t.Errorf("%s: score %d, want %d", when, got, want)
 		}
 	}
@@ -292,7 +292,7 @@ func TestScore_Capacity(t *testing.T) {
 
 // A plugin skips pods that state nothing where PreScore is enabled.
 func TestPreScore_BestEffort(t *testing.T) {
-	pl := plugintest.Build(t, New, plugintest.Args(t, kind, ""), map[string]load.NodeLoad{"n": uniform()}).(fwk.PreScorePlugin)
+	pl := plugintest.Build(t, New, plugintest.Args(t, kind, ""), map[string]load.NodeLoad{"n": uniform()}).(minor.PreScorePlugin)
 	for _, tc := range []struct {
 		name string
 		pod  *corev1.Pod
@@ -309,8 +309,8 @@ func TestPreScore_BestEffort(t *testing.T) {
 
 // Pods are signed alike if and only if they are scored alike.
 func TestSignPod(t *testing.T) {
-	pl := plugintest.Build(t, New, plugintest.Args(t, kind, ""), nil).(fwk.SignPlugin)
-	sign := func(pod *corev1.Pod) []fwk.SignFragment {
+	pl := plugintest.Build(t, New, plugintest.Args(t, kind, ""), nil).(minor.SignPlugin)
+	sign := func(pod *corev1.Pod) []minor.SignFragment {
 		fragments, status := pl.SignPod(t.Context(), pod)
 		if !status.IsSuccess() {
 			t.Fatal(status)

@@ -16,6 +16,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/cyclestate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
@@ -44,19 +45,19 @@ type metric struct {
 }
 
 var (
-	_ fwk.PreFilterPlugin   = &NodeMetrics{}
-	_ fwk.FilterPlugin      = &NodeMetrics{}
-	_ fwk.PostFilterPlugin  = &NodeMetrics{}
-	_ fwk.PreScorePlugin    = &NodeMetrics{}
-	_ fwk.ScorePlugin       = &NodeMetrics{}
-	_ fwk.ScoreExtensions   = &NodeMetrics{}
-	_ fwk.EnqueueExtensions = &NodeMetrics{}
-	_ fwk.SignPlugin        = &NodeMetrics{}
-	_ explain.Explainer     = &NodeMetrics{}
+	_ minor.PreFilterPlugin   = &NodeMetrics{}
+	_ minor.FilterPlugin      = &NodeMetrics{}
+	_ minor.PostFilterPlugin  = &NodeMetrics{}
+	_ minor.PreScorePlugin    = &NodeMetrics{}
+	_ minor.ScorePlugin       = &NodeMetrics{}
+	_ minor.ScoreExtensions   = &NodeMetrics{}
+	_ minor.EnqueueExtensions = &NodeMetrics{}
+	_ minor.SignPlugin        = &NodeMetrics{}
+	_ explain.Explainer       = &NodeMetrics{}
 )
 
 // New returns the plugin. It requeues waiting pods until ctx is done.
-func New(ctx context.Context, object runtime.Object, handle fwk.Handle, given deps.Deps) (fwk.Plugin, error) {
+func New(ctx context.Context, object runtime.Object, handle minor.Handle, given deps.Deps) (minor.Plugin, error) {
 	args, ok := object.(*config.NodeMetricsArgs)
 	if !ok {
 		return nil, fmt.Errorf("want args of type NodeMetricsArgs, got %T", object)
@@ -134,7 +135,7 @@ func (s *cycleState) scoreAt(row int) int64 {
 }
 
 // PreFilter skips filtering where no rule rules out any node, and for pods that the rules are waived for.
-func (pl *NodeMetrics) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+func (pl *NodeMetrics) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*minor.PreFilterResult, *fwk.Status) {
 	waived, s := pl.gate.Begin(state, pod), pl.cycleState(ctx, state) // before the state is cloned
 	if waived || !pl.rejectsAny(s) {
 		return nil, fwk.NewStatus(fwk.Skip)
@@ -153,7 +154,7 @@ func (pl *NodeMetrics) rejectsAny(s *cycleState) bool {
 }
 
 // PreFilterExtensions returns nil: a pod that comes or goes changes no metric.
-func (pl *NodeMetrics) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+func (pl *NodeMetrics) PreFilterExtensions() minor.PreFilterExtensions { return nil }
 
 // Filter rules the node out if a value is known that its metric's rule rejects.
 func (pl *NodeMetrics) Filter(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
@@ -192,7 +193,7 @@ func (pl *NodeMetrics) rejecting(at *metricsAt, row int) (rejecting *metric, unk
 }
 
 // PostFilter relaxes the rules or lets the pod wait, as the arguments say.
-func (pl *NodeMetrics) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+func (pl *NodeMetrics) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses minor.NodeToStatusReader) (*minor.PostFilterResult, *fwk.Status) {
 	return pl.gate.PostFilter(ctx, state, pod, statuses)
 }
 
@@ -228,16 +229,16 @@ func (pl *NodeMetrics) PreScore(ctx context.Context, state fwk.CycleState, _ *co
 func (pl *NodeMetrics) Score(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	s := pl.cycleState(ctx, state)
 	if len(s.scales) == 0 {
-		return fwk.MinScore, nil
+		return minor.MinScore, nil
 	}
 	return s.scoreAt(s.view.Row(node)), nil
 }
 
 // ScoreExtensions returns the plugin itself.
-func (pl *NodeMetrics) ScoreExtensions() fwk.ScoreExtensions { return pl }
+func (pl *NodeMetrics) ScoreExtensions() minor.ScoreExtensions { return pl }
 
 // NormalizeScore scores the candidates where PreScore is not called. It finds them by name, which takes longer.
-func (pl *NodeMetrics) NormalizeScore(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
+func (pl *NodeMetrics) NormalizeScore(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, scores minor.NodeScoreList) *fwk.Status {
 	s := pl.cycleState(ctx, state)
 	if len(s.scales) > 0 {
 		return nil
@@ -312,6 +313,6 @@ func (m *metric) observe(ctx context.Context, missing bool) {
 }
 
 // SignPod signs nothing: all pods are judged alike.
-func (pl *NodeMetrics) SignPod(context.Context, *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+func (pl *NodeMetrics) SignPod(context.Context, *corev1.Pod) ([]minor.SignFragment, *fwk.Status) {
 	return nil, nil
 }

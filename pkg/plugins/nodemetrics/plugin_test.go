@@ -19,6 +19,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 )
@@ -155,11 +156,11 @@ func TestScores(t *testing.T) {
 // skips scoring.
 func scoresAfterPreScore(t *testing.T, b *testee, nodes []fwk.NodeInfo) map[string]int64 {
 	t.Helper()
-	state, scores := framework.NewCycleState(), fwk.NodeScoreList{}
+	state, scores := framework.NewCycleState(), minor.NodeScoreList{}
 	skipped := b.PreScore(t.Context(), state, pod(), nodes).IsSkip()
 	byName := map[string]int64{}
 	for _, node := range nodes {
-		score := fwk.NodeScore{Name: node.Node().Name}
+		score := minor.NodeScore{Name: node.Node().Name}
 		if !skipped {
 			score.Score, _ = b.Score(t.Context(), state, pod(), node)
 		}
@@ -185,7 +186,7 @@ func TestMetric_LogsMissingOnce(t *testing.T) {
 		decide func(ctx context.Context, b *testee)
 	}{
 		{"scored by", "{name: w, query: of_w, prefer: Lower}", func(ctx context.Context, b *testee) {
-			state, scores := framework.NewCycleState(), fwk.NodeScoreList{{Name: "a"}, {Name: "b"}}
+			state, scores := framework.NewCycleState(), minor.NodeScoreList{{Name: "a"}, {Name: "b"}}
 			for i, node := range nodesNamed("a", "b") {
 				scores[i].Score, _ = b.Score(ctx, state, pod(), node)
 			}
@@ -358,7 +359,7 @@ func TestExplain(t *testing.T) {
 		t.Errorf("score %d, %v; want 0", score, status)
 	}
 	b.PreScore(t.Context(), scored, pod(), nodes)
-	b.NormalizeScore(t.Context(), normalized, pod(), fwk.NodeScoreList{{Name: "a"}, {Name: "b"}})
+	b.NormalizeScore(t.Context(), normalized, pod(), minor.NodeScoreList{{Name: "a"}, {Name: "b"}})
 	for _, state := range []fwk.CycleState{scored, normalized} {
 		// x is the worse of 2 and 1; w is the mean of one value, which is the best: 100·(0 + 1)/4 = 25.
 		explained(state, []explain.Term{

@@ -15,6 +15,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
@@ -34,15 +35,15 @@ type Peaks struct {
 }
 
 var (
-	_ fwk.PreScorePlugin  = &Peaks{}
-	_ fwk.SignPlugin      = &Peaks{}
-	_ fwk.ScorePlugin     = &Peaks{}
-	_ fwk.ScoreExtensions = &Peaks{}
-	_ explain.Explainer   = &Peaks{}
+	_ minor.PreScorePlugin  = &Peaks{}
+	_ minor.SignPlugin      = &Peaks{}
+	_ minor.ScorePlugin     = &Peaks{}
+	_ minor.ScoreExtensions = &Peaks{}
+	_ explain.Explainer     = &Peaks{}
 )
 
 // New returns the plugin. It reads the file that NODE_POWER_MODEL names if the arguments have no models by name.
-func New(ctx context.Context, object runtime.Object, handle fwk.Handle, given deps.Deps) (fwk.Plugin, error) {
+func New(ctx context.Context, object runtime.Object, handle minor.Handle, given deps.Deps) (minor.Plugin, error) {
 	args, ok := object.(*config.PeaksArgs)
 	if !ok {
 		return nil, fmt.Errorf("want args of type PeaksArgs, got %T", object)
@@ -76,14 +77,14 @@ const unmodelled int64 = -2
 func (pl *Peaks) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	s := pl.PreScoreState(state, pod)
 	if s.Skip {
-		return fwk.MinScore, nil
+		return minor.MinScore, nil
 	}
 	terms := pl.terms(s, node)
 	replacement, replaced := pl.Replacement(s, terms.CPU.State, terms.CPU.State)
 	switch {
 	case terms.Model == nil:
 		return unmodelled, nil
-	case replaced && replacement == fwk.MinScore:
+	case replaced && replacement == minor.MinScore:
 		return bitsOf(math.Inf(1)), nil
 	case replaced:
 		return replacement, nil
@@ -104,11 +105,11 @@ func (pl *Peaks) Explain(_ context.Context, state fwk.CycleState, pod *corev1.Po
 }
 
 // ScoreExtensions returns the plugin itself.
-func (pl *Peaks) ScoreExtensions() fwk.ScoreExtensions { return pl }
+func (pl *Peaks) ScoreExtensions() minor.ScoreExtensions { return pl }
 
 // NormalizeScore gives the candidate of the lowest cost 100, that of the highest 0, and the others what lies between; nodes that
 // would pass their capacity get 0, and those whose cost is not known the mean of all others, or 0 if missingLoad is Lowest.
-func (pl *Peaks) NormalizeScore(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
+func (pl *Peaks) NormalizeScore(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, scores minor.NodeScoreList) *fwk.Status {
 	if pl.PreScoreState(state, pod).Skip {
 		return nil
 	}
@@ -122,15 +123,15 @@ func (pl *Peaks) NormalizeScore(ctx context.Context, state fwk.CycleState, pod *
 	for i := range scores {
 		switch cost := math.Float64frombits(uint64(scores[i].Score)); {
 		case scores[i].Score == unmodelled && pl.missingLoad == config.MissingLoadLowest:
-			scores[i].Score = fwk.MinScore
+			scores[i].Score = minor.MinScore
 		case math.IsNaN(cost):
 			scores[i].Score = loadscore.Missing
 		case math.IsInf(cost, 1):
-			scores[i].Score = fwk.MinScore
+			scores[i].Score = minor.MinScore
 		case highest-lowest <= sameCost*max(math.Abs(highest), math.Abs(lowest)):
-			scores[i].Score = fwk.MaxScore
+			scores[i].Score = minor.MaxScore
 		default:
-			scores[i].Score = int64(math.Round(float64(fwk.MaxScore) * (highest - cost) / (highest - lowest)))
+			scores[i].Score = int64(math.Round(float64(minor.MaxScore) * (highest - cost) / (highest - lowest)))
 		}
 	}
 	return pl.Extensions.NormalizeScore(ctx, state, pod, scores)
@@ -147,7 +148,7 @@ const (
 )
 
 // logUnmodelled logs the candidates that have no power model, each once.
-func (pl *Peaks) logUnmodelled(ctx context.Context, scores fwk.NodeScoreList) {
+func (pl *Peaks) logUnmodelled(ctx context.Context, scores minor.NodeScoreList) {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
 	var names []string

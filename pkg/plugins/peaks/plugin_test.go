@@ -19,6 +19,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 )
 
@@ -227,11 +228,11 @@ func TestScore_LogsNodesWithoutModel(t *testing.T) {
 			pl := plugintest.Build(t, New, plugintest.Args(t, kind, "missingLoad: "+string(missingLoad)+"\nnodePowerModel: {n0: {k1: 1, k2: 0.01}}"), map[string]load.NodeLoad{"n0": cpu(0.5)}).(*Peaks)
 			decide := func(nodes int) {
 				state, pod := framework.NewCycleState(), st.MakePod().Req(plugintest.CPU("1")).Obj()
-				var scores fwk.NodeScoreList
+				var scores minor.NodeScoreList
 				for i := range nodes {
 					node := labelled(fmt.Sprint("n", i), "small")
 					score, _ := pl.Score(ctx, state, pod, node)
-					scores = append(scores, fwk.NodeScore{Name: node.Node().Name, Score: score})
+					scores = append(scores, minor.NodeScore{Name: node.Node().Name, Score: score})
 				}
 				pl.NormalizeScore(ctx, state, pod, scores)
 			}
@@ -253,9 +254,9 @@ func TestNormalizeScore_NodesWithoutModelAreBounded(t *testing.T) {
 	pl := plugintest.Build(t, New, plugintest.Args(t, kind, "nodePowerModels: [{nodeSelector: {a: b}, k1: 1, k2: 0.01}]"), map[string]load.NodeLoad{"n": cpu(0.5)}).(*Peaks)
 	state, pod := framework.NewCycleState(), st.MakePod().Req(plugintest.CPU("1")).Obj()
 	for i := range 4 {
-		scores := make(fwk.NodeScoreList, maxUnmodelled/3)
+		scores := make(minor.NodeScoreList, maxUnmodelled/3)
 		for j := range scores {
-			scores[j] = fwk.NodeScore{Name: fmt.Sprintf("n%d-%d", i, j), Score: unmodelled}
+			scores[j] = minor.NodeScore{Name: fmt.Sprintf("n%d-%d", i, j), Score: unmodelled}
 		}
 		pl.NormalizeScore(klog.NewContext(t.Context(), klog.Logger{}), state, pod, scores)
 		if n := len(pl.unmodelled); i == 0 && n != len(scores) || n > maxUnmodelled {
@@ -309,7 +310,7 @@ func TestNew_File(t *testing.T) {
 				t.Fatal(err)
 			}
 			// a: 10·(4 − 2) = 20; b: 5·(16 − 8) = 40.
-			got := plugintest.Scores(t, pl.(fwk.ScorePlugin), st.MakePod().Req(plugintest.CPU("2")).Obj(), labelled("a", "small"), labelled("b", "small"))
+			got := plugintest.Scores(t, pl.(minor.ScorePlugin), st.MakePod().Req(plugintest.CPU("2")).Obj(), labelled("a", "small"), labelled("b", "small"))
 			if want := (map[string]int64{"a": 100, "b": 0}); !cmp.Equal(got, want) {
 				t.Errorf("scores %v, want %v", got, want)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
@@ -32,15 +33,15 @@ type PredictedPeak struct {
 }
 
 var (
-	_ fwk.PreScorePlugin     = &PredictedPeak{}
-	_ fwk.SignPlugin         = &PredictedPeak{}
-	_ fwk.ScorePlugin        = &PredictedPeak{}
+	_ minor.PreScorePlugin   = &PredictedPeak{}
+	_ minor.SignPlugin       = &PredictedPeak{}
+	_ minor.ScorePlugin      = &PredictedPeak{}
 	_ explain.UsageExplainer = &PredictedPeak{}
 	_ explain.LoadReader     = &PredictedPeak{}
 )
 
 // New returns the plugin.
-func New(ctx context.Context, object runtime.Object, handle fwk.Handle, given deps.Deps) (fwk.Plugin, error) {
+func New(ctx context.Context, object runtime.Object, handle minor.Handle, given deps.Deps) (minor.Plugin, error) {
 	args, ok := object.(*config.PredictedPeakArgs)
 	if !ok {
 		return nil, fmt.Errorf("want args of type PredictedPeakArgs, got %T", object)
@@ -72,7 +73,7 @@ func (pl *PredictedPeak) Name() string { return Name }
 func (pl *PredictedPeak) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	s := pl.PreScoreState(state, pod)
 	if s.Skip {
-		return fwk.MinScore, nil
+		return minor.MinScore, nil
 	}
 	terms := pl.terms(s, node)
 	cpu, memory := terms.Resources[load.CPU].Node.State, terms.Resources[load.Memory].Node.State
@@ -109,8 +110,8 @@ func (pl *PredictedPeak) LoadLine(state fwk.CycleState, node fwk.NodeInfo) expla
 	return l
 }
 
-// SignPod implements fwk.SignPlugin: scores depend on the pod's workload and on the amounts in its spec, and on nothing else of
+// SignPod implements minor.SignPlugin: scores depend on the pod's workload and on the amounts in its spec, and on nothing else of
 // the pod.
-func (pl *PredictedPeak) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	return []fwk.SignFragment{{Key: "v1.Pod." + Name + "()", Value: pl.predictor.Signature(pod)}}, nil
+func (pl *PredictedPeak) SignPod(_ context.Context, pod *corev1.Pod) ([]minor.SignFragment, *fwk.Status) {
+	return []minor.SignFragment{{Key: "v1.Pod." + Name + "()", Value: pl.predictor.Signature(pod)}}, nil
 }

@@ -17,6 +17,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/minortest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
@@ -339,11 +340,7 @@ func TestScore_PodGroupCycles(t *testing.T) {
 	loads := loadsOf(measured(0.3))
 	loads.Learn(statistics(), 0.5)
 	pl, node, p := newPlugin(t, loads, noMemory), nodeOf(), pod("p", "a", "2", "")
-	inGroup := func() fwk.CycleState {
-		state := framework.NewCycleState()
-		state.SetPodGroupSchedulingCycle(framework.NewCycleState())
-		return state
-	}
+	inGroup := func() fwk.CycleState { return minortest.PodGroupCycle(t) }
 	if got, _ := pl.Score(t.Context(), inGroup(), p, node); got != 63 {
 		t.Errorf("score %d of the empty node, want 63", got)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
@@ -31,15 +32,15 @@ type TargetLoadPacking struct {
 }
 
 var (
-	_ fwk.PreScorePlugin     = &TargetLoadPacking{}
-	_ fwk.SignPlugin         = &TargetLoadPacking{}
-	_ fwk.ScorePlugin        = &TargetLoadPacking{}
+	_ minor.PreScorePlugin   = &TargetLoadPacking{}
+	_ minor.SignPlugin       = &TargetLoadPacking{}
+	_ minor.ScorePlugin      = &TargetLoadPacking{}
 	_ explain.UsageExplainer = &TargetLoadPacking{}
 	_ explain.LoadReader     = &TargetLoadPacking{}
 )
 
 // New returns the plugin.
-func New(ctx context.Context, object runtime.Object, handle fwk.Handle, given deps.Deps) (fwk.Plugin, error) {
+func New(ctx context.Context, object runtime.Object, handle minor.Handle, given deps.Deps) (minor.Plugin, error) {
 	args, ok := object.(*config.TargetLoadPackingArgs)
 	if !ok {
 		return nil, fmt.Errorf("want args of type TargetLoadPackingArgs, got %T", object)
@@ -73,7 +74,7 @@ func (pl *TargetLoadPacking) Name() string { return Name }
 func (pl *TargetLoadPacking) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	s := pl.PreScoreState(state, pod)
 	if s.Skip {
-		return fwk.MinScore, nil
+		return minor.MinScore, nil
 	}
 	terms := pl.terms(s, node)
 	return pl.NodeScore(s, terms.Score(), terms.CPU.State, terms.CPU.State), nil

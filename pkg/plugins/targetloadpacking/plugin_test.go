@@ -12,6 +12,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 )
 
@@ -111,7 +112,7 @@ func TestScore(t *testing.T) {
 func TestPreScore_MemoryOnly(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	pl := plugintest.Build(t, New, plugintest.Args(t, "TargetLoadPackingArgs", ""), map[string]load.NodeLoad{"a": {load.Memory: plugintest.Measurement(0.5, 0)}})
-	status := pl.(fwk.PreScorePlugin).PreScore(ctx, framework.NewCycleState(), st.MakePod().Obj(), nil)
+	status := pl.(minor.PreScorePlugin).PreScore(ctx, framework.NewCycleState(), st.MakePod().Obj(), nil)
 	if !status.IsSkip() {
 		t.Errorf("PreScore: %v, want Skip", status)
 	}

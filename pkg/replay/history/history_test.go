@@ -208,7 +208,7 @@ func TestRead_Fails(t *testing.T) {
 
 func TestQueriesParse(t *testing.T) {
 	for _, q := range []string{capacityQuery, zoneQuery, ownerQuery, createdQuery, requestQuery, limitQuery, cpuQuery, memoryQuery} {
-		if _, err := parser.ParseExpr(q); err != nil {
+		if _, err := parser.NewParser(parser.Options{}).ParseExpr(q); err != nil {
 			t.Errorf("%s: %v", q, err)
 		}
 	}
@@ -217,7 +217,7 @@ func TestQueriesParse(t *testing.T) {
 // A restarted kube-state-metrics has a new instance, and its old series last for an hour; a kubelet may be scraped by two jobs.
 func TestQueries_CountASeriesOfTwoTargetsOnce(t *testing.T) {
 	for _, q := range []string{capacityQuery, requestQuery, limitQuery, cpuQuery, memoryQuery} {
-		expression, err := parser.ParseExpr(q)
+		expression, err := parser.NewParser(parser.Options{}).ParseExpr(q)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -71,7 +71,7 @@ func TestDialectQueries_Parse(t *testing.T) {
 				queries = append(queries, e.mean, e.stdDev)
 			}
 			for _, promql := range queries {
-				parsed, err := parser.ParseExpr(promql)
+				parsed, err := parser.NewParser(parser.Options{}).ParseExpr(promql)
 				if err != nil {
 					t.Errorf("%s, %s: %v", dialect, r, err)
 					continue

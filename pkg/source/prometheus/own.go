@@ -29,7 +29,7 @@ func withWindow(own string, window model.Duration) string {
 // such as the name of a recorded rule, without offset and @.
 func ownNewestSample(own string, window model.Duration) string {
 	own = withWindow(own, window)
-	parsed, err := parser.ParseExpr(own)
+	parsed, err := parser.NewParser(parser.Options{}).ParseExpr(own)
 	if err != nil {
 		return "" // another dialect of PromQL, or a mistake that the mean's query reports
 	}
@@ -47,7 +47,7 @@ type readTime struct {
 
 // readTimes returns the moment that each selector of an expression reads; none if the expression cannot be parsed.
 func readTimes(promql string) (times []readTime) {
-	parsed, err := parser.ParseExpr(promql)
+	parsed, err := parser.NewParser(parser.Options{}).ParseExpr(promql)
 	if err != nil {
 		return nil
 	}

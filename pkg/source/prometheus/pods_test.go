@@ -238,7 +238,7 @@ func TestFetchHistory_Refused(t *testing.T) {
 func TestPodQueries_Parse(t *testing.T) {
 	parse := func(promql string) {
 		t.Helper()
-		if _, err := parser.ParseExpr(promql); err != nil {
+		if _, err := parser.NewParser(parser.Options{}).ParseExpr(promql); err != nil {
 			t.Errorf("%s: %v", promql, err)
 		}
 		// A query in a URL works with proxies that let nothing else pass.

@@ -48,7 +48,7 @@ func ownQuantile(own string, s sampling, fraction float64) expression {
 	e := expression{reads: readTimes(now), span: time.Duration(s.rate)}
 	// The line breaks end a comment that the expression may end with.
 	over := fmt.Sprintf("(%s\n)[%s:%s]", now, s.window, s.step)
-	if parsed, err := parser.ParseExpr(now); err == nil {
+	if parsed, err := parser.NewParser(parser.Options{}).ParseExpr(now); err == nil {
 		if selector, ok := parsed.(*parser.VectorSelector); ok && selector.OriginalOffset == 0 && selector.Timestamp == nil && selector.StartOrEnd == 0 {
 			over = fmt.Sprintf("%s[%s]", selector, s.window)
 		}

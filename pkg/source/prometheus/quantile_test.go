@@ -70,11 +70,11 @@ func TestQuantile_Queries(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			parsed, err := parser.ParseExpr(tc.promql)
+			parsed, err := parser.NewParser(parser.Options{}).ParseExpr(tc.promql)
 			if err != nil {
 				t.Fatalf("%v: %s", err, tc.promql)
 			}
-			want, err := parser.ParseExpr(tc.want)
+			want, err := parser.NewParser(parser.Options{}).ParseExpr(tc.want)
 			if err != nil {
 				t.Fatal(err)
 			}

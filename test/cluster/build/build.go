@@ -22,11 +22,15 @@ const stopDelay = 5 * time.Second
 type Builder struct {
 	root string
 	out  io.Writer
+	// minor is the minor version of Kubernetes, such as 1.35, whose go.mod is in hack/kubernetes. It is empty for the newest, whose
+	// go.mod is that of this repository.
+	minor string
 	// versions caches the versions that go.mod files pin, by folder and module path.
 	versions map[[2]string]string
 }
 
-// New returns a Builder that reports to out, one line per program.
+// New returns a Builder that reports to out, one line per program. The environment variable KUBERNETES chooses the minor version of
+// Kubernetes, as it does for make; the default is the newest.
 func New(ctx context.Context, out io.Writer) (*Builder, error) {
 	executable, err := os.Executable()
 	if err != nil {
@@ -36,14 +40,46 @@ func New(ctx context.Context, out io.Writer) (*Builder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Builder{root: root, out: out, versions: map[[2]string]string{}}, nil
+	b := &Builder{root: root, out: out, versions: map[[2]string]string{}}
+	return b, b.choose(ctx, os.Getenv("KUBERNETES"))
+}
+
+// choose sets the minor version of Kubernetes. The empty one is the newest.
+func (b *Builder) choose(ctx context.Context, minor string) error {
+	if minor == "" {
+		return nil
+	}
+	newest, err := b.version(ctx, "", kubernetesModule)
+	if err != nil {
+		return err
+	}
+	if strings.HasPrefix(newest, "v"+minor+".") {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(b.root, minorsDir, minor, "go.mod")); err != nil {
+		return fmt.Errorf("KUBERNETES is %q, but must be the minor version of go.mod (%s) or one of %s: %w", minor, newest, minorsDir, err)
+	}
+	b.minor = minor
+	clear(b.versions)
+	return nil
 }
 
 // Root returns the folder of this repository.
 func (b *Builder) Root() string { return b.root }
 
-// BinDir returns the folder that programs are built into.
-func (b *Builder) BinDir() string { return filepath.Join(b.root, "bin") }
+// BinDir returns the folder of the programs: bin, or one below it for an older minor version of Kubernetes.
+func (b *Builder) BinDir() string { return filepath.Join(b.sharedDir(), b.minor) }
+
+// Kubernetes returns the version of Kubernetes, such as v1.36.4.
+func (b *Builder) Kubernetes(ctx context.Context) (string, error) {
+	return b.version(ctx, "", kubernetesModule)
+}
+
+// Newest reports whether Kubernetes is of the newest minor version that this repository is built for.
+func (b *Builder) Newest() bool { return b.minor == "" }
+
+// sharedDir returns the folder of the programs that are the same for all minor versions.
+func (b *Builder) sharedDir() string { return filepath.Join(b.root, "bin") }
 
 // Build builds the parts that are missing or out of date. Several processes may call it at once: they take turns. When ctx ends,
 // so does the compiler, and no partial file is left.
@@ -65,9 +101,19 @@ func (b *Builder) Build(ctx context.Context, parts ...Part) error {
 }
 
 func (b *Builder) build(ctx context.Context, part Part) error {
-	kubernetes, err := b.version(ctx, "", kubernetesModule)
-	if err != nil {
-		return err
+	if b.minor != "" && !part.dependsOnMinor() {
+		shared := &Builder{root: b.root, out: b.out, versions: map[[2]string]string{}}
+		if err := shared.build(ctx, part); err != nil {
+			return err
+		}
+		return link(filepath.Join(b.sharedDir(), part.Name), filepath.Join(b.BinDir(), part.Name))
+	}
+	var kubernetes string
+	if part.KubernetesVersion {
+		var err error
+		if kubernetes, err = b.version(ctx, "", kubernetesModule); err != nil {
+			return err
+		}
 	}
 	flags, err := part.flags(kubernetes, b.ownVersion(ctx))
 	if err != nil {
@@ -94,6 +140,21 @@ func (b *Builder) build(ctx context.Context, part Part) error {
 		return err
 	}
 	return os.WriteFile(stampPath(binary), []byte(want), 0o644)
+}
+
+// link makes name another name of the program, so that it has all programs of a cluster beside it.
+func link(program, name string) error {
+	from, err := os.Stat(program)
+	if err != nil {
+		return err
+	}
+	if to, err := os.Stat(name); err == nil && os.SameFile(from, to) {
+		return nil
+	}
+	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.Link(program, name)
 }
 
 // compile runs go build and renames the result to binary, so that it never writes to a program that is running.
@@ -164,6 +225,10 @@ func (b *Builder) ownVersion(ctx context.Context) string {
 // goCommand returns a go command that runs in a folder of this repository. When ctx ends, it and all the compilers that it
 // started are interrupted.
 func (b *Builder) goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
+	if b.minor != "" {
+		// Each subcommand takes them as its first flags.
+		args = append([]string{args[0], "-modfile=" + filepath.Join(b.root, minorsDir, b.minor, "go.mod"), "-tags=" + minorTag(b.minor)}, args[1:]...)
+	}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = filepath.Join(b.root, dir)
 	// A developer's go.work or target platform must not change what is built.
@@ -177,7 +242,7 @@ func (b *Builder) goCommand(ctx context.Context, dir string, args ...string) *ex
 // lock waits until no other process writes to the bin folder, and returns a function that releases the lock.
 func (b *Builder) lock(ctx context.Context) (unlock func(), err error) {
 	const retry = 200 * time.Millisecond
-	file, err := os.OpenFile(filepath.Join(b.BinDir(), ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	file, err := os.OpenFile(filepath.Join(b.sharedDir(), ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock of the folder for programs: %w", err)
 	}

@@ -128,6 +128,36 @@ func TestBuild_SkipsUpToDate(t *testing.T) {
 	}
 }
 
+func TestBuild_OlderMinor(t *testing.T) {
+	b, out := newBuilder(t)
+	writeFile(t, filepath.Join(b.Root(), "hack", "kubernetes", "1.35", "go.mod"), "module example.com/test\n\ngo 1.26\n", 0o644)
+	if err := b.choose(t.Context(), "1.34"); err == nil {
+		t.Error("choose() of a minor version without a go.mod returned no error")
+	}
+	if err := b.choose(t.Context(), "1.36"); err != nil || b.BinDir() != filepath.Join(b.Root(), "bin") {
+		t.Errorf("choose() of the newest = %v, with programs in %s", err, b.BinDir())
+	}
+	if err := b.choose(t.Context(), "1.35"); err != nil || b.BinDir() != filepath.Join(b.Root(), "bin", "1.35") {
+		t.Fatalf("choose() = %v, with programs in %s", err, b.BinDir())
+	}
+	b.versions[[2]string{"", kubernetesModule}] = "v1.35.4"
+
+	// The source for 1.36 would not compile.
+	writeFile(t, filepath.Join(b.Root(), "main.go"), "//go:build kubernetes_1_35\n\npackage main\n\nfunc main() {}\n", 0o644)
+	// A program of another module is the same for all minor versions.
+	shared := filepath.Join(b.Root(), "bin", "shared")
+	part := Part{Name: "shared", Package: ".", Module: "example.com/test", Dir: "other"}
+	writeFile(t, filepath.Join(b.Root(), "other", "go.mod"), "module example.com/test\n\ngo 1.26\n", 0o644)
+	writeFile(t, shared, "program", 0o755)
+	writeFile(t, stampPath(shared), stamp(part, "", platform(), nil), 0o644)
+	for range 2 {
+		if err := b.Build(t.Context(), Part{Name: "own", Package: "."}, part); err != nil {
+			t.Fatalf("Build() = %v\n%s", err, out)
+		}
+	}
+	wantFiles(t, b.BinDir(), "own", "shared")
+}
+
 func TestBuild_FailureKeepsProgramWithoutStamp(t *testing.T) {
 	b, _ := newBuilder(t)
 	part := Part{Name: "p", Package: "./none", Module: "example.com/m"}
@@ -206,6 +236,9 @@ func wantFiles(t *testing.T, dir string, want ...string) {
 
 func writeFile(t *testing.T, name, text string, mode os.FileMode) {
 	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(name, []byte(text), mode); err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ type Part struct {
 // The parts of a cluster, and the tools that render and test manifests. Programs whose dependencies differ from the scheduler's
 // are pinned in modules of their own.
 
-// Etcd is the store of the API server.
+// Etcd is the store of the API server, of one version for all minor versions of Kubernetes.
 func Etcd() Part {
 	return Part{Name: "etcd", Package: "go.etcd.io/etcd/server/v3", Module: "go.etcd.io/etcd/server/v3"}
 }
@@ -125,7 +125,14 @@ const (
 	kubernetesModule = "k8s.io/kubernetes"
 	partsDir         = "test/cluster/parts"
 	toolsDir         = "hack/tools"
+	minorsDir        = "hack/kubernetes"
 )
+
+// minorTag returns the build tag of an older minor version of Kubernetes.
+func minorTag(minor string) string { return "kubernetes_" + strings.ReplaceAll(minor, ".", "_") }
+
+// dependsOnMinor reports whether the program differs between the minor versions of Kubernetes.
+func (p Part) dependsOnMinor() bool { return p.Module == "" || p.Module == kubernetesModule }
 
 // flags returns the flags of go build. kubernetes is the version of Kubernetes, such as v1.36.3; own is the version of this
 // repository.

@@ -19,15 +19,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/component-base/metrics"
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedulerperf "k8s.io/kubernetes/test/integration/scheduler_perf"
-	"k8s.io/kubernetes/test/utils/ktesting"
+	"k8s.io/kubernetes/test/utils/client-go/ktesting"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // plugin args decode like the stock plugins' own
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
@@ -135,7 +135,7 @@ type recorder struct {
 }
 
 // NodeMetrics implements plugins.LoadProvider.
-func (r *recorder) NodeMetrics(ctx context.Context, handle fwk.Handle, spec config.LoadSpec, expressions []string) (*estimate.NodeMetrics, error) {
+func (r *recorder) NodeMetrics(ctx context.Context, handle minor.Handle, spec config.LoadSpec, expressions []string) (*estimate.NodeMetrics, error) {
 	m, err := r.Provider.NodeMetrics(ctx, handle, spec, expressions)
 	if err == nil {
 		r.run.nodeMetrics = append(r.run.nodeMetrics, profileMetrics{m, expressions})

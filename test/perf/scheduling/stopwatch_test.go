@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 )
 
 const stopwatchName = "Stopwatch"
@@ -44,9 +46,9 @@ func now() (moment, error) {
 }
 
 var (
-	_ fwk.PreFilterPlugin = &stopwatch{}
-	_ fwk.ReservePlugin   = &stopwatch{}
-	_ fwk.PostBindPlugin  = &stopwatch{}
+	_ minor.PreFilterPlugin = &stopwatch{}
+	_ minor.ReservePlugin   = &stopwatch{}
+	_ minor.PostBindPlugin  = &stopwatch{}
 )
 
 // newStopwatch returns a stopwatch for the pods of a namespace.
@@ -55,11 +57,11 @@ func newStopwatch(namespace string) *stopwatch {
 	return &stopwatch{namespace: namespace, skipped: map[string]int{}, cycles: make([]time.Duration, 0, room), attempts: make([]time.Duration, 0, room)}
 }
 
-func (s *stopwatch) new(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+func (s *stopwatch) new(context.Context, runtime.Object, minor.Handle) (minor.Plugin, error) {
 	return s, nil
 }
 
-// Name implements fwk.Plugin.
+// Name implements minor.Plugin.
 func (s *stopwatch) Name() string { return stopwatchName }
 
 // lap is an attempt that has begun.
@@ -68,8 +70,8 @@ type lap struct{ began, reserved time.Time }
 // Clone implements fwk.StateData.
 func (l *lap) Clone() fwk.StateData { return l }
 
-// PreFilter implements fwk.PreFilterPlugin: the attempt begins.
-func (s *stopwatch) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+// PreFilter implements minor.PreFilterPlugin: the attempt begins.
+func (s *stopwatch) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*minor.PreFilterResult, *fwk.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if pod.Namespace == s.namespace && s.first.at.IsZero() {
@@ -83,10 +85,10 @@ func (s *stopwatch) PreFilter(_ context.Context, state fwk.CycleState, pod *core
 	return nil, nil
 }
 
-// PreFilterExtensions implements fwk.PreFilterPlugin.
-func (s *stopwatch) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+// PreFilterExtensions implements minor.PreFilterPlugin.
+func (s *stopwatch) PreFilterExtensions() minor.PreFilterExtensions { return nil }
 
-// Reserve implements fwk.ReservePlugin: a node is chosen.
+// Reserve implements minor.ReservePlugin: a node is chosen.
 func (s *stopwatch) Reserve(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ string) *fwk.Status {
 	l, err := state.Read(stopwatchName)
 	if err != nil {
@@ -101,10 +103,10 @@ func (s *stopwatch) Reserve(_ context.Context, state fwk.CycleState, _ *corev1.P
 	return nil
 }
 
-// Unreserve implements fwk.ReservePlugin.
+// Unreserve implements minor.ReservePlugin.
 func (s *stopwatch) Unreserve(context.Context, fwk.CycleState, *corev1.Pod, string) {}
 
-// PostBind implements fwk.PostBindPlugin: the pod is bound.
+// PostBind implements minor.PostBindPlugin: the pod is bound.
 func (s *stopwatch) PostBind(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ string) {
 	last, err := now()
 	s.mu.Lock()

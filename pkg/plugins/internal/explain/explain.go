@@ -11,6 +11,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
@@ -74,7 +75,7 @@ type UsageExplainer interface {
 
 // Explainer is a plugin that shows what it judges nodes by.
 type Explainer interface {
-	fwk.Plugin
+	minor.Plugin
 	// Explain returns the node's terms in the scheduling cycle, which Filter and Score judge by. Where scores follow from all
 	// candidates, call it after NormalizeScore.
 	Explain(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) Terms
@@ -82,7 +83,7 @@ type Explainer interface {
 
 // LoadReader is a plugin that judges nodes by their load.
 type LoadReader interface {
-	fwk.Plugin
+	minor.Plugin
 	// Models are of the load that the plugin judges nodes by, by load.Resource.
 	Models() [load.ResourceCount]*estimate.Model
 	// LoadLine returns how the node stands against its load line in the scheduling cycle, before any pod is placed.

@@ -13,6 +13,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/cyclestate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
@@ -120,9 +121,9 @@ func (x *Extensions) PreScore(_ context.Context, state fwk.CycleState, pod *core
 	return nil
 }
 
-// SignPod implements fwk.SignPlugin: scores depend on what the pod will use, and on nothing else of the pod.
-func (x *Extensions) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	return []fwk.SignFragment{{Key: "v1.Pod.Spec." + x.plugin + "()", Value: x.model.PodUsage(pod)}}, nil
+// SignPod implements minor.SignPlugin: scores depend on what the pod will use, and on nothing else of the pod.
+func (x *Extensions) SignPod(_ context.Context, pod *corev1.Pod) ([]minor.SignFragment, *fwk.Status) {
+	return []minor.SignFragment{{Key: "v1.Pod.Spec." + x.plugin + "()", Value: x.model.PodUsage(pod)}}, nil
 }
 
 // NodeScore returns the node score nearest to score. freshest and stalest are the states of the node's best and worst known
@@ -145,7 +146,7 @@ func (x *Extensions) Replacement(s *PreScoreState, freshest, stalest load.State)
 		case config.MissingLoadNeutral:
 			return Missing, true
 		case config.MissingLoadLowest:
-			return fwk.MinScore, true
+			return minor.MinScore, true
 		}
 	}
 	return 0, false
@@ -154,16 +155,16 @@ func (x *Extensions) Replacement(s *PreScoreState, freshest, stalest load.State)
 // rounded is the node score nearest to score. NaN becomes the lowest score.
 func rounded(score float64) int64 {
 	switch {
-	case score >= float64(fwk.MaxScore):
-		return fwk.MaxScore
-	case score > float64(fwk.MinScore):
+	case score >= float64(minor.MaxScore):
+		return minor.MaxScore
+	case score > float64(minor.MinScore):
 		return int64(math.Round(score))
 	}
-	return fwk.MinScore
+	return minor.MinScore
 }
 
 // ScoreExtensions returns x itself where nodes without known load get the mean score of the others.
-func (x *Extensions) ScoreExtensions() fwk.ScoreExtensions {
+func (x *Extensions) ScoreExtensions() minor.ScoreExtensions {
 	if x.missingLoad == config.MissingLoadNeutral {
 		return x
 	}
@@ -171,7 +172,7 @@ func (x *Extensions) ScoreExtensions() fwk.ScoreExtensions {
 }
 
 // NormalizeScore gives the nodes without known load the mean score of the others, or the lowest score if there are none.
-func (x *Extensions) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
+func (x *Extensions) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, scores minor.NodeScoreList) *fwk.Status {
 	var sum, known int64
 	for _, n := range scores {
 		if n.Score != Missing {
@@ -179,7 +180,7 @@ func (x *Extensions) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *core
 			known++
 		}
 	}
-	mean := fwk.MinScore
+	mean := minor.MinScore
 	if known > 0 {
 		mean = int64(math.Round(float64(sum) / float64(known)))
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
@@ -38,7 +39,7 @@ type percent struct {
 func (pl *percent) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	s := pl.PreScoreState(state, pod)
 	if s.Skip {
-		return fwk.MinScore, nil
+		return minor.MinScore, nil
 	}
 	cpu := s.View.Resource(node, load.CPU)
 	return pl.NodeScore(s, ptr.Deref(pl.score, 100*cpu.Utilization(s.PodUsage[load.CPU])), cpu.State, cpu.State), nil
@@ -163,10 +164,10 @@ func TestExtensions_NodeScore(t *testing.T) {
 	}{
 		{"half a point rounds up", 77.5, 78},
 		{"less than half a point rounds down", 33.3, 33},
-		{"nothing is below the lowest score", -3, fwk.MinScore},
-		{"nothing is above the highest score", 101, fwk.MaxScore},
-		{"what is no number is the lowest score", math.NaN(), fwk.MinScore},
-		{"infinity is the highest score", math.Inf(1), fwk.MaxScore},
+		{"nothing is below the lowest score", -3, minor.MinScore},
+		{"nothing is above the highest score", 101, minor.MaxScore},
+		{"what is no number is the lowest score", math.NaN(), minor.MinScore},
+		{"infinity is the highest score", math.Inf(1), minor.MaxScore},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			pl := newPercent(loadsOf(map[string]float64{"a": 0}), config.MissingLoadRequests)

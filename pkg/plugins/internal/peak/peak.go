@@ -12,6 +12,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
@@ -19,7 +20,7 @@ import (
 )
 
 // NewPredictor returns the predictor that spec describes, which reads statistics of the workloads from where load is read.
-func NewPredictor(ctx context.Context, handle fwk.Handle, provider deps.LoadProvider, source config.LoadSpec, spec config.PeakSpec) (learned.Predictor, error) {
+func NewPredictor(ctx context.Context, handle minor.Handle, provider deps.LoadProvider, source config.LoadSpec, spec config.PeakSpec) (learned.Predictor, error) {
 	statistics, err := provider.Statistics(ctx, handle, source, spec.StatisticsSpec)
 	if err != nil {
 		return learned.Predictor{}, err

@@ -13,15 +13,16 @@ import (
 	clientcache "k8s.io/client-go/tools/cache"
 	cachetesting "k8s.io/client-go/tools/cache/testing"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 )
 
 // Handle is a framework without a scheduler behind it. Methods that it does not override panic.
 type Handle struct {
-	fwk.Handle
+	minor.Handle
 	// Passes answers RunFilterPluginsWithNominatedPods: whether the pod passes the filters of all plugins.
 	Passes func(state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) bool
 	// Activated gets the pods of each call of Activate; it holds a hundred calls.
@@ -31,7 +32,7 @@ type Handle struct {
 
 	informers informers.SharedInformerFactory
 	nodes     nodeSource
-	snapshot  fwk.SharedLister
+	snapshot  minor.SharedLister
 }
 
 // nodeSource is what the informer of nodes reads once it is started. It is nil before.
@@ -102,19 +103,19 @@ func (h *Handle) NextActivated(t testing.TB) map[string]*corev1.Pod {
 	}
 }
 
-// Activate implements fwk.Handle.
+// Activate implements minor.Handle.
 func (h *Handle) Activate(_ klog.Logger, pods map[string]*corev1.Pod) { h.Activated <- pods }
 
-// EventRecorder implements fwk.Handle.
-func (h *Handle) EventRecorder() events.EventRecorderLogger { return h.Events }
+// EventRecorder implements minor.Handle.
+func (h *Handle) EventRecorder() minor.EventRecorder { return h.Events }
 
-// SharedInformerFactory implements fwk.Handle.
+// SharedInformerFactory implements minor.Handle.
 func (h *Handle) SharedInformerFactory() informers.SharedInformerFactory { return h.informers }
 
-// SnapshotSharedLister implements fwk.Handle.
-func (h *Handle) SnapshotSharedLister() fwk.SharedLister { return h.snapshot }
+// SnapshotSharedLister implements minor.Handle.
+func (h *Handle) SnapshotSharedLister() minor.SharedLister { return h.snapshot }
 
-// RunFilterPluginsWithNominatedPods implements fwk.Handle.
+// RunFilterPluginsWithNominatedPods implements minor.Handle.
 func (h *Handle) RunFilterPluginsWithNominatedPods(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
 	if h.Passes(state, pod, node) {
 		return nil
@@ -122,23 +123,13 @@ func (h *Handle) RunFilterPluginsWithNominatedPods(_ context.Context, state fwk.
 	return fwk.NewStatus(fwk.Unschedulable)
 }
 
-// RunPreFilterExtensionRemovePod implements fwk.Handle.
+// RunPreFilterExtensionRemovePod implements minor.Handle.
 func (h *Handle) RunPreFilterExtensionRemovePod(context.Context, fwk.CycleState, *corev1.Pod, fwk.PodInfo, fwk.NodeInfo) *fwk.Status {
 	return nil
 }
 
-// Parallelizer implements fwk.Handle.
-func (h *Handle) Parallelizer() fwk.Parallelizer { return inTurn{} }
-
-// inTurn does one piece of work after another.
-type inTurn struct{}
-
-// Until implements fwk.Parallelizer.
-func (inTurn) Until(ctx context.Context, pieces int, do workqueue.DoWorkPieceFunc, _ string) {
-	for i := 0; i < pieces && ctx.Err() == nil; i++ {
-		do(i)
-	}
-}
+// Parallelizer implements minor.Handle.
+func (h *Handle) Parallelizer() minor.Parallelizer { return minor.Sequential() }
 
 // HasNamespace makes a namespace known to the informers.
 func (h *Handle) HasNamespace(t testing.TB, name string, labels map[string]string) {

@@ -24,6 +24,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
@@ -90,12 +91,12 @@ func Trust() load.Trust {
 }
 
 // Model implements plugins.LoadProvider.
-func (l *Loads) Model(_ context.Context, _ fwk.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
+func (l *Loads) Model(_ context.Context, _ minor.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
 	return l.model(spec.Window.Duration, 0, trustOf(spec), e), nil
 }
 
 // QuantileModel implements plugins.LoadProvider.
-func (l *Loads) QuantileModel(_ context.Context, _ fwk.Handle, spec config.LoadSpec, fraction float64, e podusage.Estimator) (*estimate.Model, error) {
+func (l *Loads) QuantileModel(_ context.Context, _ minor.Handle, spec config.LoadSpec, fraction float64, e podusage.Estimator) (*estimate.Model, error) {
 	return l.model(spec.Window.Duration, fraction, trustOf(spec), e), nil
 }
 
@@ -113,12 +114,12 @@ func (l *Loads) model(window time.Duration, fraction float64, trust load.Trust, 
 }
 
 // Statistics implements plugins.LoadProvider.
-func (l *Loads) Statistics(context.Context, fwk.Handle, config.LoadSpec, config.StatisticsSpec) (*learned.Publisher, error) {
+func (l *Loads) Statistics(context.Context, minor.Handle, config.LoadSpec, config.StatisticsSpec) (*learned.Publisher, error) {
 	return l.Workloads, nil
 }
 
 // NodeMetrics implements plugins.LoadProvider.
-func (l *Loads) NodeMetrics(_ context.Context, _ fwk.Handle, spec config.LoadSpec, _ []string) (*estimate.NodeMetrics, error) {
+func (l *Loads) NodeMetrics(_ context.Context, _ minor.Handle, spec config.LoadSpec, _ []string) (*estimate.NodeMetrics, error) {
 	return estimate.NewNodeMetrics(l.Snapshots, spec.MaxAge.Duration, Clock()), nil
 }
 
@@ -173,10 +174,10 @@ func Args(t testing.TB, kind, fields string) runtime.Object {
 // Build makes a plugin from its arguments, on nodes of known load.
 func Build(
 	t *testing.T,
-	factory func(context.Context, runtime.Object, fwk.Handle, deps.Deps) (fwk.Plugin, error),
+	factory func(context.Context, runtime.Object, minor.Handle, deps.Deps) (minor.Plugin, error),
 	args runtime.Object,
 	nodes map[string]load.NodeLoad,
-) fwk.ScorePlugin {
+) minor.ScorePlugin {
 	t.Helper()
 	_, ctx := ktesting.NewTestContext(t)
 	loads := NewLoads()
@@ -185,13 +186,13 @@ func Build(
 	if err != nil {
 		t.Fatal(err)
 	}
-	return plugin.(fwk.ScorePlugin)
+	return plugin.(minor.ScorePlugin)
 }
 
 // Scorer is the part of a score plugin that Scores runs.
 type Scorer interface {
 	Score(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status)
-	ScoreExtensions() fwk.ScoreExtensions
+	ScoreExtensions() minor.ScoreExtensions
 }
 
 // Scores returns the nodes' scores, by name, in one scheduling cycle without PreScore.
@@ -199,13 +200,13 @@ func Scores(t *testing.T, pl Scorer, pod *corev1.Pod, nodes ...fwk.NodeInfo) map
 	t.Helper()
 	_, ctx := ktesting.NewTestContext(t)
 	state := framework.NewCycleState()
-	var list fwk.NodeScoreList
+	var list minor.NodeScoreList
 	for _, n := range nodes {
 		score, status := pl.Score(ctx, state, pod, n)
 		if !status.IsSuccess() {
 			t.Fatalf("node %s: %v", n.Node().Name, status)
 		}
-		list = append(list, fwk.NodeScore{Name: n.Node().Name, Score: score})
+		list = append(list, minor.NodeScore{Name: n.Node().Name, Score: score})
 	}
 	if e := pl.ScoreExtensions(); e != nil {
 		if status := e.NormalizeScore(ctx, state, pod, list); !status.IsSuccess() {

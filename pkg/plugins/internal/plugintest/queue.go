@@ -4,15 +4,17 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/minortest"
 )
 
 // RefusedIn is the scheduler's own queue in which the pod waits that the plugin refused.
-func RefusedIn(t *testing.T, plugin fwk.EnqueueExtensions, pod *corev1.Pod) *queue.PriorityQueue {
+func RefusedIn(t *testing.T, plugin minor.EnqueueExtensions, pod *corev1.Pod) *queue.PriorityQueue {
 	t.Helper()
 	metrics.Register()
 	events, err := plugin.EventsToRegister(t.Context())
@@ -27,20 +29,11 @@ func RefusedIn(t *testing.T, plugin fwk.EnqueueExtensions, pod *corev1.Pod) *que
 		}
 		hints[event.Event] = append(hints[event.Event], &queue.QueueingHintFunction{PluginName: plugin.Name(), QueueingHintFn: fn})
 	}
-	first := func(a, b fwk.QueuedPodInfo) bool { return a.GetTimestamp().Before(b.GetTimestamp()) }
-	q := queue.NewTestQueue(t.Context(), first, queue.WithQueueingHintMapPerProfile(queue.QueueingHintMapPerProfile{pod.Spec.SchedulerName: hints}))
+	q := minortest.NewQueue(t.Context(), queue.WithQueueingHintMapPerProfile(queue.QueueingHintMapPerProfile{pod.Spec.SchedulerName: hints}))
 	t.Cleanup(q.Close)
-	logger := klog.FromContext(t.Context())
-	q.Add(t.Context(), pod)
-	info, err := q.Pop(logger)
-	if err != nil {
+	if err := minortest.Refuse(t.Context(), q, pod, plugin.Name()); err != nil {
 		t.Fatal(err)
 	}
-	info.UnschedulablePlugins = sets.New(plugin.Name())
-	if err := q.AddUnschedulableIfNotPresent(logger, info, q.SchedulingCycle()); err != nil {
-		t.Fatal(err)
-	}
-	q.Done(pod.UID)
 	if n := len(q.UnschedulablePods()); n != 1 {
 		t.Fatalf("%d pods wait, want the one that was refused", n)
 	}

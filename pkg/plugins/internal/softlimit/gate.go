@@ -12,6 +12,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 )
 
 // Limit is the soft limit of one plugin. Its functions may be called from many goroutines at once.
@@ -30,13 +31,13 @@ type Limit struct {
 // Gate relaxes the limit of one plugin, or requeues the pods that wait for it. It is safe for concurrent use.
 type Gate struct {
 	limit    Limit
-	handle   fwk.Handle
+	handle   minor.Handle
 	waivers  *waivers
 	requeuer *requeuer
 }
 
 // NewGate returns the gate of the limit on what the snapshots show, and requeues pods until ctx is done.
-func NewGate(ctx context.Context, limit Limit, handle fwk.Handle, snapshots *estimate.Snapshots, c clock.Clock) *Gate {
+func NewGate(ctx context.Context, limit Limit, handle minor.Handle, snapshots *estimate.Snapshots, c clock.Clock) *Gate {
 	g := &Gate{limit: limit, handle: handle, waivers: newWaivers(limit.Plugin, handle, c), requeuer: newRequeuer(limit, handle, snapshots, c)}
 	go g.requeuer.run(ctx)
 	return g
@@ -81,7 +82,7 @@ func (g *Gate) Refuse(reason string) *fwk.Status {
 // of a place that it has the right to. A limit that is not relaxed always holds.
 //
 // Where the limit holds, the pod waits until a node has room.
-func (g *Gate) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+func (g *Gate) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses minor.NodeToStatusReader) (*minor.PostFilterResult, *fwk.Status) {
 	unschedulable := fwk.NewStatus(fwk.Unschedulable)
 	if state.GetSkipFilterPlugins().Has(g.limit.Plugin) {
 		return nil, unschedulable // the limit has no part in it

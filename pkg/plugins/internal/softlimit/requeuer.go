@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 )
 
 // requeueInterval is how long nothing may be published before waiting pods are looked at all the same: what was measured may
@@ -25,7 +26,7 @@ const requeueInterval = time.Minute
 // in. It is safe for concurrent use.
 type requeuer struct {
 	limit     Limit
-	handle    fwk.Handle
+	handle    minor.Handle
 	pods      corelisters.PodLister
 	nodes     corelisters.NodeLister
 	snapshots *estimate.Snapshots
@@ -45,7 +46,7 @@ type waitingPod struct {
 	nodes []string
 }
 
-func newRequeuer(limit Limit, handle fwk.Handle, snapshots *estimate.Snapshots, c clock.Clock) *requeuer {
+func newRequeuer(limit Limit, handle minor.Handle, snapshots *estimate.Snapshots, c clock.Clock) *requeuer {
 	informers := handle.SharedInformerFactory().Core().V1()
 	return &requeuer{
 		limit:     limit,
@@ -71,7 +72,7 @@ func (q *requeuer) forget(pods ...types.UID) {
 // wait lets the pod wait for the nodes that the limit keeps it from: those that nothing but limits rule out, and those that
 // it could only have by preemption, which the limit prevents there. Other nodes are left to the plugins that rule them out,
 // and to the events that those wait for.
-func (q *requeuer) wait(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses fwk.NodeToStatusReader) error {
+func (q *requeuer) wait(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses minor.NodeToStatusReader) error {
 	nodes, err := q.handle.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return err

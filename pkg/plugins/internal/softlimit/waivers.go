@@ -11,6 +11,8 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 )
 
 // waiverTTL is how long a waiver is kept for a pod that is not tried again, for example because it was deleted.
@@ -20,7 +22,7 @@ const waiverTTL = 10 * time.Minute
 type waivers struct {
 	plugin string
 	key    fwk.StateKey
-	handle fwk.Handle
+	handle minor.Handle
 	clock  clock.PassiveClock
 
 	mu sync.Mutex
@@ -28,7 +30,7 @@ type waivers struct {
 	granted map[types.UID]time.Time
 }
 
-func newWaivers(plugin string, handle fwk.Handle, c clock.PassiveClock) *waivers {
+func newWaivers(plugin string, handle minor.Handle, c clock.PassiveClock) *waivers {
 	return &waivers{plugin: plugin, key: waiverKey(plugin), handle: handle, clock: c, granted: map[types.UID]time.Time{}}
 }
 
@@ -88,7 +90,7 @@ const insufficientKey fwk.StateKey = "softlimit/insufficient"
 // waiveNext waives the limit for the pod's next attempt, and makes it at once, if the pod can then have one of the nodes. If
 // this limit alone does not help, all limits are tried whose plugins were asked before in the cycle. It returns whether
 // any was waived.
-func (w *waivers) waiveNext(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo, statuses fwk.NodeToStatusReader) bool {
+func (w *waivers) waiveNext(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo, statuses minor.NodeToStatusReader) bool {
 	limits := w.sufficient(ctx, state, pod, nodes, statuses)
 	if limits == nil {
 		return false
@@ -104,7 +106,7 @@ func (w *waivers) waiveNext(ctx context.Context, state fwk.CycleState, pod *core
 
 // sufficient returns the limits that, waived, leave the pod some of the nodes: this one, or else all whose plugins' PostFilter
 // was called in the cycle. It returns nil if waiving does not help.
-func (w *waivers) sufficient(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo, statuses fwk.NodeToStatusReader) []*waivers {
+func (w *waivers) sufficient(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo, statuses minor.NodeToStatusReader) []*waivers {
 	// Where PreFilter is not enabled no attempt would find a waiver: the pod would be refused and waived for ever.
 	if !begun(state, w.plugin) {
 		return nil
@@ -130,7 +132,7 @@ func (w *waivers) sufficient(ctx context.Context, state fwk.CycleState, pod *cor
 
 // suffices reports whether the pod can have one of the nodes that the limits ruled out once they are waived. It waives them in
 // the state.
-func (w *waivers) suffices(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo, statuses fwk.NodeToStatusReader, limits []*waivers) bool {
+func (w *waivers) suffices(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo, statuses minor.NodeToStatusReader, limits []*waivers) bool {
 	for _, limit := range limits {
 		limit.waive(state)
 	}

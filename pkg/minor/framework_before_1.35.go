@@ -1,0 +1,61 @@
+//go:build kubernetes_1_34
+
+package minor
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/parallelize"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+)
+
+// See framework_since_1.35.go.
+type (
+	EnqueueExtensions   = framework.EnqueueExtensions
+	FilterPlugin        = framework.FilterPlugin
+	Handle              = framework.Handle
+	NodeInfoLister      = framework.NodeInfoLister
+	NodePluginScores    = framework.NodePluginScores
+	NodeScore           = framework.NodeScore
+	NodeScoreList       = framework.NodeScoreList
+	NodeToStatusReader  = framework.NodeToStatusReader
+	NominatingInfo      = framework.NominatingInfo
+	Parallelizer        = parallelize.Parallelizer
+	Plugin              = framework.Plugin
+	PodActivator        = framework.PodActivator
+	PostBindPlugin      = framework.PostBindPlugin
+	PostFilterPlugin    = framework.PostFilterPlugin
+	PostFilterResult    = framework.PostFilterResult
+	PreFilterExtensions = framework.PreFilterExtensions
+	PreFilterPlugin     = framework.PreFilterPlugin
+	PreFilterResult     = framework.PreFilterResult
+	PreScorePlugin      = framework.PreScorePlugin
+	ReservePlugin       = framework.ReservePlugin
+	ScoreExtensions     = framework.ScoreExtensions
+	ScorePlugin         = framework.ScorePlugin
+	SharedLister        = framework.SharedLister
+)
+
+// ModeOverride is the mode of a NominatingInfo that nominates a node, or none.
+const ModeOverride = framework.ModeOverride
+
+// SignFragment is part of a pod's signature. Before Kubernetes 1.35 pods have none, and nothing calls SignPod.
+type SignFragment struct {
+	Key   string
+	Value any
+}
+
+// SignPlugin is what plugins implement from Kubernetes 1.35 on.
+type SignPlugin interface {
+	Plugin
+	SignPod(ctx context.Context, pod *corev1.Pod) ([]SignFragment, *fwk.Status)
+}
+
+// Sequential returns the Parallelizer that does one piece of work after the other.
+func Sequential() Parallelizer {
+	metrics.Register() // it counts its goroutines there
+	return parallelize.NewParallelizer(1)
+}

@@ -1,0 +1,56 @@
+//go:build !kubernetes_1_34
+
+package minor
+
+import (
+	"context"
+
+	"k8s.io/client-go/util/workqueue"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// These are the names of the scheduling framework that moved in Kubernetes 1.35: from k8s.io/kubernetes/pkg/scheduler/framework into
+// k8s.io/kube-scheduler/framework, where the others have been before. Code that uses the names below takes them from here. Once 1.34
+// is no longer built, fwk can take their place.
+type (
+	EnqueueExtensions   = fwk.EnqueueExtensions
+	FilterPlugin        = fwk.FilterPlugin
+	Handle              = fwk.Handle
+	NodeInfoLister      = fwk.NodeInfoLister
+	NodePluginScores    = fwk.NodePluginScores
+	NodeScore           = fwk.NodeScore
+	NodeScoreList       = fwk.NodeScoreList
+	NodeToStatusReader  = fwk.NodeToStatusReader
+	NominatingInfo      = fwk.NominatingInfo
+	Parallelizer        = fwk.Parallelizer
+	Plugin              = fwk.Plugin
+	PodActivator        = fwk.PodActivator
+	PostBindPlugin      = fwk.PostBindPlugin
+	PostFilterPlugin    = fwk.PostFilterPlugin
+	PostFilterResult    = fwk.PostFilterResult
+	PreFilterExtensions = fwk.PreFilterExtensions
+	PreFilterPlugin     = fwk.PreFilterPlugin
+	PreFilterResult     = fwk.PreFilterResult
+	PreScorePlugin      = fwk.PreScorePlugin
+	ReservePlugin       = fwk.ReservePlugin
+	ScoreExtensions     = fwk.ScoreExtensions
+	ScorePlugin         = fwk.ScorePlugin
+	SharedLister        = fwk.SharedLister
+	SignFragment        = fwk.SignFragment
+	SignPlugin          = fwk.SignPlugin
+)
+
+// ModeOverride is the mode of a NominatingInfo that nominates a node, or none.
+const ModeOverride = fwk.ModeOverride
+
+// Sequential returns the Parallelizer that does one piece of work after the other.
+func Sequential() Parallelizer { return sequence{} }
+
+type sequence struct{}
+
+// Until implements Parallelizer.
+func (sequence) Until(ctx context.Context, pieces int, do workqueue.DoWorkPieceFunc, _ string) {
+	for i := 0; i < pieces && ctx.Err() == nil; i++ {
+		do(i)
+	}
+}

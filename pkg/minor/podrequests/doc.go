@@ -1,0 +1,2 @@
+// Package podrequests sums up what a pod requests.
+package podrequests

@@ -1,0 +1,128 @@
+package manifests_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+)
+
+const repository = "ghcr.io/plimsoll-scheduler/plimsoll:0.1.0-k8s"
+
+// minors returns the minor versions of Kubernetes that this tree is built for, from oldest to newest.
+func minors(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, "hack", "kubernetes", "*", "go.mod"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("go.mod of older minors: %v, %v", files, err)
+	}
+	var minors []string
+	for _, file := range files {
+		minors = append(minors, filepath.Base(filepath.Dir(file)))
+	}
+	newest := strings.SplitN(strings.TrimPrefix(kubernetesVersion(t), "v"), ".", 3)
+	return append(minors, newest[0]+"."+newest[1])
+}
+
+// TestChart_ImageOfMinor expects an image for every minor that this tree is built for, and for no other.
+func TestChart_ImageOfMinor(t *testing.T) {
+	all := minors(t)
+	want := map[string]string{
+		"1.999.0":               all[len(all)-1], // a newer cluster gets the newest
+		all[0] + ".3-gke.100":   all[0],
+		all[0] + ".3+k3s1":      all[0],
+		all[1] + ".0-rc.1":      all[1],
+		"v" + all[1] + ".12345": all[1],
+	}
+	for _, minor := range all {
+		want[minor+".0"] = minor
+	}
+	for version, minor := range want {
+		t.Run(version, func(t *testing.T) {
+			stream, err := helm(t).Template(t.Context(), "plimsoll", "plimsoll-system", "", "--kube-version", version)
+			if err != nil {
+				t.Fatal(err)
+			}
+			container := one[appsv1.Deployment](t, objects(t, stream), "Deployment").Spec.Template.Spec.Containers[0]
+			if container.Image != repository+minor {
+				t.Errorf("the image is %s, want that for %s", container.Image, minor)
+			}
+		})
+	}
+	t.Run("a tag of one's own", func(t *testing.T) {
+		if image := one[appsv1.Deployment](t, render(t, "image: {tag: mine}"), "Deployment").Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, ":mine") {
+			t.Errorf("the image is %s", image)
+		}
+	})
+	for _, target := range []string{"Deployment", "OpenShift", "StaticPod"} {
+		t.Run("target "+target+" refuses a cluster that is too old", func(t *testing.T) {
+			values := "target: " + target
+			if target == "StaticPod" {
+				values += "\nconfig: {profiles: [{schedulerName: default-scheduler}]}"
+			}
+			var major, minor int
+			if _, err := fmt.Sscanf(all[0], "%d.%d", &major, &minor); err != nil {
+				t.Fatal(err)
+			}
+			old := fmt.Sprintf("%d.%d.9", major, minor-1)
+			_, err := helm(t).Template(t.Context(), "plimsoll", "plimsoll-system", values, "--kube-version", old)
+			if err == nil {
+				t.Fatalf("the chart accepts %s", old)
+			}
+			for _, part := range []string{"v" + old, "oldest image is for Kubernetes " + all[0], "must not be newer than the API server"} {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("the error does not say %q:\n%v", part, err)
+				}
+			}
+		})
+	}
+}
+
+func TestChart_AdmissionPolicyOfMinor(t *testing.T) {
+	const group = "admissionregistration.k8s.io/"
+	for _, tc := range []struct {
+		name, version string
+		served        []string
+		// want is the apiVersion, or else wantError parts of the error.
+		want      string
+		wantError []string
+	}{
+		{"GA", "1.36.0", nil, group + "v1", nil},
+		{"beta, turned on", "1.35.4", []string{group + "v1beta1/MutatingAdmissionPolicy"}, group + "v1beta1", nil},
+		{"beta, turned on in the first minor that has it", "1.34.4", []string{group + "v1beta1/MutatingAdmissionPolicy"}, group + "v1beta1", nil},
+		{"beta, turned off", "1.35.4", nil, "", []string{"v1.35.4", "--feature-gates=MutatingAdmissionPolicy=true", "v1beta1=true", "schedulerName"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			flags := []string{"--kube-version", tc.version}
+			for _, version := range tc.served {
+				flags = append(flags, "--api-versions", version)
+			}
+			stream, err := helm(t).Template(t.Context(), "plimsoll", "plimsoll-system", "admissionPolicy: {enabled: true}", flags...)
+			if (err != nil) != (tc.want == "") {
+				t.Fatal(err)
+			}
+			for _, part := range tc.wantError {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("the error does not say %q:\n%v", part, err)
+				}
+			}
+			if err != nil {
+				return
+			}
+			var kinds []string
+			for _, o := range objects(t, stream) {
+				if strings.HasPrefix(o.GetKind(), "MutatingAdmissionPolicy") {
+					if kinds = append(kinds, o.GetKind()); o.GetAPIVersion() != tc.want {
+						t.Errorf("%s is %s, want %s", o.GetKind(), o.GetAPIVersion(), tc.want)
+					}
+				}
+			}
+			if !slices.Equal(kinds, []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}) {
+				t.Errorf("kinds are %v", kinds)
+			}
+		})
+	}
+}
