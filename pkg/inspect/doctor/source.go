@@ -31,7 +31,7 @@ func (e *examination) checkLoad(ctx context.Context, all []runtime.Object) error
 	if e.configuration == nil || e.configuration.Decoded == nil {
 		return nil
 	}
-	cluster, err := e.conn.Open(ctx, live.Options{Configuration: e.configuration.Decoded, Objects: all, Source: e.options.Source, IgnoreExtenders: true})
+	cluster, err := e.conn.Open(ctx, live.Options{Configuration: e.checkPowerModels(), Objects: all, Source: e.options.Source, IgnoreExtenders: true})
 	if _, ok := asError[*live.OptionError](err); ok {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -21,9 +20,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
-// fileVariable is the environment variable that names a file of power models.
-const fileVariable = "NODE_POWER_MODEL"
-
 const (
 	// maxFileBytes bounds the file: 15,000 nodes take about 2 MiB.
 	maxFileBytes = 8 << 20
@@ -31,26 +27,22 @@ const (
 	fileTimeout = 10 * time.Second
 )
 
-// models are the power models of nodes. They are immutable.
-type models struct {
-	byName   map[string]config.PowerModel
-	byLabels []config.NodePowerModel
-}
-
-// modelsOf returns the models that the arguments state, or the file that NODE_POWER_MODEL names. It fails if there is no model at all.
-func modelsOf(ctx context.Context, args *config.PeaksArgs) (*models, error) {
-	m := &models{byName: args.NodePowerModel, byLabels: args.NodePowerModels}
-	if path := os.Getenv(fileVariable); path != "" && len(m.byName) == 0 {
-		var err error
-		if m.byName, err = readModels(ctx, path); err != nil {
-			return nil, fmt.Errorf("environment variable %s: read power models: %w", fileVariable, err)
+// withModels returns the arguments with the models of the file that NODE_POWER_MODEL names, if they have none by name. It fails if there
+// is no model at all.
+func withModels(ctx context.Context, args *config.PeaksArgs) (*config.PeaksArgs, error) {
+	if path := os.Getenv(config.NodePowerModelVariable); path != "" && len(args.NodePowerModel) == 0 {
+		byName, err := readModels(ctx, path)
+		if err != nil {
+			return nil, fmt.Errorf("environment variable %s: read power models: %w", config.NodePowerModelVariable, err)
 		}
+		args = args.DeepCopy()
+		args.NodePowerModel = byName
 	}
-	if len(m.byName)+len(m.byLabels) == 0 {
+	if len(args.NodePowerModel)+len(args.NodePowerModels) == 0 {
 		return nil, field.Required(field.NewPath("nodePowerModel"), fmt.Sprintf(
-			"there is no power model: write nodePowerModel, such as {node-1: {k0: 470, k1: -91, k2: -0.07}}, or nodePowerModels, or name a JSON file in the environment variable %s", fileVariable))
+			"there is no power model: write nodePowerModel, such as {node-1: {k0: 470, k1: -91, k2: -0.07}}, or nodePowerModels, or name a JSON file in the environment variable %s", config.NodePowerModelVariable))
 	}
-	return m, nil
+	return args, nil
 }
 
 // readModels reads a JSON object of power models by name of the node.
@@ -80,32 +72,10 @@ func readModels(ctx context.Context, path string) (map[string]config.PowerModel,
 	return byName, nil
 }
 
-// of returns the node's model, nil if it has none.
-func (m *models) of(node *corev1.Node) *config.PowerModel {
-	if model, ok := m.byName[node.Name]; ok {
-		return &model
-	}
-	for i := range m.byLabels {
-		if selects(m.byLabels[i].NodeSelector, node.Labels) {
-			return &m.byLabels[i].PowerModel
-		}
-	}
-	return nil
-}
-
-func selects(selector, labels map[string]string) bool {
-	for key, value := range selector {
-		if actual, ok := labels[key]; !ok || actual != value {
-			return false
-		}
-	}
-	return true
-}
-
 // estimator estimates pods by their requests, and derives the *config.PowerModel of each node, which is nil for a node without one.
 type estimator struct {
 	podusage.ByRequests
-	models *models
+	args *config.PeaksArgs
 }
 
 var _ estimate.Deriver = estimator{}
@@ -115,5 +85,5 @@ func (e estimator) Derive(node fwk.NodeInfo, _ *estimate.Estimate, earlier any) 
 	if earlier != nil {
 		return earlier
 	}
-	return e.models.of(node.Node())
+	return e.args.PowerModelOf(node.Node().Name, node.Node().Labels)
 }

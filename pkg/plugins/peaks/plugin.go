@@ -51,11 +51,11 @@ func New(ctx context.Context, object runtime.Object, handle minor.Handle, given 
 	if err := validation.ValidatePeaksArgs(nil, args); err != nil {
 		return nil, err
 	}
-	models, err := modelsOf(ctx, args)
+	args, err := withModels(ctx, args)
 	if err != nil {
 		return nil, err
 	}
-	model, err := given.Load.Model(ctx, handle, args.LoadSpec, estimator{models: models})
+	model, err := given.Load.Model(ctx, handle, args.LoadSpec, estimator{args: args})
 	if err != nil {
 		return nil, err
 	}

@@ -293,7 +293,7 @@ func TestNew_File(t *testing.T) {
 				if err := os.WriteFile(path, []byte(tc.content), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				t.Setenv(fileVariable, path)
+				t.Setenv(config.NodePowerModelVariable, path)
 			}
 			loads := plugintest.NewLoads()
 			loads.Measure(map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75)}, nil)
@@ -319,9 +319,9 @@ func TestNew_File(t *testing.T) {
 }
 
 func TestNew_MissingFile(t *testing.T) {
-	t.Setenv(fileVariable, filepath.Join(t.TempDir(), "missing.json"))
+	t.Setenv(config.NodePowerModelVariable, filepath.Join(t.TempDir(), "missing.json"))
 	_, err := New(t.Context(), plugintest.Args(t, kind, ""), nil, plugintest.NewLoads().Deps())
-	if err == nil || !strings.Contains(err.Error(), fileVariable) || !strings.Contains(err.Error(), "missing.json: no such file") {
+	if err == nil || !strings.Contains(err.Error(), config.NodePowerModelVariable) || !strings.Contains(err.Error(), "missing.json: no such file") {
 		t.Errorf("error %v, want one that names the variable and the file", err)
 	}
 }

@@ -1,0 +1,27 @@
+package config
+
+// NodePowerModelVariable is the environment variable of the scheduler that names a JSON file of power models by name of the node.
+const NodePowerModelVariable = "NODE_POWER_MODEL"
+
+// PowerModelOf returns the power model that the arguments have for a node: the one of its name, otherwise the first whose nodeSelector
+// selects its labels. It returns nil if there is none.
+func (a *PeaksArgs) PowerModelOf(name string, labels map[string]string) *PowerModel {
+	if model, ok := a.NodePowerModel[name]; ok {
+		return &model
+	}
+	for i := range a.NodePowerModels {
+		if selects(a.NodePowerModels[i].NodeSelector, labels) {
+			return &a.NodePowerModels[i].PowerModel
+		}
+	}
+	return nil
+}
+
+func selects(selector, labels map[string]string) bool {
+	for key, value := range selector {
+		if actual, ok := labels[key]; !ok || actual != value {
+			return false
+		}
+	}
+	return true
+}
