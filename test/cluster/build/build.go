@@ -81,7 +81,7 @@ func (b *Builder) Newest() bool { return b.minor == "" }
 // sharedDir returns the folder of the programs that are the same for all minor versions.
 func (b *Builder) sharedDir() string { return filepath.Join(b.root, "bin") }
 
-// Build builds the parts that are missing or out of date. Several processes may call it at once: they take turns. When ctx ends,
+// Build builds the parts that are missing or out of date. Several processes may call it at once: those of one minor take turns. When ctx ends,
 // so does the compiler, and no partial file is left.
 func (b *Builder) Build(ctx context.Context, parts ...Part) error {
 	if err := os.MkdirAll(b.BinDir(), 0o755); err != nil {
@@ -103,7 +103,7 @@ func (b *Builder) Build(ctx context.Context, parts ...Part) error {
 func (b *Builder) build(ctx context.Context, part Part) error {
 	if b.minor != "" && !part.dependsOnMinor() {
 		shared := &Builder{root: b.root, out: b.out, versions: map[[2]string]string{}}
-		if err := shared.build(ctx, part); err != nil {
+		if err := shared.Build(ctx, part); err != nil {
 			return err
 		}
 		return link(filepath.Join(b.sharedDir(), part.Name), filepath.Join(b.BinDir(), part.Name))
@@ -242,7 +242,7 @@ func (b *Builder) goCommand(ctx context.Context, dir string, args ...string) *ex
 // lock waits until no other process writes to the bin folder, and returns a function that releases the lock.
 func (b *Builder) lock(ctx context.Context) (unlock func(), err error) {
 	const retry = 200 * time.Millisecond
-	file, err := os.OpenFile(filepath.Join(b.sharedDir(), ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	file, err := os.OpenFile(filepath.Join(b.BinDir(), ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock of the folder for programs: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -155,7 +156,22 @@ func TestBuild_OlderMinor(t *testing.T) {
 			t.Fatalf("Build() = %v\n%s", err, out)
 		}
 	}
-	wantFiles(t, b.BinDir(), "own", "shared")
+	wantFiles(t, b.BinDir(), ".lock", "own", "shared")
+
+	// While an older minor is built, the newest one's tests ask for their programs.
+	unlock, err := b.lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	b.minor = ""
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	unlockNewest, err := b.lock(ctx)
+	if err != nil {
+		t.Fatalf("the newest minor waits for the older one: %v", err)
+	}
+	unlockNewest()
 }
 
 func TestBuild_FailureKeepsProgramWithoutStamp(t *testing.T) {
