@@ -72,15 +72,25 @@ type whatIfResult struct {
 	}
 }
 
-// whatIf runs what-if, with a manifest at standard input.
+// whatIf runs what-if, with a manifest at standard input, at a moment at which the CPU load of all nodes is known: on a busy machine
+// scrapes come late now and then.
 func (e *environment) whatIf(t *testing.T, exitCode int, manifest string, args ...string) whatIfResult {
 	t.Helper()
-	r := e.plimsollReading(t, manifest, append([]string{"what-if", "-o", "json"}, args...)...).wants(t, exitCode)
-	var result whatIfResult
-	if err := json.Unmarshal([]byte(r.stdout), &result); err != nil {
-		t.Fatalf("%v in %s", err, r.stdout)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Second) {
+		r := e.plimsollReading(t, manifest, append([]string{"what-if", "-o", "json"}, args...)...)
+		var result whatIfResult
+		if err := json.Unmarshal([]byte(r.stdout), &result); err != nil {
+			t.Fatalf("%v in %s\nstderr: %s", err, r.stdout, r.stderr)
+		}
+		unknown := false
+		for i := range result.Outcomes {
+			unknown = unknown || slices.ContainsFunc(result.Outcomes[i].Nodes, func(n whatif.Node) bool { return n.CPU.ByRequests })
+		}
+		if !unknown || time.Now().After(deadline) {
+			r.wants(t, exitCode)
+			return result
+		}
 	}
-	return result
 }
 
 func placedByNode(o whatif.Outcome) map[string]int {
