@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Lists the direct requirements and the tools of all modules here of which the module proxy has a newer version, and the minors of Kubernetes of
-# which it has a newer patch. A listed version may still be refused, or lack modules of its own: only hack/kubernetes.sh or go mod tidy
-# shows that.
+# Lists the direct requirements and the tools of all modules here of which the module proxy has a newer version, and the minors of
+# Kubernetes of which it has a newer patch. A listed version may still be refused, or lack modules of its own: only
+# hack/kubernetes.sh or go mod tidy shows that.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,8 +21,8 @@ done
 versions=$(go list -m -versions k8s.io/kubernetes | tr ' ' '\n' | grep -E '^v[0-9.]+$' | sort --version-sort)
 for file in hack/kubernetes/*/go.mod go.mod; do
 	version=$(awk '$1 == "k8s.io/kubernetes" {print $2; exit}' "$file")
-	# The list of versions may lack one that can be had.
-	latest=$( (echo "$version"; grep "^${version%.*}\." <<<"$versions") | sort --version-sort | tail -1)
+	# The list of versions may lack one that can be had, or the whole minor.
+	latest=$( (echo "$version"; grep "^${version%.*}\." <<<"$versions" || true) | sort --version-sort | tail -1)
 	if [[ $latest != "$version" ]]; then
 		printf '%-30s %-50s %-25s %s\n' "$(dirname "$file")" k8s.io/kubernetes "$version" "$latest"
 	fi
