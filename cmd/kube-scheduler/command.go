@@ -41,10 +41,10 @@ func newCommand(c clock.Clock, registry refresh.Registry, account provider.Accou
 	registerBuildInfo(registry)
 	skew := &skewCheck{}
 	for name, factory := range plugins.NewRegistry(provider.New(c, registry, account), c, registry.MustRegister) {
-		make := completed(factory)
+		build := completed(factory)
 		options = append(options, app.WithPlugin(name, func(ctx context.Context, args runtime.Object, handle minor.Handle) (minor.Plugin, error) {
 			skew.start(ctx, handle)
-			return make(ctx, args, handle)
+			return build(ctx, args, handle)
 		}))
 		names = append(names, name)
 	}

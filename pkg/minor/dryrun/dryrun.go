@@ -1,4 +1,5 @@
-// Package dryrun makes DefaultPreemption report its victims where it would evict them.
+// Package dryrun adapts what a simulation calls of the stock scheduler: it chooses a node, with equal ones decided by the caller, reuses
+// no scores, and reports the victims of preemption where DefaultPreemption would evict them.
 package dryrun
 
 import (
