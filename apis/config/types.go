@@ -187,7 +187,7 @@ type TargetLoadPackingArgs struct {
 	MissingLoad MissingLoad
 	// TargetUtilization is the CPU utilization, in percent of capacity, up to which nodes are packed. In [1, 99].
 	TargetUtilization int64
-	// DefaultRequests is the usage expected of a container that has neither limit nor request. Only cpu is used. ≥ 0.
+	// DefaultRequests is the usage expected of a container that has neither limit nor request. Only cpu is used, and memory is allowed. ≥ 0.
 	DefaultRequests corev1.ResourceList
 	// DefaultRequestsMultiplier times its request is the usage expected of a container without a limit. A finite decimal number
 	// ≥ 0.
@@ -205,7 +205,7 @@ type LoadVariationRiskBalancingArgs struct {
 	LoadSpec
 	// MissingLoad says how a node is judged whose load is unknown.
 	MissingLoad MissingLoad
-	// DefaultRequests is the request that counts for a pod that requests nothing of a resource. Only cpu and memory are used. ≥ 0.
+	// DefaultRequests is the request that counts for a pod that requests nothing of a resource. Only cpu and memory are allowed. ≥ 0.
 	DefaultRequests corev1.ResourceList
 	// SafeVarianceMargin multiplies the standard deviation. Finite and ≥ 0.
 	SafeVarianceMargin float64
@@ -294,7 +294,7 @@ type LoadThresholdArgs struct {
 	// Windows are the windows over which the resources are measured. In [10s, 1h], from a Prometheus in [10s, 24h] unless Statistic is
 	// PredictedPeak.
 	Windows ThresholdWindows
-	// DefaultRequests is the request that counts for a pod that requests nothing of a resource. Only cpu and memory are used. ≥ 0.
+	// DefaultRequests is the request that counts for a pod that requests nothing of a resource. Only cpu and memory are allowed. ≥ 0.
 	DefaultRequests corev1.ResourceList
 	// Statistic is compared with the thresholds. P95 and Max are read from a Prometheus alone. StdDevFactor, ≥ 0, multiplies the standard deviation in MeanPlusStdDev.
 	// PredictedPeak says how peaks are predicted where Statistic is PredictedPeak.
@@ -355,7 +355,7 @@ type StatisticsSpec struct {
 type UnknownUsage struct {
 	// RequestMultiplier times its request is the peak expected of a container without a limit. Finite and > 0.
 	RequestMultiplier float64
-	// Default is the peak expected of a container that has neither limit nor request. Only cpu and memory are used. ≥ 0.
+	// Default is the peak expected of a container that has neither limit nor request. Only cpu and memory are allowed. ≥ 0.
 	Default corev1.ResourceList
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -10,12 +11,17 @@ import (
 	"runtime/debug"
 	"slices"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/component-base/metrics"
 	componentversion "k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	kubeschedulervalidation "k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 	inTree "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/clock"
@@ -39,11 +45,12 @@ func newCommand(c clock.Clock, registry refresh.Registry, account provider.Accou
 	var options []app.Option
 	names := slices.Collect(maps.Keys(inTree.NewInTreeRegistry()))
 	registerBuildInfo(registry)
-	skew := &skewCheck{}
+	skewed := &skewCheck{}
+	var format string // of the log
 	for name, factory := range plugins.NewRegistry(provider.New(c, registry, account), c, registry.MustRegister) {
 		build := completed(factory)
 		options = append(options, app.WithPlugin(name, func(ctx context.Context, args runtime.Object, handle minor.Handle) (minor.Plugin, error) {
-			skew.start(ctx, handle)
+			skewed.start(ctx, handle, format)
 			return build(ctx, args, handle)
 		}))
 		names = append(names, name)
@@ -52,12 +59,19 @@ func newCommand(c clock.Clock, registry refresh.Registry, account provider.Accou
 	var findings []configlint.Finding
 	options = append(options, func(frameworkruntime.Registry) error {
 		// The stock command applies options after it has set the log's format and verbosity.
-		for _, finding := range findings {
-			klog.Background().Info(finding.Message, finding.KeysAndValues()...)
-		}
+		configlint.Warn(findings, format)
 		return nil
 	})
 	command := app.NewSchedulerCommand(options...)
+	own := pflag.NewFlagSet("Plimsoll", pflag.ContinueOnError)
+	validateOnly := own.Bool("validate-only", false, "check the file that --config names, print what is wrong or surprising in it, and exit: with 1 if the "+
+		"scheduler would not start with it, otherwise with 0. No cluster is needed, nor the files that the configuration names.")
+	command.Flags().AddFlagSet(own)
+	help := command.HelpFunc()
+	command.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		help(cmd, args) // knows the stock flags alone
+		_, _ = fmt.Fprintf(cmd.OutOrStdout(), "\nPlimsoll flags:\n\n%s", own.FlagUsages())
+	})
 	run := command.RunE
 	command.RunE = func(cmd *cobra.Command, args []string) error {
 		flags := cmd.Flags()
@@ -66,10 +80,22 @@ func newCommand(c clock.Clock, registry refresh.Registry, account provider.Accou
 			printVersion(cmd.OutOrStdout())
 			return run(cmd, args) // prints Kubernetes' version and exits
 		}
-		if file, err := flags.GetString("config"); err == nil {
-			if findings, err = checkFile(file, configlint.Options{Plugins: names, Flags: flags, Getenv: os.Getenv}); err != nil {
-				return fmt.Errorf("configuration %s: %w", file, err)
+		file, err := flags.GetString("config")
+		if err != nil {
+			return err
+		}
+		lint := configlint.Options{Plugins: names, Flags: flags, Getenv: os.Getenv}
+		if *validateOnly {
+			err := validate(cmd, file, lint)
+			if err != nil {
+				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "Error: %v\n", err)
+				klog.SetLogger(logr.Discard()) // cli.Run would log the error, too
 			}
+			return err
+		}
+		format = flags.Lookup("logging-format").Value.String()
+		if findings, err = checkFile(file, lint); err != nil {
+			return fmt.Errorf("configuration %s: %w", file, err)
 		}
 		return run(cmd, args)
 	}
@@ -97,7 +123,59 @@ func checkFile(file string, options configlint.Options) ([]configlint.Finding, e
 	if err != nil {
 		return nil, err
 	}
-	return configlint.Check(content, options)
+	findings, err := configlint.Check(content, options)
+	return findings, errors.Join(err, fatal(findings))
+}
+
+// fatal returns an error if the scheduler does not start with the findings.
+func fatal(findings []configlint.Finding) error {
+	var errs []error
+	for _, finding := range findings {
+		if finding.Fatal {
+			errs = append(errs, errors.New(finding.String()))
+		}
+	}
+	return utilerrors.NewAggregate(errs)
+}
+
+// validate checks a file as the scheduler does at start, except for the files that the configuration names: they are in the
+// scheduler's pod. It prints what is wrong or surprising.
+func validate(cmd *cobra.Command, file string, options configlint.Options) error {
+	if file == "" {
+		return errors.New("--validate-only: name the file to check with --config")
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+	options.FilesAreElsewhere = true
+	findings, err := configlint.Check(content, options)
+	for _, finding := range findings {
+		if !finding.Fatal {
+			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "Warning: %v\n", finding)
+		}
+	}
+	if err == nil {
+		err = fatal(findings)
+	}
+	if err == nil {
+		var cfg *kubeschedulerconfig.KubeSchedulerConfiguration
+		if cfg, err = configlint.Decode(content); err == nil {
+			err = kubeschedulervalidation.ValidateKubeSchedulerConfiguration(cfg)
+		}
+	}
+	if err != nil {
+		problems := []error{err}
+		if aggregate := utilerrors.Aggregate(nil); errors.As(err, &aggregate) {
+			problems = aggregate.Errors()
+		}
+		for _, problem := range problems {
+			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "Error: %v\n", problem)
+		}
+		return fmt.Errorf("configuration %s is invalid", file)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "configuration %s is valid\n", file)
+	return err
 }
 
 func printVersion(out io.Writer) { fmt.Fprintln(out, "Plimsoll", programVersion()) }

@@ -1,18 +1,26 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/component-base/cli"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 	componentversion "k8s.io/component-base/version"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
@@ -38,11 +46,32 @@ profiles:
 `, plugin, strings.ReplaceAll(fields, "\n", "\n      "))
 }
 
-// noCluster is a kubeconfig for an address that nothing listens on.
-const noCluster = `{"clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
-"contexts": [{"name": "c", "context": {"cluster": "c"}}], "current-context": "c"}`
+// kubeconfig returns a kubeconfig for an API server.
+func kubeconfig(server string) string {
+	return fmt.Sprintf(`{"clusters": [{"name": "c", "cluster": {"server": %q}}],
+"contexts": [{"name": "c", "context": {"cluster": "c"}}], "current-context": "c"}`, server)
+}
 
-// start runs the command with a configuration, on a port that is taken, so that it ends with another error once it listens.
+// run runs the command with a configuration, a kubeconfig and flags.
+func run(t *testing.T, content, kubeconfig string, flags ...string) error {
+	t.Helper()
+	dir := t.TempDir()
+	file, kubeconfigFile := filepath.Join(dir, "config.yaml"), filepath.Join(dir, "kubeconfig")
+	for name, content := range map[string]string{
+		file:           strings.Replace(content, "KUBECONFIG", kubeconfigFile, 1),
+		kubeconfigFile: kubeconfig,
+	} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command := newCommand(clock.RealClock{}, metrics.NewKubeRegistry(), provider.Account{})
+	command.SetArgs(append([]string{"--config=" + file, "--bind-address=127.0.0.1"}, flags...))
+	command.SilenceErrors, command.SilenceUsage = true, true
+	return command.Execute()
+}
+
+// start runs the command on a port that is taken, so that it ends with another error once it listens. No API server responds.
 func start(t *testing.T, content string) error {
 	t.Helper()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -50,24 +79,7 @@ func start(t *testing.T, content string) error {
 		t.Fatal(err)
 	}
 	defer func() { _ = taken.Close() }()
-	dir := t.TempDir()
-	file, kubeconfig := filepath.Join(dir, "config.yaml"), filepath.Join(dir, "kubeconfig")
-	for name, content := range map[string]string{
-		file:       strings.Replace(content, "KUBECONFIG", kubeconfig, 1),
-		kubeconfig: noCluster,
-	} {
-		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	command := newCommand(clock.RealClock{}, metrics.NewKubeRegistry(), provider.Account{})
-	command.SetArgs([]string{
-		"--config=" + file,
-		"--bind-address=127.0.0.1",
-		fmt.Sprintf("--secure-port=%d", taken.Addr().(*net.TCPAddr).Port),
-	})
-	command.SilenceErrors, command.SilenceUsage = true, true
-	return command.Execute()
+	return run(t, content, kubeconfig("https://127.0.0.1:1"), fmt.Sprintf("--secure-port=%d", taken.Addr().(*net.TCPAddr).Port))
 }
 
 func TestCommand_RefusesInvalidArgumentsBeforeListening(t *testing.T) {
@@ -167,13 +179,37 @@ func TestCommand_RefusesOldVersionBeforeListening(t *testing.T) {
 	}
 }
 
-// The stock command sets up its logging once a process, so that only one test can get past the configuration.
-func TestCommand_AcceptsQueryOfAnotherDialect(t *testing.T) {
-	err := start(t, configuration("NodeMetrics",
-		"metricProvider: {type: Prometheus, address: 'http://prometheus:9090'}\nmetrics: [{name: m, query: rate(a), prefer: Lower}]"))
-	if err == nil || !strings.Contains(err.Error(), "address already in use") {
-		t.Errorf("got %v, want the error of the port that is taken", err)
-	}
+// TestCommand_MakesPlugins gets as far as the file for --write-config-to, whose folder does not exist. The stock command handles signals
+// once a process, so that only one test can get past the configuration.
+func TestCommand_MakesPlugins(t *testing.T) {
+	askedVersion := make(chan struct{}, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/version" {
+			http.NotFound(w, r)
+			return
+		}
+		select {
+		case askedVersion <- struct{}{}:
+		default:
+		}
+		_, _ = w.Write([]byte(`{"gitVersion": "v1.30.0"}`)) // a client that has gone needs none
+	}))
+	t.Cleanup(server.Close)
+	err := run(t, configuration("NodeMetrics",
+		"metricProvider: {type: Prometheus, address: 'http://prometheus:9090'}\nmetrics: [{name: m, query: rate(a), prefer: Lower}]"),
+		kubeconfig(server.URL), "--secure-port=0", "--write-config-to="+filepath.Join(t.TempDir(), "absent", "written.yaml"))
+	t.Run("a query of another dialect is accepted", func(t *testing.T) {
+		if err == nil || !strings.Contains(err.Error(), "written.yaml: no such file or directory") {
+			t.Errorf("got %v, want the error of the file that cannot be written", err)
+		}
+	})
+	t.Run("the API server is asked for its version", func(t *testing.T) {
+		select {
+		case <-askedVersion:
+		case <-time.After(time.Minute):
+			t.Error("it is not asked")
+		}
+	})
 }
 
 func TestCommand_BuildInfo(t *testing.T) {
@@ -184,6 +220,92 @@ func TestCommand_BuildInfo(t *testing.T) {
 plimsoll_build_info{kubernetes=%q,version=%q} 1
 `, componentversion.Get().GitVersion, programVersion())
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "plimsoll_build_info"); err != nil {
+		t.Error(err)
+	}
+}
+
+// validateOnly runs the command with --validate-only, as main does. stderr includes the log.
+func validateOnly(t *testing.T, config string) (stdout, stderr string, code int) {
+	t.Helper()
+	defer klog.CaptureState().Restore() // the command ends the log
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command := newCommand(clock.RealClock{}, metrics.NewKubeRegistry(), provider.Account{})
+	var out, errs bytes.Buffer
+	command.SetOut(&out)
+	command.SetErr(&errs)
+	command.SetArgs([]string{"--config=" + file, "--validate-only"})
+	klog.SetLogger(textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&errs))))
+	code = cli.Run(command)
+	// A build with the race detector says so in the log.
+	return out.String(), regexp.MustCompile(`(?m)^I.* withrace\.go.*\n`).ReplaceAllString(errs.String(), ""), code
+}
+
+// TestCommand_ValidateOnly uses configurations that name a kubeconfig and a token file that do not exist here.
+func TestCommand_ValidateOnly(t *testing.T) {
+	const source = "metricProvider: {type: Prometheus, address: 'http://prometheus:9090', tokenFile: /etc/plimsoll/token/token}"
+	valid := strings.Replace(configuration("TargetLoadPacking", source), "[{name: TargetLoadPacking}]", "[{name: TargetLoadPacking, weight: 5}]", 1)
+	stdout, stderr, code := validateOnly(t, valid)
+	if code != 0 || stderr != "" || !strings.HasSuffix(stdout, "config.yaml is valid\n") {
+		t.Errorf("a valid configuration: code %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+	stdout, stderr, code = validateOnly(t, strings.Replace(valid, "score:\n", "score:\n      disabled: [{name: NodeResourceFit}]\n", 1))
+	if code != 0 || !strings.HasPrefix(stderr, "Warning: ") || !strings.Contains(stderr, `similar=["NodeResourcesFit"]`) || stdout == "" {
+		t.Errorf("a warning: code %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+	for _, tt := range []struct{ name, config, want string }{
+		{"a misspelt argument", configuration("TargetLoadPacking", "targetUtilisation: 40"), "did you mean targetUtilization?"},
+		{"a value out of range", configuration("TargetLoadPacking", "targetUtilization: 140"), "targetUtilization: Invalid value: 140"},
+		{"a plugin of another project", configuration("Coscheduling", "permitWaitingTimeSeconds: 1"), "one of sigs.k8s.io/scheduler-plugins"},
+		{"a misspelt plugin", configuration("TargetLoadPaking", "targetUtilization: 40"), `similar=["TargetLoadPacking"]`},
+		{"what the stock scheduler validates", valid + "parallelism: -1\n", "parallelism: Invalid value: -1"},
+		{"an old version", strings.Replace(valid, "k8s.io/v1", "k8s.io/v1beta3", 1), "is no longer read"},
+	} {
+		stdout, stderr, code := validateOnly(t, tt.config)
+		if code != 1 || !strings.Contains(stderr, tt.want) || stdout != "" {
+			t.Errorf("%s: got code %d, stderr %q and stdout %q, want an error with %q", tt.name, code, stderr, stdout, tt.want)
+		}
+		if !strings.Contains(stderr, "Error: ") || !strings.HasSuffix(stderr, "config.yaml is invalid\n") || strings.Contains(stderr, "command failed") {
+			t.Errorf("%s: stderr is %q, want errors in plain text", tt.name, stderr)
+		}
+	}
+}
+
+func TestCommand_ValidateOnlyPrintsOneErrorALine(t *testing.T) {
+	_, stderr, _ := validateOnly(t, configuration("TargetLoadPacking", "targetUtilization: 140\nwindow: 1s"))
+	lines := strings.Split(strings.TrimSpace(stderr), "\n")
+	if len(lines) != 3 || !strings.HasPrefix(lines[0], "Error: profiles[0].pluginConfig[0].args.window: ") ||
+		!strings.HasPrefix(lines[1], "Error: profiles[0].pluginConfig[0].args.targetUtilization: ") {
+		t.Errorf("stderr is %q, want a line for the window, one for the target, and one for the file", stderr)
+	}
+	_, stderr, _ = validateOnly(t, strings.Replace(configuration("TargetLoadPaking", "x: 1"), "score:\n", "score:\n      disabled: [{name: NodeResourceFit}]\n", 1))
+	for _, want := range []string{`Warning: "The configuration disables a plugin`, `Error: "The configuration enables a plugin`} {
+		if !strings.Contains("\n"+stderr, "\n"+want) {
+			t.Errorf("stderr is %q, want a line that begins with %s", stderr, want)
+		}
+	}
+}
+
+func TestCommand_HelpShowsOwnFlags(t *testing.T) {
+	command := newCommand(clock.RealClock{}, metrics.NewKubeRegistry(), provider.Account{})
+	var out bytes.Buffer
+	command.SetOut(&out)
+	command.SetArgs([]string{"--help"})
+	if err := command.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	for _, flag := range []string{"--validate-only", "--leader-elect "} {
+		if strings.Count(out.String(), flag) == 0 {
+			t.Errorf("the help does not show %s", flag)
+		}
+	}
+}
+
+func TestCommand_RefusesUnknownPluginBeforeListening(t *testing.T) {
+	err := start(t, configuration("Coscheduling", "permitWaitingTimeSeconds: 1"))
+	if err == nil || !strings.Contains(err.Error(), "one of sigs.k8s.io/scheduler-plugins") || strings.Contains(err.Error(), "\n") {
 		t.Error(err)
 	}
 }

@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/skew"
 )
 
 // clusterFlags are the flags of all commands that look at a cluster.
@@ -52,6 +55,17 @@ func (f *clusterFlags) connect(context.Context) (*live.Connection, error) {
 		return nil, err
 	}
 	return live.Connect(kubeConfig, namespace, inCluster(kubeConfig, rest.InClusterConfig))
+}
+
+// warnOfOtherMinor prints a line if the scheduler is of another minor version of Kubernetes than the command, which has the given
+// version: its stock plugins may decide otherwise. The scheduler's minor is known if the tag of its image names it.
+func warnOfOtherMinor(cmd *cobra.Command, kubernetes string, w *live.Workload) {
+	if w == nil {
+		return
+	}
+	if other := skew.OtherCommand(skew.Minor(kubernetes), skew.MinorOfImage(w.Image)); other != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "Warning: %s; use the one in the scheduler's pod: %s\n", other, w.ExecCommand("kubectl-plimsoll "+cmd.Name()+" ..."))
+	}
 }
 
 // inCluster reports whether requests go to the cluster in a pod of which the program runs, with the pod's account. The environment

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
 // TestConnect_KubeconfigInAPod sets what is set in every pod, such as that of a CI runner, beside a kubeconfig for another cluster.
@@ -49,5 +53,29 @@ func TestInCluster(t *testing.T) {
 	}
 	if inCluster(own, func() (*rest.Config, error) { return nil, errors.New("no token") }) {
 		t.Error("without a token it is in a pod")
+	}
+}
+
+func TestWarnOfOtherMinor(t *testing.T) {
+	workload := func(image string) *live.Workload {
+		return &live.Workload{Kind: "Deployment", Namespace: "team", Name: "lines", Container: "kube-scheduler", Image: image}
+	}
+	for _, tt := range []struct {
+		name, kubernetes string
+		workload         *live.Workload
+		want             string
+	}{
+		{"another minor", "v1.36.4", workload("plimsoll:0.1.0-k8s1.37"), "Warning: this kubectl-plimsoll is of Kubernetes 1.36, the scheduler of 1.37, whose stock plugins and weights may differ; " +
+			"use the one in the scheduler's pod: kubectl -n team exec deploy/lines -c kube-scheduler -- kubectl-plimsoll explain ...\n"},
+		{"the same minor", "v1.37.0", workload("plimsoll:0.1.0-k8s1.37"), ""},
+		{"a tag without a minor", "v1.37.0", workload("plimsoll:mine"), ""},
+		{"no scheduler is known", "v1.37.0", nil, ""},
+	} {
+		var stderr bytes.Buffer
+		cmd := &cobra.Command{Use: "explain POD"}
+		cmd.SetErr(&stderr)
+		if warnOfOtherMinor(cmd, tt.kubernetes, tt.workload); stderr.String() != tt.want {
+			t.Errorf("%s: got %q, want %q", tt.name, &stderr, tt.want)
+		}
 	}
 }

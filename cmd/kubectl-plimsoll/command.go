@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	componentversion "k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
@@ -53,6 +54,8 @@ func newCommand() *cobra.Command {
 		Short: "See why the Plimsoll scheduler decides as it does",
 		Long: `Answers why the Plimsoll scheduler decides as it does, from the code that decides. Nothing is ever written to the cluster.
 
+Use the command of the scheduler's Kubernetes minor version, which --version names: stock plugins differ between minor versions.
+
 Exit codes: 0 fine, 1 something was found, 2 it could not be done.`,
 		Version:           programVersion(),
 		SilenceUsage:      true, // an error has one line
@@ -60,7 +63,7 @@ Exit codes: 0 fine, 1 something was found, 2 it could not be done.`,
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl plimsoll"},
 		PersistentPreRunE: silenceLog,
 	}
-	command.SetVersionTemplate("Plimsoll {{.Version}}\n")
+	command.SetVersionTemplate("Plimsoll {{.Version}}\nKubernetes " + componentversion.Get().GitVersion + "\n") // as kube-scheduler --version
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	addVerbosity(command.PersistentFlags())
 	addGroup(command, &cobra.Group{ID: "cluster", Title: "Look at a running cluster:"}, newDoctorCommand(), newTopCommand(), newExplainCommand(), newWhatIfCommand())

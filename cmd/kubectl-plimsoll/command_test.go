@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	componentversion "k8s.io/component-base/version"
 )
 
 func TestExitCode(t *testing.T) {
@@ -34,6 +35,13 @@ func TestExitCode(t *testing.T) {
 		if out.String() != tt.print {
 			t.Errorf("%v: printed %q, want %q", tt.err, out.String(), tt.print)
 		}
+	}
+}
+
+func TestCommand_Version(t *testing.T) {
+	out, err := execute(t.Context(), "--version")
+	if want := "Plimsoll " + programVersion() + "\nKubernetes " + componentversion.Get().GitVersion + "\n"; err != nil || out != want {
+		t.Errorf("%v: got %q, want %q", err, out, want)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	componentversion "k8s.io/component-base/version"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
@@ -111,6 +112,7 @@ func (o *explainOptions) run(cmd *cobra.Command, args []string) error {
 	if configuration.Err != nil {
 		return fmt.Errorf("configuration of %s: %w", configuration.Origin, configuration.Err)
 	}
+	warnOfOtherMinor(cmd, componentversion.Get().GitVersion, configuration.Workload)
 	objects, err := connection.Objects(ctx)
 	if err != nil {
 		return err

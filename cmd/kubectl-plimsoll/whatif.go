@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
+	componentversion "k8s.io/component-base/version"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
@@ -148,6 +149,7 @@ func (o *whatIfOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	warnOfOtherMinor(cmd, componentversion.Get().GitVersion, configuration.Workload)
 	var other *live.Configuration
 	if o.profileFrom != "" {
 		if other, err = validConfiguration(ctx, connection, live.ConfigurationOptions{File: o.profileFrom}); err != nil {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 	logsapi "k8s.io/component-base/logs/api/v1"
-	"k8s.io/klog/v2"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 )
 
@@ -50,9 +50,7 @@ ENABLE_OPENSHIFT_AUTH=true sends the token of the pod's service account to an ht
 			if err := logsapi.ValidateAndApply(o.logging, nil); err != nil {
 				return err
 			}
-			for _, finding := range o.checkQueries(&spec.MetricProvider) {
-				klog.Background().Info(finding.Message, finding.KeysAndValues()...)
-			}
+			configlint.Warn(o.checkQueries(&spec.MetricProvider), o.logging.Format)
 			s, err := newService(cmd.Context(), o, spec, cluster, t)
 			if err != nil {
 				return err

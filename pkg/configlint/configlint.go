@@ -4,9 +4,9 @@ package configlint
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
 	kubeschedulerconfigv1 "k8s.io/kube-scheduler/config/v1"
 	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	kubeschedulerscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
@@ -14,6 +14,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // decodes the plugins' arguments
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/warning"
 )
 
 // Options describe the scheduler that a configuration is for.
@@ -29,7 +30,7 @@ type Options struct {
 	Getenv func(variable string) string
 }
 
-// Finding is something in a valid configuration that the operator probably did not mean.
+// Finding is something in a configuration that can be decoded, and that the operator probably did not mean.
 type Finding struct {
 	// Message is the same for all findings of one kind.
 	Message string
@@ -39,6 +40,8 @@ type Finding struct {
 	Line int
 	// Details are further keys and values of a structured log line.
 	Details []any
+	// Fatal says that the scheduler does not start with it.
+	Fatal bool
 	// YAML is what to write instead, in the profile, the plugin's entry or the field that Field names; empty if no YAML mends it.
 	YAML string
 }
@@ -49,6 +52,16 @@ func (f Finding) KeysAndValues() []any {
 		return append([]any{"field", f.Field}, f.Details...)
 	}
 	return append([]any{"field", f.Field, "line", f.Line}, f.Details...)
+}
+
+// String returns the finding as a line of klog's text format has it.
+func (f Finding) String() string { return warning.Text(f.Message, f.KeysAndValues()...) }
+
+// Warn logs findings as warnings. format is the log's.
+func Warn(findings []Finding, format string) {
+	for _, finding := range findings {
+		warning.Log(format, finding.Message, finding.KeysAndValues()...)
+	}
 }
 
 // Check returns an error if the content of a configuration file is of an old version, cannot be decoded, or has invalid
@@ -64,10 +77,7 @@ func Check(content []byte, options Options) ([]Finding, error) {
 	root := parse(content)
 	cfg, err := Decode(content)
 	if err != nil {
-		if unknown := unknownFields(root); len(unknown) > 0 {
-			err = fmt.Errorf("%w; %s", err, strings.Join(unknown, "; "))
-		}
-		return nil, err
+		return nil, withFields(err, root)
 	}
 	CompleteFromEnvironment(cfg, options.Getenv)
 	validate := validation.ValidatePluginConfigs
@@ -101,9 +111,13 @@ func CompleteFromEnvironment(cfg *kubeschedulerconfig.KubeSchedulerConfiguration
 	}
 }
 
-// checkKind refuses a document without apiVersion or kind: the decoder's error would show all of it, a token included.
+// checkKind refuses an empty document, and one without apiVersion or kind: the decoder's error would show all of it, a token included.
 func checkKind(content []byte) error {
 	root := parse(content)
+	if root == nil && yaml.Unmarshal(content, &yaml.Node{}) == nil {
+		return fmt.Errorf("the configuration is empty: write apiVersion: %s, kind: KubeSchedulerConfiguration and profiles; if a command wrote it, read its errors",
+			kubeschedulerconfigv1.SchemeGroupVersion)
+	}
 	for _, field := range []struct{ name, value string }{
 		{"apiVersion", kubeschedulerconfigv1.SchemeGroupVersion.String()}, {"kind", "KubeSchedulerConfiguration"},
 	} {

@@ -13,7 +13,7 @@ import (
 
 // plugins are the names of the plugins that exist in these tests.
 func plugins() []string {
-	return []string{"LoadThreshold", "LoadVariationRiskBalancing", "NodeMetrics", "NodeResourcesBalancedAllocation", "NodeResourcesFit", "PodTopologySpread", "TargetLoadPacking"}
+	return []string{"LoadThreshold", "LoadVariationRiskBalancing", "LowRiskOverCommitment", "NodeMetrics", "NodeResourcesBalancedAllocation", "NodeResourcesFit", "Peaks", "PodTopologySpread", "TargetLoadPacking"}
 }
 
 // check returns the findings about a configuration, whose first two lines it adds, beside flags of leader election.
@@ -45,6 +45,14 @@ func TestCheck_UnknownPlugins(t *testing.T) {
 			Field:   field, Line: line, Details: details,
 		}
 	}
+	enabled := func(field string, line int, details ...any) configlint.Finding {
+		return configlint.Finding{
+			Message: "The configuration enables a plugin that does not exist; the scheduler does not start",
+			Field:   field, Line: line, Details: details, Fatal: true,
+		}
+	}
+	const other = "remove this entry: the plugin is one of sigs.k8s.io/scheduler-plugins that this scheduler does not have. For pods that " +
+		"need it, run that project's scheduler beside this one, with a schedulerName of its own"
 	configured := func(field string, line int, details ...any) configlint.Finding {
 		return configlint.Finding{
 			Message: "The configuration has arguments for a plugin that does not exist; they are not used",
@@ -78,8 +86,21 @@ func TestCheck_UnknownPlugins(t *testing.T) {
 			disabled("profiles[1].plugins.score.disabled[0]", 9, "name", "NodeResourceFit", "similar", []string{"NodeResourcesFit"}),
 			disabled("profiles[1].plugins.score.disabled[1]", 10, "name", "nodeResourceFits", "similar", []string{"NodeResourcesFit"}),
 			disabled("profiles[1].plugins.score.disabled[2]", 11, "name", "NodeResourcesBalanced", "similar", []string{"NodeResourcesBalancedAllocation"}),
-			disabled("profiles[1].plugins.score.disabled[3]", 12, "name", "Coscheduling"),
+			disabled("profiles[1].plugins.score.disabled[3]", 12, "name", "Coscheduling", "advice", other),
 			configured("profiles[1].pluginConfig[0]", 14, "name", "TargetLoadPaking", "similar", []string{"TargetLoadPacking"}),
+		}},
+		{"enabled plugins", `profiles:
+- plugins:
+    multiPoint: {enabled: [{name: Coscheduling}]}
+    score:
+      enabled:
+      - name: TargetLoadPaking
+      - name: NodeResourcesMostAllocated
+`, []configlint.Finding{
+			enabled("profiles[0].plugins.multiPoint.enabled[0]", 5, "name", "Coscheduling", "advice", other),
+			enabled("profiles[0].plugins.score.enabled[0]", 8, "name", "TargetLoadPaking", "similar", []string{"TargetLoadPacking"}),
+			enabled("profiles[0].plugins.score.enabled[1]", 9, "name", "NodeResourcesMostAllocated", "advice",
+				"write NodeResourcesFit, and for it below pluginConfig, args: {scoringStrategy: {type: MostAllocated}}"),
 		}},
 		{"one list for two profiles", `profiles:
 - schedulerName: one
@@ -87,8 +108,8 @@ func TestCheck_UnknownPlugins(t *testing.T) {
 - schedulerName: two
   plugins: *both
 `, []configlint.Finding{
-			disabled("profiles[0].plugins.score.disabled[0]", 5, "name", "Coscheduling"),
-			disabled("profiles[1].plugins.score.disabled[0]", 5, "name", "Coscheduling"),
+			disabled("profiles[0].plugins.score.disabled[0]", 5, "name", "Coscheduling", "advice", other),
+			disabled("profiles[1].plugins.score.disabled[0]", 5, "name", "Coscheduling", "advice", other),
 		}},
 		{"names of removed plugins", `profiles:
 - plugins:
@@ -296,6 +317,13 @@ leaderElection: {leaderElect: false}
 `), configlint.Options{Plugins: plugins()})
 	if err != nil || len(findings) > 0 {
 		t.Errorf("got %v, %v, want neither findings nor an error", findings, err)
+	}
+}
+
+func TestFinding_String(t *testing.T) {
+	finding := configlint.Finding{Message: "m", Field: "f", Line: 3, Details: []any{"name", "n"}}
+	if got, want := finding.String(), `"m" field="f" line=3 name="n"`; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 

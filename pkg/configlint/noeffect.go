@@ -12,11 +12,14 @@ import (
 	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 )
 
-// unknownPlugins reports plugins that are disabled, or given arguments, and do not exist. The stock scheduler ignores both; it
-// refuses only unknown plugins that are enabled.
+// unknownPlugins reports plugins that do not exist. The stock scheduler refuses those that are enabled, and ignores those that are
+// disabled or given arguments.
 func unknownPlugins(root *yaml.Node, plugins []string) []Finding {
+	if len(plugins) == 0 {
+		return nil
+	}
 	var findings []Finding
-	check := func(entries *yaml.Node, path, message string, advice func(replacement) string) {
+	check := func(entries *yaml.Node, path, message string, fatal bool, advice func(replacement) string) {
 		for i, plugin := range items(entries) {
 			name := entry(plugin, "name")
 			if text(name) == "" || text(name) == "*" || slices.Contains(plugins, name.Value) {
@@ -25,24 +28,41 @@ func unknownPlugins(root *yaml.Node, plugins []string) []Finding {
 			details := []any{"name", name.Value}
 			if removed, ok := removedPlugins()[name.Value]; ok {
 				details = append(details, "advice", cmp.Or(advice(removed), noReplacement))
+			} else if slices.Contains(OtherPlugins(), name.Value) {
+				details = append(details, "advice", adviceOnOther)
 			} else if similar := SimilarNames(name.Value, plugins); len(similar) > 0 {
 				details = append(details, "similar", similar)
 			}
-			findings = append(findings, Finding{Message: message, Field: fmt.Sprintf("%s[%d]", path, i), Line: name.Line, Details: details})
+			findings = append(findings, Finding{Message: message, Field: fmt.Sprintf("%s[%d]", path, i), Line: name.Line, Details: details, Fatal: fatal})
 		}
 	}
 	for i, profile := range items(entry(root, "profiles")) {
 		path := fmt.Sprintf("profiles[%d].", i)
 		for point, set := range pairs(entry(profile, "plugins")) {
+			check(entry(set, "enabled"), path+"plugins."+point.Value+".enabled",
+				"The configuration enables a plugin that does not exist; the scheduler does not start", true,
+				func(r replacement) string { return r.enabled })
 			check(entry(set, "disabled"), path+"plugins."+point.Value+".disabled",
-				"The configuration disables a plugin that does not exist; the entry has no effect",
+				"The configuration disables a plugin that does not exist; the entry has no effect", false,
 				func(r replacement) string { return r.disabled })
 		}
 		check(entry(profile, "pluginConfig"), path+"pluginConfig",
-			"The configuration has arguments for a plugin that does not exist; they are not used",
+			"The configuration has arguments for a plugin that does not exist; they are not used", false,
 			func(r replacement) string { return r.args })
 	}
 	return findings
+}
+
+// adviceOnOther is the advice for OtherPlugins.
+const adviceOnOther = "remove this entry: the plugin is one of sigs.k8s.io/scheduler-plugins that this scheduler does not have. For pods that " +
+	"need it, run that project's scheduler beside this one, with a schedulerName of its own"
+
+// OtherPlugins returns the plugins of sigs.k8s.io/scheduler-plugins that neither this project nor Kubernetes has.
+func OtherPlugins() []string {
+	return []string{
+		"CapacityScheduling", "Coscheduling", "CrossNodePreemption", "NetworkOverhead", "NodeResourcesAllocatable", "NodeResourcesFitPlus",
+		"NodeResourceTopologyMatch", "PodState", "PreemptionToleration", "QOSSort", "ScarceResourceAvoidance", "SySched", "TopologicalSort",
+	}
 }
 
 // overriddenFields reports the fields of leaderElection that a flag sets to another value.

@@ -2,6 +2,7 @@ package configlint
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -9,12 +10,17 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	kubeschedulerconfigv1 "k8s.io/kube-scheduler/config/v1"
 	kubeschedulerscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// unknownFields returns a sentence for each field that the decoder does not know: its line, its path, and the similar names.
-func unknownFields(root *yaml.Node) []string {
+// withFields returns the decoder's error with a sentence for each field that the decoder does not know: its line, its path, and the
+// similar names. Values that the decoder does not accept replace its error, which names neither line nor path.
+func withFields(err error, root *yaml.Node) error {
 	known := kubeschedulerscheme.Scheme.KnownTypes(kubeschedulerconfigv1.SchemeGroupVersion)
 	var u fieldCheck
 	u.check(root, known["KubeSchedulerConfiguration"], "")
@@ -25,17 +31,45 @@ func unknownFields(root *yaml.Node) []string {
 			}
 		}
 	}
-	return u.found
+	switch {
+	case len(u.invalid) > 0:
+		var errs []error
+		for _, sentence := range append(u.invalid, u.unknown...) {
+			errs = append(errs, errors.New(sentence))
+		}
+		return utilerrors.NewAggregate(errs)
+	case len(u.unknown) > 0:
+		return fmt.Errorf("%w; %s", err, strings.Join(u.unknown, "; "))
+	}
+	return err
 }
 
-type fieldCheck struct{ found []string }
+// fieldCheck has a sentence for each field that is unknown, or whose value is invalid.
+type fieldCheck struct{ unknown, invalid []string }
 
-// check adds the fields of the node that values of the type do not have. The path is empty, or ends with a dot.
+// check adds the fields of the node that values of the type do not have, and those with values of another type. The path is empty,
+// or ends with a dot.
 func (u *fieldCheck) check(node *yaml.Node, of reflect.Type, path string) {
+	node = resolve(node)
+	if node == nil || node.Tag == "!!null" && slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Slice, reflect.Map, reflect.Struct}, of.Kind()) {
+		return
+	}
 	for of.Kind() == reflect.Pointer {
 		of = of.Elem()
 	}
-	if reflect.PointerTo(of).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+	isScalar := of == reflect.TypeFor[metav1.Duration]() || of == reflect.TypeFor[resource.Quantity]()
+	if !isScalar && reflect.PointerTo(of).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+		return
+	}
+	if !decodes(node, of) {
+		given := ""
+		if node.Kind == yaml.ScalarNode && of.Kind() != reflect.String { // no secret
+			given = fmt.Sprintf("%q: ", node.Value)
+		}
+		u.invalid = append(u.invalid, fmt.Sprintf("line %d: %s: Invalid value: %s%s", node.Line, strings.TrimSuffix(path, "."), given, allowed(of)))
+		return
+	}
+	if isScalar {
 		return
 	}
 	switch of.Kind() {
@@ -55,17 +89,59 @@ func (u *fieldCheck) check(node *yaml.Node, of reflect.Type, path string) {
 			case ok:
 				u.check(value, field, path+key.Value+".")
 			case key.Tag == "!!merge":
-				u.check(value, of, path)
+				if value.Kind == yaml.MappingNode {
+					u.check(value, of, path)
+				}
 			default:
 				names := slices.Sorted(maps.Keys(fields))
 				advice := "the fields are " + strings.Join(names, ", ")
 				if similar := SimilarNames(key.Value, names); len(similar) > 0 {
 					advice = "did you mean " + strings.Join(similar, " or ") + "?"
 				}
-				u.found = append(u.found, fmt.Sprintf("line %d: %s%s: there is no such field: %s", key.Line, path, key.Value, advice))
+				u.unknown = append(u.unknown, fmt.Sprintf("line %d: %s%s: there is no such field: %s", key.Line, path, key.Value, advice))
 			}
 		}
 	}
+}
+
+// decodes reports whether the node is one that the type is decoded from. It looks at the kind of a list or of a mapping alone.
+func decodes(node *yaml.Node, of reflect.Type) bool {
+	switch {
+	case of == reflect.TypeFor[metav1.Duration]():
+	case of.Kind() == reflect.Slice:
+		return node.Kind == yaml.SequenceNode
+	case of.Kind() == reflect.Map, of.Kind() == reflect.Struct && of != reflect.TypeFor[resource.Quantity]():
+		return node.Kind == yaml.MappingNode
+	}
+	// The decoder reads YAML 1.1 as JSON.
+	content, err := yaml.Marshal(node)
+	if err == nil {
+		content, err = sigsyaml.YAMLToJSON(content)
+	}
+	return err != nil || json.Unmarshal(content, reflect.New(of).Interface()) == nil
+}
+
+// allowed says what the type is decoded from.
+func allowed(of reflect.Type) string {
+	switch of {
+	case reflect.TypeFor[metav1.Duration]():
+		return "must be a duration: write numbers with units and without blanks, such as 30s, 5m or 1h30m"
+	case reflect.TypeFor[resource.Quantity]():
+		return "must be a quantity: write a number with or without a suffix, such as 2, 500m or 1Gi"
+	}
+	switch of.Kind() {
+	case reflect.Bool:
+		return "must be true or false, without quotes"
+	case reflect.Int32, reflect.Int64:
+		return "must be a whole number, without quotes"
+	case reflect.Float64:
+		return "must be a number, without quotes"
+	case reflect.String:
+		return "must be a string: write it in quotes"
+	case reflect.Slice:
+		return "must be a list"
+	}
+	return "must be a mapping of names to values"
 }
 
 // fieldTypes returns the types of a struct's fields by their names in JSON.

@@ -33,6 +33,7 @@ func repeatedProfiles(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerCon
 				Message: "Two profiles have the same name; the scheduler does not start",
 				Field:   field, Line: lineOf(root, field),
 				Details: []any{"name", name, "first", fmt.Sprintf("profiles[%d]", j), "advice", "give the profile a name of its own, or remove it"},
+				Fatal:   true,
 				YAML:    "schedulerName: " + unused + "\n",
 			})
 			continue
@@ -55,6 +56,7 @@ func weights(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerConfiguratio
 		findings = append(findings, p.outvoted()...)
 		findings = append(findings, p.unweightedLimit()...)
 		findings = append(findings, p.limitsWithoutFilter()...)
+		findings = append(findings, p.limitWithoutPreFilter()...)
 	}
 	findings = append(findings, idleMetrics(cfg)...)
 	for i := range findings {
@@ -181,6 +183,21 @@ func (p *profile) limitsWithoutFilter() []Finding {
 		add(config.NodeMetrics)
 	}
 	return findings
+}
+
+// limitWithoutPreFilter reports a LoadThreshold that waives its limits at PostFilter, but takes no notice of it in the next attempt.
+func (p *profile) limitWithoutPreFilter() []Finding {
+	_, preFilters := enabledAt(p.plugins, &p.plugins.PreFilter, config.LoadThreshold)
+	_, filters := enabledAt(p.plugins, &p.plugins.Filter, config.LoadThreshold)
+	if preFilters || !filters || p.loadThreshold == nil || p.loadThreshold.WhenNoneFits != config.WhenNoneFitsRelax {
+		return nil
+	}
+	return []Finding{{
+		Message: "LoadThreshold never waives its limit, because it is not enabled at preFilter: pods wait until a node is below it",
+		Field:   p.path + ".plugins.preFilter",
+		Details: []any{"name", config.LoadThreshold, "advice", "enable it at preFilter, too, or write whenNoneFits: Reject"},
+		YAML:    "plugins:\n  preFilter:\n    enabled:\n    - name: " + config.LoadThreshold + "\n",
+	}}
 }
 
 // idleMetrics reports metrics that neither score nor reject.

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 )
@@ -40,6 +42,17 @@ func TestCheck_Weights(t *testing.T) {
 			YAML:    "plugins:\n  filter:\n    enabled:\n    - name: " + plugin + "\n",
 		}
 	}
+	// The stock plugins have 12 together, and 2 more with DynamicResources, which scores from Kubernetes 1.35 on.
+	stock := int64(12)
+	defaults, err := latest.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, plugin := range defaults.Profiles[0].Plugins.MultiPoint.Enabled {
+		if plugin.Name == names.DynamicResources && plugin.Weight > 0 {
+			stock += 2
+		}
+	}
 	const disabled = "disabled: [{name: NodeResourcesFit}, {name: NodeResourcesBalancedAllocation}]"
 	const metrics = `  pluginConfig:
   - name: NodeMetrics
@@ -70,14 +83,28 @@ func TestCheck_Weights(t *testing.T) {
 		{"no plugin by load", "profiles:\n- plugins: {score: {enabled: [{name: NodeResourcesFit, weight: 9}]}}\n", nil},
 
 		{"a limit with its default weight", "profiles:\n- plugins: {multiPoint: {enabled: [{name: LoadThreshold}]}}\n", nil},
-		// The stock plugins have 14 together: with DynamicResources 2 more than the 12 of the others.
 		{"a limit with little weight", "profiles:\n- plugins:\n    multiPoint: {enabled: [{name: LoadThreshold, weight: 1}]}\n",
-			[]configlint.Finding{unweighted(4, 1, 14, "100")}},
+			[]configlint.Finding{unweighted(4, 1, stock, "100")}},
 		{"a limit that does not score", "profiles:\n- plugins:\n    filter: {enabled: [{name: LoadThreshold}]}\n    score: {disabled: [{name: '*'}]}\n",
 			[]configlint.Finding{unweighted(6, 0, 0, "100")}},
 		{"a limit that is never waived", "profiles:\n- plugins: {multiPoint: {enabled: [{name: LoadThreshold, weight: 1}]}}\n  pluginConfig: [{name: LoadThreshold, args: {whenNoneFits: Reject}}]\n", nil},
 		{"a limit that does not filter", "profiles:\n- plugins:\n    filter: {disabled: [{name: LoadThreshold}]}\n    score: {enabled: [{name: LoadThreshold}]}\n",
 			[]configlint.Finding{unfiltered("LoadThreshold")}},
+		{"a limit that scores alone", "profiles:\n- plugins:\n    score: {enabled: [{name: LoadThreshold}]}\n", []configlint.Finding{{
+			Message: "The limits of a plugin have no effect, because it is not enabled at filter",
+			Field:   "profiles[0].plugins.filter", Line: 4,
+			Details: []any{"name", "LoadThreshold", "advice", "enable it at filter, too"},
+			YAML:    "plugins:\n  filter:\n    enabled:\n    - name: LoadThreshold\n",
+		}}},
+		{"a limit that is not enabled at preFilter", "profiles:\n- plugins:\n    preFilter: {disabled: [{name: LoadThreshold}]}\n    filter: {enabled: [{name: LoadThreshold}]}\n",
+			[]configlint.Finding{{
+				Message: "LoadThreshold never waives its limit, because it is not enabled at preFilter: pods wait until a node is below it",
+				Field:   "profiles[0].plugins.preFilter", Line: 5,
+				Details: []any{"name", "LoadThreshold", "advice", "enable it at preFilter, too, or write whenNoneFits: Reject"},
+				YAML:    "plugins:\n  preFilter:\n    enabled:\n    - name: LoadThreshold\n",
+			}}},
+		{"a limit that is never waived and not enabled at preFilter", "profiles:\n- plugins:\n    preFilter: {disabled: [{name: LoadThreshold}]}\n    filter: {enabled: [{name: LoadThreshold}]}\n" +
+			"  pluginConfig: [{name: LoadThreshold, args: {whenNoneFits: Reject}}]\n", nil},
 		{"rules that do not filter", "profiles:\n- plugins:\n    filter: {}\n    score: {" + disabled + ", enabled: [{name: NodeMetrics}]}\n" + metrics + "reject: '> 5'}\n",
 			[]configlint.Finding{unfiltered("NodeMetrics")}},
 		{"a metric without weight and rule", "profiles:\n- plugins: {multiPoint: {enabled: [{name: NodeMetrics, weight: 5}]}}\n" + metrics + "weight: 0}\n",
@@ -102,6 +129,7 @@ func TestCheck_RepeatedProfiles(t *testing.T) {
 			Message: "Two profiles have the same name; the scheduler does not start",
 			Field:   field, Line: line,
 			Details: []any{"name", name, "first", first, "advice", "give the profile a name of its own, or remove it"},
+			Fatal:   true,
 			YAML:    "schedulerName: " + unused + "\n",
 		}
 	}

@@ -3,8 +3,8 @@
 // like; a build for the newest has none.
 package minor
 
-// MinScore and MaxScore are the bounds of a score. They have been these from the first version on, but kube-scheduler/framework
-// names them only from Kubernetes 1.36 on.
+// MinScore and MaxScore are the bounds of a plugin's score of a node, in all versions. Their names differ: MinNodeScore and MaxNodeScore
+// are deprecated since Kubernetes 1.36, and 1.34 has them in another package.
 const (
 	MinScore int64 = 0
 	MaxScore int64 = 100

@@ -28,7 +28,7 @@ import (
 )
 
 // patience is the deadline for what a test waits for.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // live is the whole scheduler in front of a fake API.
 type live struct {

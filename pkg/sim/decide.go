@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/dryrun"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/simhooks"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 )
 
@@ -131,7 +131,7 @@ func (s *Scheduler) decide(ctx context.Context, pod *corev1.Pod, explain bool) (
 	c := &cycle{profile: p, scheduler: s, explain: explain}
 	state := framework.NewCycleState()
 	d := &Decision{Pod: pod, state: state}
-	result, err := dryrun.SchedulePod(ctx, s.scheduler, c, state, podInfo)
+	result, err := simhooks.SchedulePod(ctx, s.scheduler, c, state, podInfo)
 	d.Node, d.Evaluated, d.Feasible = result.SuggestedHost, result.EvaluatedNodes, result.FeasibleNodes
 	d.SkippedFilters, d.SkippedScores = sets.List(state.GetSkipFilterPlugins()), sets.List(state.GetSkipScorePlugins())
 	var fitError *framework.FitError
@@ -188,7 +188,7 @@ func (s *Scheduler) postFilter(ctx context.Context, d *Decision, p *profile, pod
 // are those of the framework.
 type cycle struct {
 	*profile
-	dryrun.Unbatched
+	simhooks.NoBatching
 	scheduler *Scheduler
 	explain   bool
 
@@ -283,7 +283,7 @@ func (c *cycle) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod *
 	}
 	if len(best) > 1 {
 		slices.SortFunc(best, func(a, b int) int { return strings.Compare(scores[a].Name, scores[b].Name) })
-		dryrun.Prefer(&scores[best[c.scheduler.rand.IntN(len(best))]])
+		simhooks.PreferNode(&scores[best[c.scheduler.rand.IntN(len(best))]])
 	}
 	return scores, status
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/dryrun"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/simhooks"
 )
 
 // simulatePreemption makes the profile's DefaultPreemption, if enabled, report its victims before it returns, instead of evicting
@@ -19,7 +19,7 @@ import (
 func (s *Scheduler) simulatePreemption(fw framework.Framework) {
 	for _, extension := range fw.EnqueueExtensions() {
 		if pl, ok := extension.(*defaultpreemption.DefaultPreemption); ok {
-			dryrun.Prepare(pl, fw, s.rand, s.preempt)
+			simhooks.ReportVictims(pl, fw, s.rand, s.preempt)
 		}
 	}
 }

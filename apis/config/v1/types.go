@@ -94,8 +94,8 @@ type TargetLoadPackingArgs struct {
 	// TargetUtilization is the CPU utilization, in percent of capacity, up to which nodes are packed. From 1 to 99.
 	// Defaults to 40.
 	TargetUtilization *int64 `json:"targetUtilization,omitempty"`
-	// DefaultRequests is the usage expected of a container that has neither limit nor request. Only cpu is used; a list without
-	// cpu stands for no usage. Not negative. Defaults to one core.
+	// DefaultRequests is the usage expected of a container that has neither limit nor request. Only cpu is used, and memory
+	// is allowed; a list without cpu stands for no usage. Not negative. Defaults to one core.
 	DefaultRequests corev1.ResourceList `json:"defaultRequests,omitempty"`
 	// DefaultRequestsMultiplier times its request is the usage expected of a container without a limit. A finite decimal number
 	// that is not negative, in quotes; an empty string is refused. Defaults to "1.5".
@@ -114,7 +114,7 @@ type LoadVariationRiskBalancingArgs struct {
 
 	// MissingLoad says how a node is judged whose load is unknown: Requests (default), Neutral or Lowest.
 	MissingLoad config.MissingLoad `json:"missingLoad,omitempty"`
-	// DefaultRequests is the request that counts for a pod that requests nothing of a resource. Only cpu and memory are used. Not
+	// DefaultRequests is the request that counts for a pod that requests nothing of a resource. Only cpu and memory are allowed. Not
 	// negative. Defaults to none.
 	DefaultRequests corev1.ResourceList `json:"defaultRequests,omitempty"`
 	// SafeVarianceMargin multiplies the standard deviation. Not negative. Defaults to 1.
@@ -216,7 +216,7 @@ type LoadThresholdArgs struct {
 	Thresholds Thresholds `json:"thresholds"`
 	// Windows are the windows over which the resources are measured. Each defaults to window.
 	Windows ThresholdWindows `json:"windows"`
-	// DefaultRequests is the request that counts for a pod that requests nothing of a resource. Only cpu and memory are used. Not
+	// DefaultRequests is the request that counts for a pod that requests nothing of a resource. Only cpu and memory are allowed. Not
 	// negative. Defaults to none.
 	DefaultRequests corev1.ResourceList `json:"defaultRequests,omitempty"`
 	// Statistic is compared with the thresholds: Mean (default), MeanPlusStdDev, P95, Max or PredictedPeak. P95 and Max are read from a

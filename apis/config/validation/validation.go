@@ -154,10 +154,15 @@ func validateMissingLoad(path *field.Path, missingLoad config.MissingLoad) field
 		config.MissingLoadRequests, config.MissingLoadNeutral, config.MissingLoadLowest)
 }
 
+// validateDefaultRequests refuses resources that no plugin reads. TargetLoadPacking does not read memory, but configurations that were
+// valid for it name it.
 func validateDefaultRequests(path *field.Path, requests corev1.ResourceList) field.ErrorList {
+	read := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 	var allErrs field.ErrorList
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
-		if quantity := requests[name]; quantity.Sign() < 0 {
+		if !slices.Contains(read, name) {
+			allErrs = append(allErrs, field.NotSupported(path.Key(string(name)), name, read))
+		} else if quantity := requests[name]; quantity.Sign() < 0 {
 			allErrs = append(allErrs, field.Invalid(path.Key(string(name)), quantity.String(),
 				"must be at least 0: write the usage expected of a container without limit and request, such as 500m"))
 		}

@@ -97,6 +97,17 @@ func TestValidateLoadThresholdArgs(t *testing.T) {
 			},
 			want: refused("defaultRequests[cpu]", `"-1"`, "at least 0"),
 		},
+		{
+			name: "default requests of cpu and memory are accepted",
+			change: func(a *args) {
+				a.DefaultRequests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi")}
+			},
+		},
+		{
+			name:   "a default request of a resource that is not read is refused",
+			change: func(a *args) { a.DefaultRequests = corev1.ResourceList{"mem": resource.MustParse("1")} },
+			want:   refused("defaultRequests[mem]", `"mem"`, `supported values: "cpu", "memory"`),
+		},
 		{name: "a factor of 0 is accepted", change: func(a *args) { a.StdDevFactor = 0 }},
 		{name: "a negative factor is refused", change: func(a *args) { a.StdDevFactor = -1 }, want: refused("stdDevFactor", "-1", "at least 0")},
 		{name: "a factor of NaN is refused", change: func(a *args) { a.StdDevFactor = math.NaN() }, want: refused("stdDevFactor", "NaN")},

@@ -148,6 +148,13 @@ func TestValidateTargetLoadPackingArgs(t *testing.T) {
 			want: refused("defaultRequests[cpu]", `"-100m"`, "at least 0", "such as 500m"),
 		},
 		{
+			name: "default requests of resources that are not read are refused",
+			change: func(args *config.TargetLoadPackingArgs) {
+				args.DefaultRequests = corev1.ResourceList{"cpuu": resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi")}
+			},
+			want: refused("defaultRequests[cpuu]", `"cpuu"`, `supported values: "cpu", "memory"`),
+		},
+		{
 			name: "default requests of zero, and none at all, are accepted",
 			change: func(args *config.TargetLoadPackingArgs) {
 				args.DefaultRequests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("0")}
@@ -216,6 +223,19 @@ func TestValidateLoadVariationRiskBalancingArgs(t *testing.T) {
 				args.DefaultRequests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("-100m")}
 			},
 			want: refused("defaultRequests[cpu]", `"-100m"`, "at least 0"),
+		},
+		{
+			name: "default requests of cpu and memory are accepted",
+			change: func(args *config.LoadVariationRiskBalancingArgs) {
+				args.DefaultRequests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi")}
+			},
+		},
+		{
+			name: "a default request of a resource that is not read is refused",
+			change: func(args *config.LoadVariationRiskBalancingArgs) {
+				args.DefaultRequests = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
+			},
+			want: refused("defaultRequests[nvidia.com/gpu]", `"nvidia.com/gpu"`, `supported values: "cpu", "memory"`),
 		},
 		{
 			name:   "an unknown missingLoad is refused",

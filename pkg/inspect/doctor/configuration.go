@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,9 +48,12 @@ func findingChecks(findings []configlint.Finding, origin string) []Check {
 		status, id := Warning, "configuration.effect"
 		switch {
 		case strings.HasSuffix(f.Field, ".schedulerName"):
-			status, id = Error, "configuration.profiles"
+			id = "configuration.profiles"
 		case strings.HasSuffix(f.Field, ".plugins.score"):
 			id = "configuration.weights"
+		}
+		if f.Fatal {
+			status = Error
 		}
 		checks = append(checks, newCheck(status, id, findingMessage(f), findingAdvice(f, origin)))
 	}
@@ -144,15 +148,20 @@ func restartCommand(w *live.Workload) string {
 // execCommand returns the command that runs this program in the scheduler's pod.
 func execCommand(w *live.Workload) string {
 	if w == nil {
-		return "kubectl -n plimsoll-system exec deploy/plimsoll -- kubectl-plimsoll doctor"
+		w = &live.Workload{Kind: "Deployment", Namespace: "plimsoll-system", Name: "plimsoll"}
 	}
-	object := "deploy/" + w.Name
-	if w.Kind != "Deployment" {
-		object = w.Name
+	return w.ExecCommand("kubectl-plimsoll doctor")
+}
+
+// helmCommand returns the command that sets values of the chart's release that the workload belongs to, with the chart that it was
+// installed from.
+func helmCommand(w *live.Workload, flags string) string {
+	release, namespace, chart := "plimsoll", "plimsoll-system", "oci://ghcr.io/plimsoll-scheduler/charts/plimsoll"
+	if w != nil && w.Name != "" {
+		release, namespace = cmp.Or(w.Release, release), w.Namespace
+		if w.ChartVersion != "" {
+			chart += " --version " + live.ShellQuote(w.ChartVersion)
+		}
 	}
-	container := ""
-	if w.Container != "" {
-		container = " -c " + live.ShellQuote(w.Container)
-	}
-	return fmt.Sprintf("kubectl -n %s exec %s%s -- kubectl-plimsoll doctor", live.ShellQuote(w.Namespace), live.ShellQuote(object), container)
+	return strings.TrimSpace(fmt.Sprintf("helm upgrade %s %s --namespace %s --reset-then-reuse-values %s", live.ShellQuote(release), chart, live.ShellQuote(namespace), flags))
 }

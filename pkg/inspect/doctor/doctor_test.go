@@ -264,19 +264,6 @@ func TestWaitingChecks(t *testing.T) {
 	}
 }
 
-func TestVersionCheck(t *testing.T) {
-	for _, tt := range []struct {
-		scheduler, server string
-		want              Status
-	}{
-		{"v1.36.3", "v1.36.0", OK}, {"v1.36.3", "v1.37.1", OK}, {"v1.36.3", "v1.38.0", Warning}, {"v1.36.3", "v1.35.9", Error}, {"v1.36.3", "v1.36.2-eks-1234", OK}, {"main", "v1.36.0", Warning},
-	} {
-		if got := versionCheck(tt.scheduler, tt.server, ""); got.Status != tt.want {
-			t.Errorf("scheduler %s with API server %s: %+v, want %s", tt.scheduler, tt.server, got, tt.want)
-		}
-	}
-}
-
 func TestMetricChecks(t *testing.T) {
 	metrics, err := parseMetrics(strings.NewReader(`# TYPE plimsoll_load_nodes gauge
 plimsoll_load_nodes{source="Prometheus",resource="cpu",state="Fresh"} 3

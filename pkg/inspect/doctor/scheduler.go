@@ -19,9 +19,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/version"
+	componentversion "k8s.io/component-base/version"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/skew"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
@@ -166,49 +167,96 @@ func logsOf(w *live.Workload) string {
 	return w.Name
 }
 
-// checkVersion compares the scheduler's version with the API server's.
+// checkVersion compares the scheduler's version with the API server's, and with this program's.
 func (e *examination) checkVersion(w *live.Workload, metrics model.Vector) {
-	running := ""
-	for _, sample := range metrics {
-		if sample.Metric[model.MetricNameLabel] == "kubernetes_build_info" {
-			running = source.Excerpt(string(sample.Metric["git_version"]))
-		}
+	scheduler := schedulerVersion(metrics, w)
+	switch {
+	case scheduler != "":
+		e.addAll(versionChecks(scheduler, e.server.gitVersion, componentversion.Get().GitVersion, w))
+	case w != nil:
+		e.add(Warning, "scheduler.version", fmt.Sprintf("the API server is %s; neither the scheduler's metrics nor the tag of its image %s name its Kubernetes version",
+			e.server.gitVersion, source.Excerpt(w.Image)), Advice{
+			Text:    "It must not be newer than the API server, and may be one minor version older. See which it is:",
+			Command: w.ExecCommand(live.ShellQuote(w.Args[0]) + " --version"),
+		})
 	}
-	image := ""
-	if w != nil {
-		image = ", image " + source.Excerpt(w.Image)
-	}
-	if running == "" {
-		if w != nil {
-			e.add(OK, "scheduler.version", fmt.Sprintf("the API server is %s; the scheduler's Kubernetes version is not known%s", e.server.gitVersion, image))
-		}
-		return
-	}
-	e.addAll([]Check{versionCheck(running, e.server.gitVersion, image)})
 }
 
-// versionCheck compares the Kubernetes version of the scheduler with that of the API server: it must not be newer, and may be one
-// minor version older.
-func versionCheck(scheduler, server, image string) Check {
+// schedulerVersion returns the Kubernetes version of the scheduler by its metrics; failing that, the minor version by the tag of its
+// image. It is empty if neither is known.
+func schedulerVersion(metrics model.Vector, w *live.Workload) string {
+	labels := map[model.LabelValue]model.LabelName{"kubernetes_build_info": "git_version", "plimsoll_build_info": "kubernetes"}
+	versions := map[string]bool{}
+	for _, sample := range metrics {
+		// Prometheus has the metrics of other schedulers too.
+		if pod := string(sample.Metric["pod"]); pod != "" && w != nil && !slices.Contains(w.Pods, pod) {
+			continue
+		}
+		if label, ok := labels[sample.Metric[model.MetricNameLabel]]; ok {
+			versions[source.Excerpt(string(sample.Metric[label]))] = true
+		}
+	}
+	if len(versions) == 1 {
+		return sortedKeys(versions)[0]
+	}
+	if w != nil {
+		return skew.MinorOfImage(w.Image)
+	}
+	return ""
+}
+
+// versionChecks compares the Kubernetes version of the scheduler with those of the API server and of this program, the command.
+func versionChecks(scheduler, server, command string, w *live.Workload) []Check {
 	const id = "scheduler.version"
-	message := fmt.Sprintf("the scheduler is of Kubernetes %s, the API server of %s%s", scheduler, server, image)
-	s, err := version.ParseGeneric(scheduler)
-	a, serverErr := version.ParseGeneric(server)
-	if err = errors.Join(err, serverErr); err != nil {
-		return newCheck(Warning, id, message+": "+oneLine(err), Advice{Text: "Compare the versions yourself: the scheduler must not be newer, and may be one minor version older."})
+	message := fmt.Sprintf("the scheduler is of Kubernetes %s, the API server of %s", scheduler, server)
+	if w != nil {
+		message += ", image " + source.Excerpt(w.Image)
 	}
-	behind := int(a.Minor()) - int(s.Minor())
+	check := newCheck(OK, id, message)
+	compared, err := skew.Compare(scheduler, server)
+	if err != nil {
+		check = newCheck(Warning, id, message+": "+oneLine(err), Advice{Text: "Compare the versions yourself: the scheduler must not be newer, and may be one minor version older."})
+	} else if compared.Problem != "" {
+		status := Error
+		if compared.Behind > 0 {
+			status = Warning
+		}
+		check = newCheck(status, id, message+": "+compared.Problem, adviseImage(compared.Advice, skew.Minor(server), w)...)
+	}
+	checks := []Check{check}
+	if other := skew.OtherCommand(skew.Minor(command), skew.Minor(scheduler)); other != "" {
+		checks = append(checks, newCheck(Warning, "scheduler.command", other, Advice{Text: "Use the one in the scheduler's pod:", Command: execCommand(w)}))
+	}
+	return checks
+}
+
+// adviseImage says how the scheduler gets the image for a minor version of Kubernetes. text says why.
+func adviseImage(text, minor string, w *live.Workload) []Advice {
+	if w == nil {
+		return []Advice{{Text: text}}
+	}
+	image := cmp.Or(skew.ImageOfMinor(w.Image, minor), "IMAGE")
 	switch {
-	case s.Major() != a.Major() || behind < 0:
-		return newCheck(Error, id, message+": the scheduler is newer", Advice{
-			Text: fmt.Sprintf("Upgrade the cluster to 1.%d, or run a version of Plimsoll that is built with Kubernetes 1.%d.", s.Minor(), a.Minor()),
-		})
-	case behind > 1:
-		return newCheck(Warning, id, fmt.Sprintf("%s: the scheduler is %d minor versions older", message, behind), Advice{
-			Text: fmt.Sprintf("Run a version of Plimsoll that is built with Kubernetes 1.%d or 1.%d:", a.Minor()-1, a.Minor()), Command: "helm upgrade plimsoll manifests/chart --namespace plimsoll-system --reuse-values",
-		})
+	case w.OfOperator():
+		return []Advice{{
+			Text: text + " In the SecondaryScheduler, set spec.schedulerImage:",
+			Command: fmt.Sprintf("kubectl -n %s patch secondaryscheduler cluster --type=merge -p %s", live.ShellQuote(w.Namespace),
+				live.ShellQuote(fmt.Sprintf(`{"spec":{"schedulerImage":%q}}`, image))),
+		}}
+	case w.Kind != "Deployment":
+		return []Advice{{Text: text + " On each control-plane node, write the image into the patch of the static pod, and apply the patch as manifests/default-scheduler says:", YAML: marshal(map[string]any{
+			"spec": map[string]any{"containers": []any{map[string]any{"name": w.Container, "image": image}}},
+		})}}
 	}
-	return newCheck(OK, id, message)
+	set := Advice{
+		Text:    text,
+		Command: fmt.Sprintf("kubectl -n %s set image deployment/%s %s", live.ShellQuote(w.Namespace), live.ShellQuote(w.Name), live.ShellQuote(w.Container+"="+image)),
+	}
+	if w.Release == "" {
+		return []Advice{set}
+	}
+	set.Text = "If Helm did not install it:"
+	return []Advice{{Text: text + " The chart chooses it by the cluster's version, unless its value image.tag is set:", Command: helmCommand(w, "")}, set}
 }
 
 // checkMetrics checks what the scheduler's metrics say, and returns them.
@@ -245,7 +293,7 @@ func (e *examination) adviseMetrics(w *live.Workload, err error) []Advice {
 	}
 	return []Advice{
 		{Text: "Check in the scheduler's pod, which may read them:", Command: execCommand(w)},
-		{Text: "Or let the Prometheus that load is read from scrape the scheduler too, by the chart's value:", Command: "helm upgrade plimsoll manifests/chart --namespace " + live.ShellQuote(w.Namespace) + " --reuse-values --set serviceMonitor.enabled=true"},
+		{Text: "Or let the Prometheus that load is read from scrape the scheduler too, by the chart's values, with a Secret for the certificate of its port:", Command: helmCommand(w, "--set serviceMonitor.enabled=true --set servingCertificate.secretName=SECRET")},
 	}
 }
 
@@ -272,7 +320,7 @@ func (e *examination) readMetrics(ctx context.Context, w *live.Workload) (metric
 		}
 	}
 	for _, reader := range e.metricsFrom {
-		series, seriesErr := reader.Series(ctx, `{__name__=~"plimsoll_(load_nodes|load_age_seconds|refresh_total|decisions_total|fallback_total)"}`)
+		series, seriesErr := reader.Series(ctx, `{__name__=~"plimsoll_(build_info|load_nodes|load_age_seconds|refresh_total|decisions_total|fallback_total)"}`)
 		if seriesErr != nil || len(series) == 0 {
 			continue
 		}

@@ -78,7 +78,7 @@ func (e *examination) checkStatistics(all []live.Statistics) {
 		case s.HistoryErr != nil:
 			e.add(Warning, "source.statistics", message+"; a part of the past is missing: "+oneLine(s.HistoryErr), Advice{
 				Text:    "Statistics grow from now on. Let Prometheus record the past by the chart's value:",
-				Command: "helm upgrade plimsoll manifests/chart --namespace plimsoll-system --reuse-values --set recordingRules.enabled=true",
+				Command: helmCommand(e.configuration.Workload, "--set recordingRules.enabled=true"),
 			})
 		case known == 0:
 			e.add(Warning, "source.statistics", message, advice)

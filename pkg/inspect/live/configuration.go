@@ -36,8 +36,9 @@ const (
 	maxCommandLineBytes = 64 << 10
 	// program is the file name of the scheduler.
 	program = "kube-scheduler"
-	// chartSelector selects the schedulers that the chart installs. Anybody can write these labels.
-	chartSelector = "app.kubernetes.io/name=plimsoll,app.kubernetes.io/component=scheduler"
+	// What the chart installs has these labels, whatever nameOverride says. Anybody can write them.
+	schedulerSelector, chartLabel, chartPrefix = "app.kubernetes.io/component=scheduler", "helm.sh/chart", "plimsoll-"
+	releaseLabel                               = "app.kubernetes.io/instance"
 	// The Deployment that OpenShift's Secondary Scheduler Operator makes.
 	operatorNamespace, operatorDeployment = "openshift-secondary-scheduler-operator", "secondary-scheduler"
 	// What discovery reads in all namespaces, as kubectl create clusterrole names it.
@@ -87,6 +88,10 @@ type Workload struct {
 	Args             []string
 	// Env has the environment variables whose value is known: those that are not taken from another object.
 	Env map[string]string
+	// Release is the name of the chart's release that it belongs to; empty if that is not known.
+	Release string
+	// ChartVersion is that of the chart that it was installed from, such as 0.2.0; empty if that is not known.
+	ChartVersion string
 	// ServiceAccount is the name of its account; empty for a static pod.
 	ServiceAccount string
 	// Pods are the names of its pods.
@@ -95,6 +100,24 @@ type Workload struct {
 
 // String returns such as "Deployment plimsoll-system/plimsoll".
 func (w *Workload) String() string { return fmt.Sprintf("%s %s/%s", w.Kind, w.Namespace, w.Name) }
+
+// OfOperator reports whether OpenShift's Secondary Scheduler Operator made it.
+func (w *Workload) OfOperator() bool {
+	return w.Kind == "Deployment" && w.Namespace == operatorNamespace && w.Name == operatorDeployment
+}
+
+// ExecCommand returns the command that runs another one in the scheduler's pod.
+func (w *Workload) ExecCommand(command string) string {
+	object := w.Name
+	if w.Kind == "Deployment" {
+		object = "deploy/" + w.Name
+	}
+	container := ""
+	if w.Container != "" {
+		container = " -c " + ShellQuote(w.Container)
+	}
+	return fmt.Sprintf("kubectl -n %s exec %s%s -- %s", ShellQuote(w.Namespace), ShellQuote(object), container, command)
+}
 
 // Flags returns the scheduler's flags as its command line sets them. Flags that only the program knows are left out.
 func (w *Workload) Flags() *pflag.FlagSet {
@@ -274,6 +297,15 @@ func (c *Connection) podsOf(ctx context.Context, d *appsv1.Deployment) []string 
 	return names
 }
 
+// chartVersion returns the version of the chart that a label names, and the empty string for another chart.
+func chartVersion(label string) string {
+	version, found := strings.CutPrefix(label, chartPrefix)
+	if !found {
+		return ""
+	}
+	return version
+}
+
 // workloadOf returns the scheduler that the pods of an object run; nil if they run none.
 func workloadOf(kind string, object metav1.ObjectMeta, spec corev1.PodSpec) *Workload {
 	named := func(c corev1.Container) bool { return len(c.Command) > 0 && path.Base(c.Command[0]) == program }
@@ -289,7 +321,8 @@ func workloadOf(kind string, object metav1.ObjectMeta, spec corev1.PodSpec) *Wor
 		}
 		w := &Workload{
 			Kind: kind, Namespace: object.Namespace, Name: object.Name,
-			Container: container.Name, Image: container.Image, Args: args, ServiceAccount: cmp.Or(spec.ServiceAccountName, "default"),
+			Container: container.Name, Image: container.Image, Args: args,
+			Release: object.Labels[releaseLabel], ChartVersion: chartVersion(object.Labels[chartLabel]), ServiceAccount: cmp.Or(spec.ServiceAccountName, "default"),
 			Env: map[string]string{},
 		}
 		for _, variable := range container.Env {
@@ -488,7 +521,7 @@ func list(schedulers []scheduler) string {
 
 // deployments returns the Deployments that may run the scheduler: those with the chart's labels, and the one of OpenShift's operator.
 func (c *Connection) deployments(ctx context.Context) ([]scheduler, error) {
-	labelled, err := c.Client.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: chartSelector})
+	labelled, err := c.Client.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: schedulerSelector})
 	if err != nil {
 		err = fmt.Errorf("look for the scheduler's Deployment: %w", err)
 		if apierrors.IsForbidden(err) {
@@ -496,7 +529,7 @@ func (c *Connection) deployments(ctx context.Context) ([]scheduler, error) {
 		}
 		return nil, err
 	}
-	all := labelled.Items
+	all := slices.DeleteFunc(labelled.Items, func(d appsv1.Deployment) bool { return !strings.HasPrefix(d.Labels[chartLabel], chartPrefix) })
 	operators, err := c.Client.AppsV1().Deployments(operatorNamespace).Get(ctx, operatorDeployment, metav1.GetOptions{})
 	switch {
 	case err == nil:
@@ -565,7 +598,7 @@ func (c *Connection) notFound(ctx context.Context, others []string) error {
 				pod.Name, source.Excerpt(file), node, ShellQuote("node/"+node), ShellQuote("/host"+file))
 		}
 	}
-	text := "no scheduler was found: no Deployment has the labels " + chartSelector + " and an account that may bind pods, and no static pod of kube-system a --config"
+	text := "no scheduler was found: no Deployment has the labels " + schedulerSelector + " and " + chartLabel + "=" + chartPrefix + "..., and an account that may bind pods, and no static pod of kube-system a --config"
 	if len(others) > 0 {
 		text += fmt.Sprintf(" (%s has the labels, but its account may not bind pods)", strings.Join(others, ", "))
 	}

@@ -401,7 +401,7 @@ func configMap(namespace, name string, data map[string]string) *corev1.ConfigMap
 
 // deployment returns a scheduler's Deployment with the chart's labels, its ConfigMap, and what lets its account bind pods.
 func deployment(namespace, name string) (*appsv1.Deployment, []runtime.Object) {
-	labels := map[string]string{"app.kubernetes.io/name": "plimsoll", "app.kubernetes.io/instance": name, "app.kubernetes.io/component": "scheduler"}
+	labels := map[string]string{"helm.sh/chart": "plimsoll-0.1.0", "app.kubernetes.io/instance": name, "app.kubernetes.io/component": "scheduler"}
 	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
 		Spec: appsv1.DeploymentSpec{
@@ -451,9 +451,13 @@ func roles() []runtime.Object {
 
 func TestConfiguration_OfTheChart(t *testing.T) {
 	d, others := deployment("plimsoll-system", "plimsoll")
+	d.Labels["app.kubernetes.io/name"] = "named-by-nameOverride"
 	impostor, theirs := deployment("tenant", "evil")
-	s := newAPIServer(t, slices.Concat([]runtime.Object{d, impostor}, others, theirs, roles(),
-		[]runtime.Object{binding("plimsoll-system", "plimsoll", "scheduler"), binding("tenant", "evil", "view")})...)
+	volcano, ofVolcano := deployment("volcano-system", "volcano") // a scheduler of another chart
+	volcano.Labels["helm.sh/chart"] = "volcano-1.13.0"
+	s := newAPIServer(t, slices.Concat([]runtime.Object{d, impostor, volcano}, others, theirs, ofVolcano, roles(), []runtime.Object{
+		binding("plimsoll-system", "plimsoll", "scheduler"), binding("tenant", "evil", "view"), binding("volcano-system", "volcano", "scheduler"),
+	})...)
 	found, err := s.connect(t, false).Configuration(t.Context(), ConfigurationOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -463,6 +467,9 @@ func TestConfiguration_OfTheChart(t *testing.T) {
 	}
 	if want := "ConfigMap plimsoll-system/plimsoll, of Deployment plimsoll-system/plimsoll"; found.Origin != want {
 		t.Errorf("origin %q, want %q", found.Origin, want)
+	}
+	if w := found.Workload; w.Release != "plimsoll" || w.ChartVersion != "0.1.0" || w.OfOperator() {
+		t.Errorf("workload %+v, want one of release plimsoll, and not of the operator", w)
 	}
 	w := found.Workload
 	if w.Container != "kube-scheduler" || w.Image != "plimsoll:v1" || w.ServiceAccount != "plimsoll" || !slices.Equal(w.Pods, []string{"plimsoll-1"}) {
@@ -552,7 +559,7 @@ func TestConfiguration_OfTheOperator(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found.Err != nil || found.Workload.Namespace != d.Namespace {
+	if found.Err != nil || found.Workload.Namespace != d.Namespace || !found.Workload.OfOperator() || found.Workload.Release != "" {
 		t.Errorf("found %+v", found)
 	}
 }
@@ -637,7 +644,7 @@ func TestConfiguration_OfTheOwnPod(t *testing.T) {
 	if err != nil || found.Err != nil {
 		t.Fatal(err, found.Err)
 	}
-	if w := found.Workload; w.String() != "Deployment plimsoll-system/plimsoll" || w.Container != "kube-scheduler" || !slices.Equal(w.Pods, []string{name, "plimsoll-old"}) {
+	if w := found.Workload; w.String() != "Deployment plimsoll-system/plimsoll" || w.Container != "kube-scheduler" || !slices.Equal(w.Pods, []string{name, "plimsoll-old"}) || w.Release != "plimsoll" {
 		t.Errorf("workload %+v", w)
 	}
 }

@@ -24,7 +24,7 @@ import (
 )
 
 // patience is the deadline for what a test waits for.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 func TestWatch_AppliesChanges(t *testing.T) {
 	ctx := t.Context()

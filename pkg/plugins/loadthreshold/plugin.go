@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,8 +54,6 @@ type LoadThreshold struct {
 	events   events.EventRecorder
 
 	*annotations
-	// scoreOnly is done once it is logged that only scoring is enabled.
-	scoreOnly sync.Once
 }
 
 var (
@@ -405,27 +402,16 @@ func (pl *LoadThreshold) isQueueableAfterPodLabel(_ klog.Logger, pod *corev1.Pod
 }
 
 // PreScore skips the scoring of all pods but those that the thresholds are waived for.
-func (pl *LoadThreshold) PreScore(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
+func (pl *LoadThreshold) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
 	if pl.gate.Waived(state) {
 		return nil
 	}
-	pl.warnIfScoreOnly(ctx, state)
 	return fwk.NewStatus(fwk.Skip)
 }
 
-// warnIfScoreOnly logs once that the plugin has no effect where only its scoring is enabled.
-func (pl *LoadThreshold) warnIfScoreOnly(ctx context.Context, state fwk.CycleState) {
-	if !pl.gate.Begun(state) {
-		pl.scoreOnly.Do(func() {
-			klog.FromContext(ctx).Info("The plugin is enabled for scoring, but not at preFilter: it rules no node out and scores no pod. Enable it by multiPoint or under filter", "plugin", Name)
-		})
-	}
-}
-
 // Score scores nodes for a pod that the thresholds are waived for, by how full they would be with the pod on them.
-func (pl *LoadThreshold) Score(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+func (pl *LoadThreshold) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	if !pl.gate.Waived(state) {
-		pl.warnIfScoreOnly(ctx, state)
 		return minor.MinScore, nil
 	}
 	s := pl.filterState(state, pod)

@@ -299,7 +299,9 @@ func number(v float64, decimals int) string {
 	return humanize.FormatFloat("#,###."+strings.Repeat("#", decimals), v)
 }
 
-func short(v float64) string { return humanize.CommafWithDigits(round(v, 1), 1) }
+func short(v float64) string {
+	return strings.TrimSuffix(humanize.CommafWithDigits(round(v, 1), 1), ".0")
+}
 
 func percent(fraction float64) string { return short(100*fraction) + " %" }
 

@@ -57,9 +57,6 @@ func (g *Gate) Begin(state fwk.CycleState, pod *corev1.Pod) (waived bool) {
 // Waived reports whether the limit is waived in the scheduling cycle.
 func (g *Gate) Waived(state fwk.CycleState) bool { return g.waivers.waived(state) }
 
-// Begun reports whether Begin was called in the scheduling cycle.
-func (g *Gate) Begun(state fwk.CycleState) bool { return begun(state, g.limit.Plugin) }
-
 func (g *Gate) relaxes() bool { return g.limit.WhenNoneFits == config.WhenNoneFitsRelax }
 
 // Refuse is the status of a node that the limit rules out. A limit that is not relaxed gives up no node for preemption:

@@ -24,7 +24,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is the deadline for what a test waits for.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // cluster is a framework with the limits of plugins. ruledOut holds the plugins that rule out a node, by name of the node; the
 // plugin Full does so while there are pods on the node.

@@ -1,6 +1,6 @@
 //go:build kubernetes_1_35
 
-package dryrun
+package simhooks
 
 import (
 	"context"
@@ -10,6 +10,6 @@ import (
 )
 
 // GetNodeHint returns no hint, and no signature, without which nothing is stored.
-func (Unbatched) GetNodeHint(context.Context, *corev1.Pod, fwk.CycleState, int64) (string, fwk.PodSignature) {
+func (NoBatching) GetNodeHint(context.Context, *corev1.Pod, fwk.CycleState, int64) (string, fwk.PodSignature) {
 	return "", nil
 }

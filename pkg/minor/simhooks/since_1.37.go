@@ -1,6 +1,6 @@
 //go:build !kubernetes_1_34 && !kubernetes_1_35 && !kubernetes_1_36
 
-package dryrun
+package simhooks
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 )
 
-// Prepare makes the plugin report its victims before it returns, instead of evicting them in a goroutine. Its choice stays the same,
+// ReportVictims makes the plugin report its victims before it returns, instead of evicting them in a goroutine. Its choice stays the same,
 // with the random numbers of r.
-func Prepare(pl *defaultpreemption.DefaultPreemption, fw framework.Framework, r *rand.Rand, report Report) {
+func ReportVictims(pl *defaultpreemption.DefaultPreemption, fw framework.Framework, r *rand.Rand, report Report) {
 	pl.Executor = preemption.NewExecutor(fw, feature.Features{EnableAsyncPreemption: false})
 	// From Kubernetes 1.37 on, it also tells whether the victim was a pod that had not been bound yet.
 	pl.Executor.PreemptPod = func(_ context.Context, c preemption.Candidate, by preemption.ExecutorPreemptor, victim *corev1.Pod, _ string) (bool, error) {

@@ -1,6 +1,6 @@
-// Package dryrun adapts what a simulation calls of the stock scheduler: it chooses a node, with equal ones decided by the caller, reuses
-// no scores, and reports the victims of preemption where DefaultPreemption would evict them.
-package dryrun
+// Package simhooks adapts how a simulation reaches into the stock scheduler: the caller decides among nodes of equal totals, no scores
+// are reused, and DefaultPreemption reports its victims instead of evicting them.
+package simhooks
 
 import (
 	"math/rand/v2"
@@ -12,8 +12,8 @@ import (
 // Report receives a victim on a node, and the priority of the pod that it has to make room for.
 type Report func(node string, priority int32, victim *corev1.Pod)
 
-// Unbatched is a part of a framework that reuses no scores.
-type Unbatched struct{}
+// NoBatching is the part of a framework that reuses scores for pods that are alike; it reuses none.
+type NoBatching struct{}
 
 // seeded is DefaultPreemption with the random numbers of rand.
 type seeded struct {

@@ -1,6 +1,6 @@
 //go:build !kubernetes_1_34 && !kubernetes_1_35
 
-package dryrun
+package simhooks
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 )
 
 // GetNodeHint returns no hint.
-func (Unbatched) GetNodeHint(context.Context, *corev1.Pod, fwk.PodSignature, fwk.CycleState, int64) string {
+func (NoBatching) GetNodeHint(context.Context, *corev1.Pod, fwk.PodSignature, fwk.CycleState, int64) string {
 	return ""
 }
 

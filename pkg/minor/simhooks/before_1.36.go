@@ -1,6 +1,6 @@
 //go:build kubernetes_1_34 || kubernetes_1_35
 
-package dryrun
+package simhooks
 
 import (
 	"context"
@@ -15,10 +15,10 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 )
 
-// Prepare makes the plugin report its victims before it returns, instead of evicting them in a goroutine. Its choice stays the same,
+// ReportVictims makes the plugin report its victims before it returns, instead of evicting them in a goroutine. Its choice stays the same,
 // with the random numbers of r.
 // Before Kubernetes 1.36 the evaluator evicts; the executor does not exist yet.
-func Prepare(pl *defaultpreemption.DefaultPreemption, fw framework.Framework, r *rand.Rand, report Report) {
+func ReportVictims(pl *defaultpreemption.DefaultPreemption, fw framework.Framework, r *rand.Rand, report Report) {
 	const async = false
 	pl.Evaluator = preemption.NewEvaluator(pl.Name(), fw, seeded{pl, r}, async)
 	pl.Evaluator.PreemptPod = func(_ context.Context, c preemption.Candidate, by, victim *corev1.Pod, _ string) error {

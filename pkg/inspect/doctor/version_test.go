@@ -1,0 +1,177 @@
+package doctor
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/common/model"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
+)
+
+// deployment returns a scheduler of the chart.
+func deployment(image string) *live.Workload {
+	return &live.Workload{
+		Kind: "Deployment", Namespace: "team", Name: "lines-plimsoll", Container: "kube-scheduler", Image: image, Args: []string{"/bin/kube-scheduler"}, Release: "lines", ChartVersion: "0.1.0",
+	}
+}
+
+func TestVersionChecks(t *testing.T) {
+	for _, tt := range []struct {
+		scheduler, server string
+		want              Status
+	}{
+		{"v1.36.3", "v1.36.0", OK}, {"v1.36.3", "v1.37.1", OK}, {"v1.36.3", "v1.38.0", Warning}, {"v1.36.3", "v1.35.9", Error}, {"v1.36.3", "v1.36.2-eks-1234", OK}, {"main", "v1.36.0", Warning},
+		{"1.37", "v1.37.1", OK}, {"1.37", "v1.36.4", Error},
+	} {
+		if got := versionChecks(tt.scheduler, tt.server, "v0.0.0", nil); len(got) != 1 || got[0].Status != tt.want {
+			t.Errorf("scheduler %s with API server %s: %+v, want %s", tt.scheduler, tt.server, got, tt.want)
+		}
+	}
+}
+
+// TestVersionChecks_Command expects a warning if explain would decide by the stock plugins of another minor.
+func TestVersionChecks_Command(t *testing.T) {
+	w := deployment("plimsoll:0.1.0-k8s1.36")
+	if got := versionChecks("1.36", "v1.36.4", "v1.36.9", w); len(got) != 1 {
+		t.Errorf("the same minor: %+v", got)
+	}
+	got := versionChecks("1.36", "v1.36.4", "v1.37.1", w)
+	const message, command = "this kubectl-plimsoll is of Kubernetes 1.37, the scheduler of 1.36", "kubectl -n team exec deploy/lines-plimsoll -c kube-scheduler -- kubectl-plimsoll doctor"
+	if len(got) != 2 || got[1].Status != Warning || !strings.Contains(got[1].Message, message) || got[1].Advice[0].Command != command {
+		t.Errorf("another minor: %+v", got)
+	}
+}
+
+// TestVersionChecks_Advice expects what gives each kind of installation another image.
+func TestVersionChecks_Advice(t *testing.T) {
+	const image, of36 = "r:5000/plimsoll:0.1.0-k8s1.37", "r:5000/plimsoll:0.1.0-k8s1.36"
+	unreleased := deployment("r:5000/mine:1")
+	unreleased.Release = ""
+	operator := deployment(image)
+	operator.Namespace, operator.Name = "openshift-secondary-scheduler-operator", "secondary-scheduler"
+	static := deployment(image)
+	static.Kind, static.Namespace, static.Name = "Pod", "kube-system", "kube-scheduler-a"
+	for _, tt := range []struct {
+		name     string
+		workload *live.Workload
+		// want are parts of each advice.
+		want [][]string
+	}{
+		{"nothing is known of the workload", nil, [][]string{{"Run the image of Plimsoll for Kubernetes 1.36"}}},
+		{"a release of the chart", deployment(image), [][]string{
+			{"for Kubernetes 1.36", "image.tag", "helm upgrade lines oci://ghcr.io/plimsoll-scheduler/charts/plimsoll --version 0.1.0 --namespace team --reset-then-reuse-values"},
+			{"kubectl -n team set image deployment/lines-plimsoll kube-scheduler=" + of36},
+		}},
+		{"a Deployment without the chart's labels", unreleased, [][]string{{"for Kubernetes 1.36", "set image deployment/lines-plimsoll kube-scheduler=IMAGE"}}},
+		{"OpenShift's operator", operator, [][]string{{
+			"for Kubernetes 1.36", "spec.schedulerImage", `kubectl -n openshift-secondary-scheduler-operator patch secondaryscheduler cluster --type=merge -p '{"spec":{"schedulerImage":"` + of36 + `"}}'`,
+		}}},
+		{"a static pod", static, [][]string{{"for Kubernetes 1.36", "patch", "manifests/default-scheduler", "image: " + of36, "name: kube-scheduler"}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			check := versionChecks("v1.37.1", "v1.36.4", "", tt.workload)[0]
+			if check.Status != Error || !strings.Contains(check.Message, "it may place no pod") || len(check.Advice) != len(tt.want) {
+				t.Fatalf("got %+v, want an error with %d advices", check, len(tt.want))
+			}
+			for i, parts := range tt.want {
+				text := check.Advice[i].Text + "\n" + check.Advice[i].Command + "\n" + check.Advice[i].YAML
+				for _, part := range parts {
+					if !strings.Contains(text, part) {
+						t.Errorf("no %q in %s", part, text)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestSchedulerVersion(t *testing.T) {
+	w := deployment("plimsoll:0.1.0-k8s1.37")
+	w.Pods = []string{"lines-1"}
+	plimsoll := func(version, pod string) *model.Sample {
+		return &model.Sample{Metric: model.Metric{"__name__": "plimsoll_build_info", "kubernetes": model.LabelValue(version), "pod": model.LabelValue(pod)}}
+	}
+	stock := &model.Sample{Metric: model.Metric{"__name__": "kubernetes_build_info", "git_version": "v1.36.3"}}
+	for _, tt := range []struct {
+		name     string
+		metrics  model.Vector
+		workload *live.Workload
+		want     string
+	}{
+		{"the metric of Kubernetes", model.Vector{stock}, w, "v1.36.3"},
+		{"Plimsoll's metric", model.Vector{plimsoll("v1.36.4", "")}, w, "v1.36.4"},
+		{"no metrics, and a tag", nil, w, "1.37"},
+		{"metrics of another scheduler's pod", model.Vector{plimsoll("v1.36.4", "other-1")}, w, "1.37"},
+		{"metrics of its own pod and of another one", model.Vector{plimsoll("v1.36.4", "other-1"), plimsoll("v1.37.1", "lines-1")}, w, "v1.37.1"},
+		{"a rollout from one version to the next", model.Vector{plimsoll("v1.36.4", ""), plimsoll("v1.37.1", "")}, w, "1.37"},
+		{"a tag without a minor", nil, deployment("plimsoll:mine"), ""},
+		{"no workload", nil, nil, ""},
+		{"no workload, and metrics", model.Vector{plimsoll("v1.36.4", "lines-1")}, nil, "v1.36.4"},
+	} {
+		if got := schedulerVersion(tt.metrics, tt.workload); got != tt.want {
+			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// fakePrometheus answers a query by a pattern of the name.
+type fakePrometheus []prometheus.Series
+
+func (f fakePrometheus) Series(_ context.Context, promql string) (found []prometheus.Series, err error) {
+	name := regexp.MustCompile("^(" + strings.TrimSuffix(strings.TrimPrefix(promql, `{__name__=~"`), `"}`) + ")$")
+	for _, s := range f {
+		if name.MatchString(s.Labels["__name__"]) {
+			found = append(found, s)
+		}
+	}
+	return found, nil
+}
+
+func TestCheckVersion(t *testing.T) {
+	for _, tt := range []struct {
+		name, image string
+		metrics     fakePrometheus
+		want        Status
+		// message is a part of the message, and command of the advice.
+		message, command string
+	}{
+		{"a tag that is newer than the API server", "plimsoll:0.1.0-k8s1.37", nil, Error, "the scheduler is of Kubernetes 1.37, the API server of v1.36.4, image plimsoll:0.1.0-k8s1.37", "helm upgrade lines"},
+		{"a version that is not known", "plimsoll:mine", nil, Warning, "neither the scheduler's metrics nor the tag of its image plimsoll:mine name its Kubernetes version",
+			"kubectl -n team exec deploy/lines-plimsoll -c kube-scheduler -- /bin/kube-scheduler --version"},
+		{"a version that Prometheus has", "plimsoll:mine", fakePrometheus{{Labels: map[string]string{"__name__": "plimsoll_build_info", "kubernetes": "v1.37.1"}, Value: 1}},
+			Error, "the scheduler is of Kubernetes v1.37.1, the API server of v1.36.4", "helm upgrade lines"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e := &examination{conn: &live.Connection{}, server: apiServer{gitVersion: "v1.36.4"}, metricsFrom: []seriesReader{tt.metrics}}
+			w := deployment(tt.image)
+			metrics, _, err := e.readMetrics(t.Context(), w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.checkVersion(w, metrics)
+			c := e.report.Checks[0]
+			if c.ID != "scheduler.version" || c.Status != tt.want || !strings.Contains(c.Message, tt.message) || !strings.Contains(c.Advice[0].Command, tt.command) {
+				t.Errorf("got %+v, want %s: %s, and advice with %s", c, tt.want, tt.message, tt.command)
+			}
+		})
+	}
+}
+
+func TestHelmCommand(t *testing.T) {
+	for _, tt := range []struct {
+		workload *live.Workload
+		want     string
+	}{
+		{deployment(""), "helm upgrade lines oci://ghcr.io/plimsoll-scheduler/charts/plimsoll --version 0.1.0 --namespace team --reset-then-reuse-values --set a=b"},
+		{nil, "helm upgrade plimsoll oci://ghcr.io/plimsoll-scheduler/charts/plimsoll --namespace plimsoll-system --reset-then-reuse-values --set a=b"},
+		{&live.Workload{Args: []string{"kube-scheduler"}}, "helm upgrade plimsoll oci://ghcr.io/plimsoll-scheduler/charts/plimsoll --namespace plimsoll-system --reset-then-reuse-values --set a=b"},
+	} {
+		if got := helmCommand(tt.workload, "--set a=b"); got != tt.want {
+			t.Errorf("got %s, want %s", got, tt.want)
+		}
+	}
+}

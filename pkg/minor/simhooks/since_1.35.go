@@ -1,0 +1,17 @@
+//go:build !kubernetes_1_34
+
+package simhooks
+
+import (
+	"context"
+
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// StoreScheduleResults does nothing.
+func (NoBatching) StoreScheduleResults(context.Context, fwk.PodSignature, string, string, framework.SortedScoredNodes, int64) {
+}
+
+// PreferNode makes SchedulePod choose the node among those with the highest total: it takes the one with the highest Randomizer.
+func PreferNode(node *fwk.NodePluginScores) { node.Randomizer = 1 }

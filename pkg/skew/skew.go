@@ -1,0 +1,91 @@
+// Package skew compares the Kubernetes versions of a scheduler, an API server and kubectl-plimsoll. A kube-scheduler must not be newer
+// than the API server, and may be one minor version older: https://kubernetes.io/releases/version-skew-policy.
+package skew
+
+import (
+	"fmt"
+	"regexp"
+
+	"k8s.io/apimachinery/pkg/util/version"
+)
+
+// Skew is the result of a comparison. The zero value stands for versions that are supported together.
+type Skew struct {
+	// Behind is how many minor versions the scheduler is older than the API server; below 0 if it is newer.
+	Behind int
+	// Problem says why Kubernetes does not support the two together, and Advice what to do. Both are empty if it does.
+	Problem, Advice string
+}
+
+// Compare returns an error if one of the versions cannot be parsed, if the scheduler was built without one, or if the major versions
+// differ. What follows the numbers, as in v1.36.2-eks-1234, has no effect; the patch may be missing.
+func Compare(scheduler, apiServer string) (Skew, error) {
+	s, err := version.ParseGeneric(scheduler)
+	if err != nil {
+		return Skew{}, fmt.Errorf("the scheduler's version: %w", err)
+	}
+	a, err := version.ParseGeneric(apiServer)
+	if err != nil {
+		return Skew{}, fmt.Errorf("the API server's version: %w", err)
+	}
+	if s.Major() != a.Major() {
+		return Skew{}, fmt.Errorf("the scheduler's version %s and the API server's version %s cannot be compared: the major versions differ", scheduler, apiServer)
+	}
+	behind := int(a.Minor()) - int(s.Minor())
+	switch {
+	case behind < 0:
+		return Skew{
+			Behind: behind,
+			// Such as when it waits for a list of objects of a version that the API server does not serve.
+			Problem: "the scheduler is newer than the API server, which Kubernetes does not support: it may place no pod",
+			Advice:  fmt.Sprintf("Run the image of Plimsoll for Kubernetes %d.%d, or upgrade the cluster to %d.%d first.", a.Major(), a.Minor(), s.Major(), s.Minor()),
+		}, nil
+	case behind > 1:
+		return Skew{
+			Behind:  behind,
+			Problem: fmt.Sprintf("the scheduler is %d minor versions older than the API server, and Kubernetes supports one", behind),
+			Advice:  fmt.Sprintf("Run the image of Plimsoll for Kubernetes %d.%d, or for %d.%d.", a.Major(), a.Minor(), a.Major(), a.Minor()-1),
+		}, nil
+	}
+	return Skew{Behind: behind}, nil
+}
+
+// Minor returns the minor version of Kubernetes of a program, such as 1.37 of v1.37.1. It is empty if the version cannot be parsed, or if
+// the program was built without one.
+func Minor(program string) string {
+	v, err := version.ParseGeneric(program)
+	if err != nil || v.Major() == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d.%d", v.Major(), v.Minor())
+}
+
+// tagOfMinor matches the end of an image of Plimsoll, whose tag names the minor version of Kubernetes, and a digest after it.
+var tagOfMinor = regexp.MustCompile(`(:[^:/@]*-k8s)(\d+\.\d+)([-._][^:/@]*)?(@[^/@]*)?$`)
+
+// MinorOfImage returns the minor version of Kubernetes that an image of Plimsoll is built with, such as 1.37 of the tag 0.2.0-k8s1.37. It
+// is empty if the tag does not name it.
+func MinorOfImage(image string) string {
+	if match := tagOfMinor.FindStringSubmatch(image); match != nil {
+		return match[2]
+	}
+	return ""
+}
+
+// ImageOfMinor returns the image with the tag of another minor version of Kubernetes, and without a digest. It is empty if the tag does
+// not name one.
+func ImageOfMinor(image, minor string) string {
+	if !tagOfMinor.MatchString(image) {
+		return ""
+	}
+	return tagOfMinor.ReplaceAllString(image, "${1}"+minor+"${3}")
+}
+
+// OtherCommand returns a sentence on a kubectl-plimsoll that decides by the stock plugins of another minor version of Kubernetes than the
+// scheduler does. It is empty if the minor versions are the same, or if one of them is not known, which is the empty string.
+func OtherCommand(command, scheduler string) string {
+	if command == "" || scheduler == "" || command == scheduler {
+		return ""
+	}
+	return fmt.Sprintf("this kubectl-plimsoll is of Kubernetes %s, the scheduler of %s, whose stock plugins and weights may differ", command, scheduler)
+}

@@ -1,0 +1,40 @@
+package warning_test
+
+import (
+	"flag"
+	"strings"
+	"testing"
+
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/warning"
+)
+
+// TestLog_Text expects a line as klog marks warnings.
+func TestLog_Text(t *testing.T) {
+	var log strings.Builder
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	if err := flags.Set("logtostderr", "false"); err != nil {
+		t.Fatal(err)
+	}
+	defer klog.CaptureState().Restore()
+	klog.SetOutput(&log)
+	warning.Log("text", "m", "field", "f", "line", 3, "similar", []string{"a b"})
+	klog.Flush()
+	got := log.String()
+	if !strings.HasPrefix(got, "W") || !strings.Contains(got, "warning_test.go:") || !strings.HasSuffix(got, `] "m" field="f" line=3 similar=["a b"]`+"\n") {
+		t.Errorf("the log is %q", got)
+	}
+}
+
+func TestLog_JSON(t *testing.T) {
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	defer klog.CaptureState().Restore()
+	klog.SetLogger(logger)
+	warning.Log("json", "m", "field", "f")
+	if got := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); !strings.Contains(got, `m field="f" severity="warning"`) {
+		t.Errorf("the log is %q", got)
+	}
+}
