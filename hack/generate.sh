@@ -10,7 +10,7 @@ set -o errexit -o nounset -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # Never rewrite go.mod, and never fetch another toolchain.
-export GOFLAGS="-mod=readonly"
+export GOFLAGS="${GOFLAGS:-} -mod=readonly"
 export GOTOOLCHAIN="local"
 # Neither the developer's go.work nor the sort order of the locale may change the result.
 export GOWORK="off"

@@ -1,6 +1,6 @@
 // Argsschema writes the JSON schema of the plugins' arguments, from the Go types in apis/config/v1: into values.schema.json of the
-// chart, for Helm, and into files/args.schema.json, for the chart's templates, which cannot read the former. It runs in the
-// repository's root.
+// chart, for Helm, and into files/args.schema.json, for the chart's templates, which cannot read the former. The latter has also the
+// names of plugins that the scheduler does not have. It runs in the repository's root.
 package main
 
 import (
@@ -13,11 +13,14 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	configv1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 )
 
 func main() {
@@ -48,7 +51,11 @@ func write(values, args string) error {
 	if err := os.WriteFile(values, fmt.Appendf(nil, "%s\n  \"definitions\": %s\n}\n", before, content), 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile(args, fmt.Appendf(nil, "{\n  \"definitions\": %s\n}\n", content), 0o644)
+	others, err := json.Marshal(configlint.OtherPlugins())
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(args, fmt.Appendf(nil, "{\n  \"otherPlugins\": %s,\n  \"definitions\": %s\n}\n", others, content), 0o644)
 }
 
 type object = map[string]any
@@ -76,14 +83,23 @@ func definitions() (object, error) {
 	return all, nil
 }
 
+// What time.ParseDuration and resource.ParseQuantity accept. Quantities need a digit: ParseQuantity reads "Gi" as 0.
+const (
+	duration = `^[-+]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
+	quantity = `^[-+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]+)?$`
+)
+
 // schemaOf returns the schema of a type, and adds the structs in it to definitions. Unknown fields are left to the templates, which
 // can name the similar one. null is allowed everywhere, since it decodes as a missing field does.
 func schemaOf(t reflect.Type, definitions object) (object, error) {
 	switch t {
 	case reflect.TypeFor[metav1.Duration]():
-		return orNull("string"), nil
+		return merge(orNull("string"), object{"pattern": duration}), nil
 	case reflect.TypeFor[resource.Quantity]():
-		return orNull("string", "number"), nil
+		return merge(orNull("string", "number"), object{"pattern": quantity}), nil // of strings
+	case reflect.TypeFor[config.MetricProviderType]():
+		// An empty type is the default.
+		return object{"enum": []any{config.KubernetesMetricsServer, config.Prometheus, config.SignalFx, config.Datadog, "", nil}}, nil
 	}
 	switch t.Kind() {
 	case reflect.Bool:
@@ -103,6 +119,10 @@ func schemaOf(t reflect.Type, definitions object) (object, error) {
 		}
 		if t.Kind() == reflect.Slice {
 			return merge(orNull("array"), object{"items": items}), nil
+		}
+		if t.Key() == reflect.TypeFor[corev1.ResourceName]() {
+			properties := object{string(corev1.ResourceCPU): items, string(corev1.ResourceMemory): items} // no plugin reads others
+			return merge(orNull("object"), object{"properties": properties}), nil
 		}
 		return merge(orNull("object"), object{"additionalProperties": items}), nil
 	case reflect.Struct:

@@ -4,10 +4,17 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 )
 
 func TestWrite_ChartIsUpToDate(t *testing.T) {
@@ -73,5 +80,59 @@ func TestSchemaOf_RefusesUnknownKinds(t *testing.T) {
 	_, err := schemaOf(reflect.TypeFor[args](), object{})
 	if want := ".inner[].ratio: no schema for float32: add one to hack/argsschema"; err == nil || err.Error() != want {
 		t.Errorf("schemaOf() = %v, want %s", err, want)
+	}
+}
+
+// The patterns refuse "Gi" and ".", which ParseQuantity reads as 0.
+func TestSchemaOf_PatternsAcceptWhatParses(t *testing.T) {
+	for _, tt := range []struct {
+		of     reflect.Type
+		parse  func(string) error
+		values []string
+	}{
+		{
+			reflect.TypeFor[metav1.Duration](), func(s string) error { _, err := time.ParseDuration(s); return err },
+			[]string{
+				"5m", "1h30m", "1.5h", ".5s", "5.s", "0", "-5m", "+5m", "-0", "10ms", "3us", "3µs", "3μs", "2ns", "1m1m", "0s",
+				"", "5 minutes", "5 m", "5", "m", "1d", "5m ", "1h30", "--5m", ".s", "1..5s", "5M", "0m0", "00",
+			},
+		},
+		{
+			reflect.TypeFor[resource.Quantity](), func(s string) error { _, err := resource.ParseQuantity(s); return err },
+			[]string{
+				"1", "500m", "1Gi", "1.5Gi", "2k", "100u", "3n", "1E", "1Ei", "1e3", "1E3", "1e-3", "12E+2", "-1", "+1", ".5", "5.", "0",
+				"", "1 core", "1 Gi", "1K", "1ki", "1GB", "1gi", "one", "1e", "1.5.5", "--1", "1,5",
+			},
+		},
+	} {
+		schema, err := schemaOf(tt.of, object{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pattern := regexp.MustCompile(schema["pattern"].(string))
+		for _, value := range tt.values {
+			if err := tt.parse(value); pattern.MatchString(value) != (err == nil) {
+				t.Errorf("%s %q: the pattern matches: %t; parsing it: %v", tt.of, value, pattern.MatchString(value), err)
+			}
+		}
+	}
+}
+
+func TestSchemaOf_Values(t *testing.T) {
+	type args struct {
+		Type     config.MetricProviderType `json:"type"`
+		Requests corev1.ResourceList       `json:"requests"`
+	}
+	definitions := object{}
+	if _, err := schemaOf(reflect.TypeFor[args](), definitions); err != nil {
+		t.Fatal(err)
+	}
+	quantity := object{"type": []string{"string", "number", "null"}, "pattern": quantity}
+	want := object{
+		"type":     object{"enum": []any{config.KubernetesMetricsServer, config.Prometheus, config.SignalFx, config.Datadog, "", nil}},
+		"requests": object{"type": []string{"object", "null"}, "properties": object{"cpu": quantity, "memory": quantity}},
+	}
+	if diff := cmp.Diff(want, definitions["args"].(object)["properties"]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -34,7 +34,7 @@ func TestProcess_Failed(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("Failed waits for Stop")
 	}
 	r.signal(syscall.SIGKILL)

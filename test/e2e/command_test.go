@@ -91,7 +91,8 @@ profiles:
 	}
 }
 
-// TestCommand_WarningInLogFormat expects warnings about the configuration in the configured format of the log.
+// TestCommand_WarningInLogFormat expects warnings about the configuration in the configured format of the log: klog's text format marks
+// them with W, JSON has a key severity.
 func TestCommand_WarningInLogFormat(t *testing.T) {
 	for _, tt := range []struct {
 		name, profile string
@@ -102,6 +103,10 @@ func TestCommand_WarningInLogFormat(t *testing.T) {
 		{
 			"a disabled plugin that does not exist", "plugins: {score: {disabled: [{name: NodeResourceFit}]}}",
 			"does not exist", map[string]string{"field": "profiles[0].plugins.score.disabled[0]", "name": "NodeResourceFit"},
+		},
+		{
+			"a flag that wins", "schedulerName: a\nleaderElection: {resourceName: ours}",
+			"overrides the configuration", map[string]string{"field": "leaderElection.resourceName", "flag": "--leader-elect-resource-name=theirs"},
 		},
 		{
 			"a query that Prometheus cannot parse", `plugins: {score: {enabled: [{name: NodeMetrics}]}}
@@ -128,10 +133,16 @@ profiles:
 - `+tt.profile+`
 `)
 			// With --write-config-to the scheduler is built, writes its configuration and exits.
-			code, _, stderr := runScheduler(t, "--config="+config, "--write-config-to="+written, "--secure-port=0", "--logging-format=json")
+			flags := []string{"--config=" + config, "--write-config-to=" + written, "--secure-port=0", "--leader-elect-resource-name=theirs"}
+			code, _, stderr := runScheduler(t, flags...)
+			if warning := regexp.MustCompile(`(?m)^W.*` + tt.message).FindString(stderr); code != 0 || warning == "" {
+				t.Errorf("the exit code is %d, and no warning says %q: %s", code, tt.message, stderr)
+			}
+			code, _, stderr = runScheduler(t, append(flags, "--logging-format=json")...)
 			if code != 0 {
 				t.Fatalf("the exit code is %d: %s", code, stderr)
 			}
+			tt.details["severity"] = "warning"
 			for line := range strings.Lines(stderr) {
 				var entry map[string]any
 				if json.Unmarshal([]byte(line), &entry) != nil || !strings.Contains(fmt.Sprint(entry["msg"]), tt.message) {
@@ -149,14 +160,15 @@ profiles:
 	}
 }
 
-// TestCommand_Version expects the version of this repository and that of Kubernetes.
+// TestCommand_Version expects the version of this repository and that of the Kubernetes under test.
 func TestCommand_Version(t *testing.T) {
 	code, stdout, stderr := runScheduler(t, "--version")
 	if code != 0 || stderr != "" {
 		t.Errorf("the exit code is %d and stderr %q, want 0 and nothing", code, stderr)
 	}
-	if !regexp.MustCompile(`^Plimsoll \S+\nKubernetes v1\.\d+\.\d+\n$`).MatchString(stdout) {
-		t.Errorf("stdout is %q", stdout)
+	v, _ := kubernetes(t)
+	if !regexp.MustCompile(`^Plimsoll \S+\nKubernetes v` + regexp.QuoteMeta(v.String()) + `\n$`).MatchString(stdout) {
+		t.Errorf("stdout is %q, want Kubernetes v%s", stdout, v)
 	}
 }
 

@@ -144,6 +144,13 @@ func (e environment) wantAllFeatures() (i installation) {
 		ObjectMeta: metav1.ObjectMeta{Name: "token"}, StringData: map[string]string{"token": sourceToken},
 	}, metav1.CreateOptions{})
 	e.must(err)
+	certificate, key, err := cert.GenerateSelfSignedCertKey("plimsoll."+system+".svc", nil, nil)
+	e.must(err)
+	_, err = e.Client.CoreV1().Secrets(system).Create(e.ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "serving-certificate"}, Type: corev1.SecretTypeTLS,
+		Data: map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key, "ca.crt": certificate},
+	}, metav1.CreateOptions{})
+	e.must(err)
 	_, err = e.Client.CoreV1().ConfigMaps(system).Create(e.ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "ca"}, Data: map[string]string{"ca.crt": ca},
 	}, metav1.CreateOptions{})
@@ -472,8 +479,8 @@ func unusedByTheScheduler() map[string][]right {
 // listed is the reason why informers do not use the verb list.
 const listed = "only where the API server cannot stream the first list of an informer"
 
-// wantRulesUsed waits until a user has used all rights of the roles of a name, except for those in unused. It logs the unused
-// rights of each rule.
+// wantRulesUsed waits until a user has used all rights of the Role of a name and of the ClusterRole of that name and the namespace,
+// except for those in unused. It logs the unused rights of each rule.
 func (e environment) wantRulesUsed(user, role string, unused map[string][]right) {
 	e.t.Helper()
 	type rule struct {
@@ -496,7 +503,7 @@ func (e environment) wantRulesUsed(user, role string, unused map[string][]right)
 			rules = append(rules, described)
 		}
 	}
-	clusterRole, err := e.Client.RbacV1().ClusterRoles().Get(e.ctx, role, metav1.GetOptions{})
+	clusterRole, err := e.Client.RbacV1().ClusterRoles().Get(e.ctx, role+"."+system, metav1.GetOptions{})
 	e.must(err)
 	add("ClusterRole", clusterRole.Rules)
 	roles, err := e.Client.RbacV1().Roles(system).List(e.ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + role})

@@ -201,10 +201,16 @@ func (e environment) monitor(rendered []*unstructured.Unstructured, rules []rule
 		metav1.ObjectMeta `json:"metadata"`
 		Spec              struct {
 			Endpoints []struct {
-				Scheme          string         `json:"scheme"`
-				Interval        string         `json:"interval"`
-				BearerTokenFile string         `json:"bearerTokenFile"`
-				TLSConfig       map[string]any `json:"tlsConfig"`
+				Scheme          string `json:"scheme"`
+				Interval        string `json:"interval"`
+				BearerTokenFile string `json:"bearerTokenFile"`
+				TLSConfig       struct {
+					InsecureSkipVerify bool   `json:"insecureSkipVerify"`
+					ServerName         string `json:"serverName"`
+					CA                 struct {
+						Secret corev1.SecretKeySelector `json:"secret"`
+					} `json:"ca"`
+				} `json:"tlsConfig"`
 			} `json:"endpoints"`
 		} `json:"spec"`
 	}
@@ -224,8 +230,14 @@ func (e environment) monitor(rendered []*unstructured.Unstructured, rules []rule
 		if endpoint.BearerTokenFile != "" {
 			job["authorization"] = map[string]any{"credentials_file": endpoint.BearerTokenFile}
 		}
-		if skip, ok := endpoint.TLSConfig["insecureSkipVerify"]; ok {
-			job["tls_config"] = map[string]any{"insecure_skip_verify": skip}
+		if tls := endpoint.TLSConfig; tls.InsecureSkipVerify {
+			return nil, fmt.Errorf("a Prometheus would send its token to whoever answers for %s", m.Name)
+		} else if tls.ServerName != "" {
+			secret, err := e.Client.CoreV1().Secrets(m.Namespace).Get(e.ctx, tls.CA.Secret.Name, metav1.GetOptions{})
+			if err != nil {
+				return nil, err
+			}
+			job["tls_config"] = map[string]any{"server_name": tls.ServerName, "ca": string(secret.Data[tls.CA.Secret.Key])}
 		}
 		jobs = append(jobs, job)
 	}

@@ -38,12 +38,7 @@ func TestOutage(t *testing.T) {
 	e.waitPlacements("requests decide once all load has expired", arrivals, func(node string) bool { return node != "cool" })
 
 	e.must(e.Scheduler.Stop())
-	began := time.Now()
-	e.must(e.Scheduler.Start(e.ctx))
-	// A start that waits for the source does not end at all; the limit is for a busy machine.
-	if took, limit := time.Since(began), 30*time.Second; took > limit {
-		t.Errorf("without Prometheus the scheduler was ready after %.1f s, want at most %s", took.Seconds(), limit)
-	}
+	e.must(e.Scheduler.Start(e.ctx)) // fails if the start waits for the source, after minutes
 	e.waitPlacements("requests decide after a start without Prometheus", arrivals, func(node string) bool { return node != "cool" })
 
 	e.must(e.Prometheus.Start(e.ctx))

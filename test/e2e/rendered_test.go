@@ -42,13 +42,13 @@ func manifest(t *testing.T, name string) []*unstructured.Unstructured {
 	return objects(t, readFile(t, root, "manifests", name))
 }
 
-// render returns the objects of a release named plimsoll.
+// render returns the objects that installing a release named plimsoll makes: without the pods of helm test.
 func render(t *testing.T, namespace, values string) []*unstructured.Unstructured {
 	t.Helper()
 	v, _ := kubernetes(t)
 	// As with helm install, which asks the cluster.
-	stream, err := manifests.NewHelm(root, t.TempDir()).Template(t.Context(), "plimsoll", namespace, values, "--kube-version", v.String(),
-		"--api-versions", "admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy")
+	stream, err := manifests.NewHelm(root, t.TempDir()).Template(t.Context(), "plimsoll", namespace, values, "--skip-tests",
+		"--kube-version", v.String(), "--api-versions", "admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,26 +80,41 @@ func find[T any](t *testing.T, objects []*unstructured.Unstructured, kind string
 	return found
 }
 
-// tryApply applies objects in order, by server-side apply. Unknown and duplicate fields are errors. With metav1.DryRunAll nothing
-// changes.
-func (e environment) tryApply(objects []*unstructured.Unstructured, dryRun ...string) error {
+// resources returns a function that returns the client of an object's kind and namespace.
+func (e environment) resources() (func(*unstructured.Unstructured) (dynamic.ResourceInterface, error), error) {
 	config, err := clientcmd.BuildConfigFromFlags("", e.AdminKubeconfig)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	config.QPS = -1
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	groups, err := restmapper.GetAPIGroupResources(e.Client.Discovery())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	mapper := restmapper.NewDiscoveryRESTMapper(groups)
-	for _, o := range objects {
+	return func(o *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 		kind := o.GroupVersionKind()
 		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		if err != nil {
+			return nil, err
+		}
+		return client.Resource(mapping.Resource).Namespace(o.GetNamespace()), nil
+	}, nil
+}
+
+// tryApply applies objects in order, by server-side apply. Unknown and duplicate fields are errors. With metav1.DryRunAll nothing
+// changes.
+func (e environment) tryApply(objects []*unstructured.Unstructured, dryRun ...string) error {
+	resources, err := e.resources()
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		resource, err := resources(o)
 		if err != nil {
 			return err
 		}
@@ -108,10 +123,10 @@ func (e environment) tryApply(objects []*unstructured.Unstructured, dryRun ...st
 			return err
 		}
 		force := true
-		_, err = client.Resource(mapping.Resource).Namespace(o.GetNamespace()).Patch(e.ctx, o.GetName(), types.ApplyPatchType, data,
+		_, err = resource.Patch(e.ctx, o.GetName(), types.ApplyPatchType, data,
 			metav1.PatchOptions{FieldManager: "test", FieldValidation: metav1.FieldValidationStrict, Force: &force, DryRun: dryRun})
 		if err != nil {
-			return fmt.Errorf("applying %s %s: %w", kind.Kind, o.GetName(), err)
+			return fmt.Errorf("applying %s %s: %w", o.GetKind(), o.GetName(), err)
 		}
 	}
 	return nil

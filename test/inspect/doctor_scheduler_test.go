@@ -43,7 +43,7 @@ func (e *environment) install(t *testing.T, configuration string, pods ...string
 	}
 	_, err = e.Client.CoreV1().ConfigMaps(installed).Create(ctx, &corev1.ConfigMap{ObjectMeta: inNamespace, Data: map[string]string{"config.yaml": configuration}}, metav1.CreateOptions{})
 	must(t, err)
-	labels := map[string]string{"app.kubernetes.io/name": "plimsoll", "app.kubernetes.io/component": "scheduler"}
+	labels := map[string]string{"helm.sh/chart": "plimsoll-0.1.0", "app.kubernetes.io/component": "scheduler"}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
 		ServiceAccountName: "plimsoll",
 		Containers: []corev1.Container{{
@@ -271,6 +271,36 @@ func TestDoctor_Scheduler(t *testing.T) {
 	wantsFound(t, report, "scheduler.leader", doctor.Error, "nobody leads: Lease "+installed+"/plimsoll was renewed")
 	must(t, replica.Start(t.Context()))
 	waitUntil(t, func() bool { return find(shared.byDiscovery(t), "scheduler.leader").Status != doctor.Error })
+}
+
+// TestOtherMinor expects explain, what-if and doctor to tell that the scheduler's image is of another minor version of Kubernetes.
+func TestOtherMinor(t *testing.T) {
+	shared.loadedNodes(t, "worker-1")
+	shared.install(t, yamlOf(t, configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)), "plimsoll-1")
+	ctx := t.Context()
+	d, err := shared.Client.AppsV1().Deployments(installed).Get(ctx, "plimsoll", metav1.GetOptions{})
+	must(t, err)
+	d.Spec.Template.Spec.Containers[0].Image = "plimsoll:0.1.0-k8s1.99"
+	_, err = shared.Client.AppsV1().Deployments(installed).Update(ctx, d, metav1.UpdateOptions{})
+	must(t, err)
+	pod := filepath.Join(t.TempDir(), "pod.yaml")
+	must(t, os.WriteFile(pod, []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {schedulerName: plimsoll, containers: [{name: c, image: i}]}\n"), 0o600))
+	from := "--from=configmap/" + installed + "/plimsoll"
+	const exec = "kubectl -n " + installed + " exec deploy/plimsoll -c kube-scheduler -- kubectl-plimsoll "
+	for _, command := range []string{"explain", "what-if"} {
+		r := shared.plimsoll(t, command, "-f", pod, from)
+		if !strings.Contains(r.stderr, "Warning: this kubectl-plimsoll is of Kubernetes ") || !strings.Contains(r.stderr, "the scheduler of 1.99") || !strings.Contains(r.stderr, exec+command+" ...\n") {
+			t.Errorf("stderr of %s is %q", command, r.stderr)
+		}
+	}
+	report := shared.byDiscovery(t)
+	if advice := wantsFound(t, report, "scheduler.command", doctor.Warning, "the scheduler of 1.99"); advice[0].Command != exec+"doctor" {
+		t.Errorf("the advice is %+v", advice)
+	}
+	advice := wantsFound(t, report, "scheduler.version", doctor.Error, "the scheduler is of Kubernetes 1.99")
+	if !strings.HasPrefix(advice[0].Command, "kubectl -n "+installed+" set image deployment/plimsoll kube-scheduler=plimsoll:0.1.0-k8s1.") {
+		t.Errorf("the advice is %+v", advice)
+	}
 }
 
 // TestDoctor_SchedulerMetrics expects what the scheduler's own metrics say, where Prometheus scrapes them.

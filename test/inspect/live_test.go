@@ -300,7 +300,7 @@ func installScheduler(t *testing.T, namespace, configuration string) {
 	t.Helper()
 	createNamespace(t, namespace)
 	const name = "plimsoll"
-	labels := map[string]string{"app.kubernetes.io/name": "plimsoll", "app.kubernetes.io/instance": name, "app.kubernetes.io/component": "scheduler"}
+	labels := map[string]string{"helm.sh/chart": "plimsoll-0.1.0", "app.kubernetes.io/instance": name, "app.kubernetes.io/component": "scheduler"}
 	meta := metav1.ObjectMeta{Name: name, Labels: labels}
 	create(t, shared.Client.CoreV1().ConfigMaps(namespace), &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"config.yaml": configuration}})
 	create(t, shared.Client.RbacV1().ClusterRoleBindings(), &rbacv1.ClusterRoleBinding{

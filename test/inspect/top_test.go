@@ -175,15 +175,22 @@ func TestTop_Pods(t *testing.T) {
 		r := shared.plimsoll(t, args...).wants(t, 0)
 		t.Logf("kubectl plimsoll %s\n%s%s", strings.Join(args, " "), r.stderr, r.stdout)
 	}
-	seenPending, previous := false, math.Inf(1)
+	judged, seenPending, previous := 0, false, math.Inf(1)
 	for began := time.Now(); time.Since(began) < topWindow+15*time.Second; time.Sleep(5 * time.Second) {
+		// rate() is too low on all nodes while samples are missing at the end of the window, as on a busy machine. worker-2 tells.
+		if _, nodes := topNodes(t); near(*nodes["worker-2"].CPU.MeasuredPercent, 85) {
+			cpu := &nodes["worker-1"].CPU
+			// 30 % and one of 8 cores.
+			if got := *cpu.MeasuredPercent + cpu.PendingPercent; !near(got, 42.5) {
+				t.Errorf("measured %.1f %% and pending %.1f %%, want 42.5 %% together", *cpu.MeasuredPercent, cpu.PendingPercent)
+			}
+			if cpu.PendingPercent > 2 {
+				judged++
+			}
+		}
 		var pods top.Pods
 		must(t, json.Unmarshal([]byte(shared.plimsoll(t, "top", "pods", "worker-1", "-o", "json").wants(t, 0).stdout), &pods))
 		cpu := &pods.Node.CPU
-		// 30 % and one of 8 cores.
-		if got := *cpu.MeasuredPercent + cpu.PendingPercent; !near(got, 42.5) {
-			t.Errorf("measured %.1f %% and pending %.1f %%, want 42.5 %% together", *cpu.MeasuredPercent, cpu.PendingPercent)
-		}
 		if math.Abs(pods.Total.CPU.PendingPercent-cpu.PendingPercent) > 1e-9 {
 			t.Errorf("%v %% are pending of the pods, and %v %% on the node", pods.Total.CPU.PendingPercent, cpu.PendingPercent)
 		}
@@ -196,6 +203,9 @@ func TestTop_Pods(t *testing.T) {
 				t.Errorf("the first pod is %+v, want the young one, that uses a core", pods.Pods[0])
 			}
 		}
+	}
+	if judged == 0 {
+		t.Error("no reading while pending was above 2 % could be judged")
 	}
 	if !seenPending || previous != 0 {
 		t.Errorf("pending was above 2 %%: %v, and is %v %% a window later, want 0", seenPending, previous)

@@ -18,6 +18,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	kubeschedulerv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 	podsecurity "k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/yaml"
@@ -35,7 +36,15 @@ topologySpreadConstraints: []
 const everythingOn = `
 image:
   digest: sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
-  pullSecrets: [{name: registry}]
+imagePullSecrets: [{name: registry}]
+nameOverride: load-scheduler
+fullnameOverride: plimsoll
+commonLabels: {owner: operations, team: common, release: common}
+commonAnnotations: {contact: operations, note: common, folder: common}
+servingCertificate: {secretName: certificate}
+port: 10260
+dnsPolicy: Default
+terminationGracePeriodSeconds: 0
 config:
   percentageOfNodesToScore: 50
   profiles:
@@ -123,7 +132,10 @@ func TestChart_RendersValidManifests(t *testing.T) {
 			name: "the admission policy alone", values: "admissionPolicy: {enabled: true}",
 			present: []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"},
 		},
-		{name: "the service monitor alone", values: "serviceMonitor: {enabled: true}", present: []string{"ServiceMonitor"}},
+		{name: "the service monitor alone", values: "{serviceMonitor: {enabled: true}, servingCertificate: {secretName: certificate}}", present: []string{"ServiceMonitor"}},
+		{name: "a service monitor that does not verify", values: "serviceMonitor: {enabled: true, insecureSkipVerify: true}", present: []string{"ServiceMonitor"}},
+		{name: "a configuration of one's own", values: "existingConfigMap: own", absent: []string{"ConfigMap"}},
+		{name: "a configuration of one's own for OpenShift", values: "{existingConfigMap: own, target: OpenShift}", absent: []string{"ConfigMap"}},
 		{name: "the alerts alone", values: "prometheusRule: {enabled: true}", present: []string{"PrometheusRule"}},
 		{name: "the recording rules alone", values: "recordingRules: {enabled: true}", present: []string{"PrometheusRule"}},
 		{name: "the dashboard alone", values: "dashboard: {enabled: true}"},
@@ -157,6 +169,22 @@ config:
 		},
 		{name: "ports of the API server alone", values: "networkPolicy: {apiServer: {ports: [443]}}"},
 		{name: "one replica that elects no leader", values: "{replicas: 1, config: {leaderElection: {leaderElect: false}}}", absent: []string{"Role"}},
+		{
+			name: "everything for OpenShift's operator",
+			values: `
+target: OpenShift
+prometheusRule: {enabled: true}
+recordingRules: {enabled: true}
+dashboard: {enabled: true}
+admissionPolicy: {enabled: true}
+openshift:
+  logLevel: Trace
+  topology:
+    mode: HighlyAvailable
+    highlyAvailableTopology: {maxReplicas: 2, nodeSelector: {a: b}, tolerations: [{key: a, operator: Exists}]}
+`,
+			present: []string{"SecondaryScheduler", "PrometheusRule", "MutatingAdmissionPolicy"}, absent: []string{"ServiceMonitor", "Deployment"},
+		},
 		{
 			name: "for OpenShift's operator", values: "target: OpenShift", present: []string{"SecondaryScheduler", "ConfigMap"},
 			absent: []string{"Deployment", "Service", "NetworkPolicy"},
@@ -239,6 +267,10 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 			[]string{"/loadWatcher/applicationKeySecret/name"},
 		},
 		{"an unknown provider of a load-watcher", "loadWatcher: {enabled: true, provider: Graphite}", []string{"/loadWatcher/provider", "'SignalFx', 'Datadog'"}},
+		{
+			"a plugin of another project", "config: {profiles: [{schedulerName: a, plugins: {permit: {enabled: [{name: Coscheduling}]}}}]}",
+			[]string{"config.profiles[0].plugins.permit.enabled[0]: remove Coscheduling", "run that project's scheduler beside this one"},
+		},
 		{"a misspelt argument", arguments("TargetLoadPacking", "{targetUtilisation: 40}"), misspelt("targetUtilisation", "did you mean targetUtilization?")},
 		{"a misspelt argument in another case", arguments("PredictedPeak", "{MAXLIMITREQUESTRATIOS: 2}"), misspelt("MAXLIMITREQUESTRATIOS", "did you mean maxLimitRequestRatio?")},
 		{"the beginning of an argument", arguments("LowRiskOverCommitment", "{smoothing: 1}"), misspelt("smoothing", "did you mean smoothingWindowSize?")},
@@ -309,13 +341,51 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 		{"a label that selectors use", "podLabels: {app.kubernetes.io/component: a}", []string{"podLabels: app.kubernetes.io/component", "selectors"}},
 		{"the label that opts out of the admission policy", "podLabels: {plimsoll.io/scheduler: plimsoll}", []string{"podLabels: plimsoll.io/scheduler", "admission policy"}},
 		{"a service monitor for OpenShift", "{target: OpenShift, serviceMonitor: {enabled: true}}", []string{"serviceMonitor.enabled", "target OpenShift"}},
-		{"recording rules for OpenShift", "{target: OpenShift, recordingRules: {enabled: true}}", []string{"recordingRules.enabled", "target OpenShift"}},
-		{"alerts for OpenShift", "{target: OpenShift, prometheusRule: {enabled: true}}", []string{"prometheusRule.enabled", "target OpenShift"}},
+		{
+			"recording rules for a static pod", "{target: StaticPod, recordingRules: {enabled: true}, config: {profiles: [{schedulerName: default-scheduler}]}}",
+			[]string{"recordingRules.enabled", "target StaticPod"},
+		},
+		{
+			"alerts for a static pod", "{target: StaticPod, prometheusRule: {enabled: true}, config: {profiles: [{schedulerName: default-scheduler}]}}",
+			[]string{"prometheusRule.enabled", "target StaticPod"},
+		},
+		{"an unknown log level of the operator", "{target: OpenShift, openshift: {logLevel: 4}}", []string{"/openshift/logLevel", "'TraceAll'"}},
+		{"a misspelt topology", "{target: OpenShift, openshift: {topology: {replicas: 2}}}", []string{"/openshift/topology", "'replicas' not allowed"}},
 		{
 			"a dashboard for a static pod", "{target: StaticPod, dashboard: {enabled: true}, config: {profiles: [{schedulerName: default-scheduler}]}}",
 			[]string{"dashboard.enabled", "target StaticPod"},
 		},
 		{"a load-watcher for OpenShift", "{target: OpenShift, loadWatcher: {enabled: true}}", []string{"loadWatcher.enabled", "target OpenShift"}},
+		{"a service monitor without a certificate", "serviceMonitor: {enabled: true}", []string{"servingCertificate.secretName", "serviceMonitor.insecureSkipVerify: true"}},
+		{"as many available as there are", "podDisruptionBudget: {minAvailable: 2}", []string{"minAvailable is 2 with replicas: 2", "raise replicas"}},
+		{"a share of the replicas that is rounded up to all", "podDisruptionBudget: {minAvailable: 51%}", []string{"minAvailable is 51%, rounded up to 2, with replicas: 2"}},
+		{"any share of one replica", "{replicas: 1, podDisruptionBudget: {minAvailable: 1%}}", []string{"minAvailable is 1%, rounded up to 1, with replicas: 1"}},
+		{
+			"a namespace that OpenShift's operator does not read", "target: OpenShift",
+			[]string{"target OpenShift: the namespace is plimsoll-system", "--namespace " + operatorNamespace},
+		},
+		{
+			"a misspelt plugin", "config: {profiles: [{schedulerName: a, plugins: {score: {enabled: [{name: NodeResourcesFit}, {name: TargetLoadPackin}]}}}]}",
+			[]string{"config.profiles[0].plugins.score.enabled[1]: there is no plugin TargetLoadPackin: did you mean TargetLoadPacking?"},
+		},
+		{
+			"arguments of a misspelt plugin", arguments("lowRiskOvercomitment", "{window: 5m}"),
+			[]string{"config.profiles[0].pluginConfig[1]: there is no plugin lowRiskOvercomitment: did you mean LowRiskOverCommitment?"},
+		},
+		{"a misspelt plugin with a short name", arguments("Peask", "{}"), []string{"there is no plugin Peask: did you mean Peaks?"}},
+		{"a common label that selectors use", "commonLabels: {app.kubernetes.io/name: a}", []string{"commonLabels: app.kubernetes.io/name", "selectors"}},
+		{"a label of the service monitor that the chart sets", "serviceMonitor: {labels: {app.kubernetes.io/instance: a}}", []string{"serviceMonitor.labels: app.kubernetes.io/instance"}},
+		{"a label of the alerts that the chart sets", "prometheusRule: {labels: {helm.sh/chart: a}}", []string{"prometheusRule.labels: helm.sh/chart"}},
+		{"a label of the recording rules that the chart sets", "recordingRules: {labels: {app.kubernetes.io/version: a}}", []string{"recordingRules.labels: app.kubernetes.io/version"}},
+		{"a label of the dashboard that the chart sets", "dashboard: {labels: {app.kubernetes.io/name: a}}", []string{"dashboard.labels: app.kubernetes.io/name"}},
+		{"an annotation of the pods that the chart sets", "podAnnotations: {checksum/config: a}", []string{"podAnnotations: checksum/config", "Remove it"}},
+		{"a common annotation that the chart sets on pods", "commonAnnotations: {checksum/config: a}", []string{"commonAnnotations: checksum/config"}},
+		{
+			"a ConfigMap for a static pod", "{target: StaticPod, existingConfigMap: a, config: {profiles: [{schedulerName: default-scheduler}]}}",
+			[]string{"existingConfigMap: not supported with target StaticPod"},
+		},
+		{"an unknown DNS policy", "dnsPolicy: None", []string{"/dnsPolicy"}},
+		{"pull secrets by their old name", "image: {pullSecrets: [{name: a}]}", []string{"image.pullSecrets: its name is now imagePullSecrets"}},
 		{"two replicas without leader election", "config: {leaderElection: {leaderElect: false}}", []string{"replicas is 2", "config.leaderElection.leaderElect"}},
 	}
 	for _, tt := range tests {
@@ -333,6 +403,102 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 				t.Errorf("the error shows the token:\n%v", err)
 			}
 		})
+	}
+}
+
+// TestChart_AcceptsOtherPlugins expects that no plugin of others is taken for a misspelt one.
+func TestChart_AcceptsOtherPlugins(t *testing.T) {
+	var known struct {
+		OtherPlugins []string `json:"otherPlugins"`
+	}
+	if err := json.Unmarshal(read(t, "manifests", "chart", "files", "args.schema.json"), &known); err != nil {
+		t.Fatal(err)
+	}
+	stock := sets.List(sets.KeySet(plugins.NewInTreeRegistry()))
+	if len(stock) < 15 || len(known.OtherPlugins) == 0 {
+		t.Fatalf("%d stock plugins, %d others", len(stock), len(known.OtherPlugins))
+	}
+	var values strings.Builder
+	values.WriteString("config:\n  profiles:\n  - schedulerName: a\n    plugins:\n      multiPoint:\n        enabled:\n")
+	for _, name := range append(stock, "Pack", "Load") {
+		values.WriteString("        - name: " + name + "\n")
+	}
+	values.WriteString("    pluginConfig:\n")
+	for _, name := range slices.Concat(stock, known.OtherPlugins) {
+		values.WriteString("    - name: " + name + "\n")
+	}
+	template(t, values.String())
+}
+
+// TestChart_MissingValues renders without the values that an older chart did not have, as helm upgrade --reuse-values does, and
+// expects what the defaults render.
+func TestChart_MissingValues(t *testing.T) {
+	const missing = `
+image: {pullSecrets: []}
+recordingRules: null
+applicationKeySecret: null
+nameOverride: null
+commonLabels: null
+commonAnnotations: null
+imagePullSecrets: null
+existingConfigMap: null
+servingCertificate: null
+nodePowerModelConfigMap: null
+extraEnv: null
+extraVolumes: null
+extraVolumeMounts: null
+port: null
+hostNetwork: null
+dnsPolicy: null
+terminationGracePeriodSeconds: null
+podDisruptionBudget: {minAvailable: null}
+serviceMonitor: {insecureSkipVerify: null}
+openshift: {logLevel: null, topology: null}
+`
+	for values, older := range map[string]string{
+		"loadWatcher: {enabled: true}": "loadWatcher: {enabled: true, applicationKeySecret: null, clients: null}",
+		"target: OpenShift":            "target: OpenShift",
+		"{target: StaticPod, config: {profiles: [{schedulerName: default-scheduler}]}}": "target: StaticPod\nconfig: {profiles: [{schedulerName: default-scheduler}]}",
+	} {
+		if diff := cmp.Diff(string(template(t, values)), string(template(t, older+missing))); diff != "" {
+			t.Errorf("with %s (-with defaults +without):\n%s", values, diff)
+		}
+	}
+}
+
+// TestChart_NotesShowLease expects the command that shows the leader, and the lines that a ConfigMap of one's own must have.
+func TestChart_NotesShowLease(t *testing.T) {
+	const (
+		command = "\n    kubectl -n plimsoll-system get lease plimsoll\n"
+		lines   = `must have these lines in config.yaml. Without them the scheduler asks for the lease of the stock one, which its
+Role does not grant, and never leads:
+
+    leaderElection:
+      leaderElect: true
+      resourceName: plimsoll
+      resourceNamespace: plimsoll-system
+`
+	)
+	for values, want := range map[string]struct{ command, lines bool }{
+		"":                       {command: true},
+		"existingConfigMap: own": {command: true, lines: true},
+		"{replicas: 1, config: {leaderElection: {leaderElect: false}}}": {},
+	} {
+		kubeconfig := filepath.Join(t.TempDir(), "none")
+		output, err := helm(t).Release(t.Context(), kubeconfig, "plimsoll-system", values, "install", "plimsoll", "--dry-run=client")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, notes, found := strings.Cut(string(output), "NOTES:")
+		if !found {
+			t.Fatalf("there are no notes:\n%s", output)
+		}
+		if got := strings.Contains(notes, command); got != want.command {
+			t.Errorf("with %q the notes show the leader: %t, want %t:\n%s", values, got, want.command, notes)
+		}
+		if got := strings.Contains(notes, lines); got != want.lines {
+			t.Errorf("with %q the notes show the lease: %t, want %t:\n%s", values, got, want.lines, notes)
+		}
 	}
 }
 
@@ -529,7 +695,11 @@ admissionPolicy: {enabled: true}
 loadWatcher: {enabled: true, tokenSecret: {name: "` + name + `", key: "` + name + `"}, applicationKeySecret: {name: "` + name + `", key: "` + name + `"}, caConfigMap: {name: "` + name + `", key: "` + name + `"}}
 `
 			}
-			stream, err := helm(t).Template(t.Context(), name, name, values)
+			namespace := name
+			if target == "OpenShift" {
+				namespace = operatorNamespace
+			}
+			stream, err := helm(t).Template(t.Context(), name, namespace, values)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -575,10 +745,12 @@ func TestChart_MountsCredentialsAsFiles(t *testing.T) {
 			}
 		}
 		want := []string{
+			"certificate.tls.crt at /etc/plimsoll/tls/tls.crt",
 			"token.token at /etc/plimsoll/token/token", "token.app at /etc/plimsoll/application-key/application-key",
 			"ca.service-ca.crt at /etc/plimsoll/ca/ca.crt",
 		}
 		if d.Name == "plimsoll-load-watcher" {
+			want = want[1:]
 			want[1] = "application-key.application-key at /etc/plimsoll/application-key/application-key"
 			want[2] = "ca.ca.crt at /etc/plimsoll/ca/ca.crt"
 			for _, flag := range []string{
@@ -629,7 +801,7 @@ func TestChart_SelectorsMatchPods(t *testing.T) {
 			selectors["topologySpreadConstraints"] = d.Spec.Template.Spec.TopologySpreadConstraints[0].LabelSelector.MatchLabels
 		}
 		want := map[string]string{
-			"app.kubernetes.io/name": "plimsoll", "app.kubernetes.io/instance": "plimsoll", "app.kubernetes.io/component": component,
+			"app.kubernetes.io/name": "load-scheduler", "app.kubernetes.io/instance": "plimsoll", "app.kubernetes.io/component": component,
 		}
 		for of, got := range selectors {
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -756,5 +928,57 @@ func TestChartSchema_HasAllConfigurationFields(t *testing.T) {
 	add(reflect.TypeFor[kubeschedulerv1.KubeSchedulerConfiguration]())
 	if diff := cmp.Diff(sets.List(want), sets.List(sets.KeySet(schema.Properties.Config.Properties))); diff != "" {
 		t.Errorf("fields of config (-want +got):\n%s", diff)
+	}
+}
+
+// TestChart_CommonMetadata expects the common labels and annotations on all objects and pods, and the objects' own to win.
+func TestChart_CommonMetadata(t *testing.T) {
+	wantCommon := func(what string, labels, annotations map[string]string) {
+		if labels["owner"] != "operations" || annotations["contact"] != "operations" {
+			t.Errorf("%s has labels %v and annotations %v", what, labels, annotations)
+		}
+	}
+	for _, values := range []string{everythingOn, "{target: OpenShift, commonLabels: {owner: operations}, commonAnnotations: {contact: operations}, admissionPolicy: {enabled: true}}"} {
+		for _, o := range render(t, values) {
+			wantCommon(o.GetKind()+" "+o.GetName(), o.GetLabels(), o.GetAnnotations())
+		}
+	}
+	rendered := render(t, everythingOn)
+	for _, d := range find[appsv1.Deployment](t, rendered, "Deployment") {
+		pod := d.Spec.Template
+		wantCommon("a pod of "+d.Name, pod.Labels, pod.Annotations)
+		if pod.Labels["team"] != "a" || pod.Annotations["note"] != "b" || d.Labels["team"] != "common" {
+			t.Errorf("%s has labels %v, its pods labels %v and annotations %v", d.Name, d.Labels, pod.Labels, pod.Annotations)
+		}
+	}
+	for _, o := range rendered {
+		if kind := o.GetKind(); kind == "ServiceMonitor" || kind == "PrometheusRule" {
+			if got := o.GetLabels()["release"]; got != "prometheus" {
+				t.Errorf("%s %s has the label release: %s", kind, o.GetName(), got)
+			}
+		}
+		if folder := o.GetAnnotations()["folder"]; o.GetName() == "plimsoll-dashboard" && folder != "scheduling" {
+			t.Errorf("the dashboard has the annotation folder: %s", folder)
+		}
+	}
+}
+
+// TestChart_Names expects the names that charts commonly make of a release's name and the overrides.
+func TestChart_Names(t *testing.T) {
+	for _, tt := range []struct{ release, values, want string }{
+		{"plimsoll", "", "plimsoll"},
+		{"my-plimsoll", "", "my-plimsoll"},
+		{"load", "", "load-plimsoll"},
+		{"load", "nameOverride: scheduler", "load-scheduler"},
+		{"my-scheduler", "nameOverride: scheduler", "my-scheduler"},
+		{"load", "{nameOverride: scheduler, fullnameOverride: full}", "full"},
+	} {
+		stream, err := helm(t).Template(t.Context(), tt.release, "plimsoll-system", tt.values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := one[appsv1.Deployment](t, objects(t, stream), "Deployment").Name; got != tt.want {
+			t.Errorf("release %s with %q is named %s, want %s", tt.release, tt.values, got, tt.want)
+		}
 	}
 }

@@ -56,7 +56,7 @@ func TestConfigurations_AreValid(t *testing.T) {
 		{"the second scheduler", rendered(t, read(t, "manifests", "second-scheduler.yaml")), []string{"plimsoll"}, "plimsoll", "plimsoll-system"},
 		{
 			"OpenShift's operator has the lease of its flags", rendered(t, read(t, "manifests", "openshift", "configmap.yaml")),
-			[]string{"plimsoll"}, "secondary-scheduler", "openshift-secondary-scheduler-operator",
+			[]string{"plimsoll"}, "secondary-scheduler", operatorNamespace,
 		},
 		{
 			"the default scheduler has the stock one's lease", string(read(t, "manifests", "default-scheduler", "config.yaml")),
@@ -115,9 +115,15 @@ config:
 // kubernetesVersion is the version that go.mod pins.
 func kubernetesVersion(t *testing.T) string {
 	t.Helper()
-	match := regexp.MustCompile(`(?m)^\s*k8s\.io/kubernetes (v\S+)$`).FindSubmatch(read(t, "go.mod"))
+	return pinned(t, "go.mod")
+}
+
+// pinned returns the version of Kubernetes that a go.mod pins.
+func pinned(t *testing.T, file ...string) string {
+	t.Helper()
+	match := regexp.MustCompile(`(?m)^\s*k8s\.io/kubernetes (v\S+)$`).FindSubmatch(read(t, file...))
 	if match == nil {
-		t.Fatal("go.mod does not require k8s.io/kubernetes")
+		t.Fatalf("%s does not require k8s.io/kubernetes", filepath.Join(file...))
 	}
 	return string(match[1])
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,7 +23,7 @@ const root = "../.."
 func TestMain(m *testing.M) {
 	builder, err := build.New(context.Background(), os.Stderr)
 	if err == nil {
-		err = builder.Build(context.Background(), build.Helm(), build.Kubeconform(), build.Promtool())
+		err = builder.Build(context.Background(), build.Helm(), build.Kubeconform(), build.Kubectl(), build.Promtool())
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -48,7 +49,10 @@ func helm(t *testing.T) manifests.Helm {
 	return manifests.NewHelm(root, t.TempDir())
 }
 
-// render returns the objects of a release named plimsoll in plimsoll-system.
+// operatorNamespace is where OpenShift's operator runs, and the only namespace that the chart accepts with target OpenShift.
+const operatorNamespace = "openshift-secondary-scheduler-operator"
+
+// render returns the objects of a release named plimsoll in plimsoll-system, or in operatorNamespace with target OpenShift.
 func render(t *testing.T, values string) []*unstructured.Unstructured {
 	t.Helper()
 	return objects(t, template(t, values))
@@ -57,7 +61,11 @@ func render(t *testing.T, values string) []*unstructured.Unstructured {
 // template returns the YAML of what render returns.
 func template(t *testing.T, values string) []byte {
 	t.Helper()
-	stream, err := helm(t).Template(t.Context(), "plimsoll", "plimsoll-system", values)
+	namespace := "plimsoll-system"
+	if strings.Contains(values, "target: OpenShift") {
+		namespace = operatorNamespace
+	}
+	stream, err := helm(t).Template(t.Context(), "plimsoll", namespace, values)
 	if err != nil {
 		t.Fatal(err)
 	}

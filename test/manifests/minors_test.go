@@ -3,14 +3,16 @@ package manifests_test
 import (
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-const repository = "ghcr.io/plimsoll-scheduler/plimsoll:0.1.0-k8s"
+const repository = "ghcr.io/plimsoll-scheduler/plimsoll:0.2.0-k8s"
 
 // minors returns the minor versions of Kubernetes that this tree is built for, from oldest to newest.
 func minors(t *testing.T) []string {
@@ -25,6 +27,23 @@ func minors(t *testing.T) []string {
 	}
 	newest := strings.SplitN(strings.TrimPrefix(kubernetesVersion(t), "v"), ".", 3)
 	return append(minors, newest[0]+"."+newest[1])
+}
+
+// TestReadme_ImageTags expects a row for each minor, the newest first, with the version that its go.mod has.
+func TestReadme_ImageTags(t *testing.T) {
+	tag := strings.SplitN(repository, ":", 2)[1]
+	var want []string
+	for _, minor := range slices.Backward(minors(t)) {
+		mod := []string{"hack", "kubernetes", minor, "go.mod"}
+		if len(want) == 0 {
+			mod = mod[3:]
+		}
+		want = append(want, fmt.Sprintf("| `%s%s` | Kubernetes %s |", tag, minor, strings.TrimPrefix(pinned(t, mod...), "v")))
+	}
+	got := regexp.MustCompile("(?m)^\\| `[^`|]+-k8s[^`|]*` \\|[^|]*\\|").FindAllString(string(read(t, "README.md")), -1)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the table of image tags (-want +got):\n%s", diff)
+	}
 }
 
 // TestChart_ImageOfMinor expects an image for every minor that this tree is built for, and for no other.
@@ -55,6 +74,21 @@ func TestChart_ImageOfMinor(t *testing.T) {
 	t.Run("a tag of one's own", func(t *testing.T) {
 		if image := one[appsv1.Deployment](t, render(t, "image: {tag: mine}"), "Deployment").Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, ":mine") {
 			t.Errorf("the image is %s", image)
+		}
+	})
+	t.Run("a tag of an older minor", func(t *testing.T) {
+		stream, err := helm(t).Template(t.Context(), "plimsoll", "plimsoll-system", "image: {tag: 0.2.0-k8s"+all[0]+"}", "--kube-version", all[1]+".0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if image := one[appsv1.Deployment](t, objects(t, stream), "Deployment").Spec.Template.Spec.Containers[0].Image; image != repository+all[0] {
+			t.Errorf("the image is %s", image)
+		}
+	})
+	t.Run("a tag of a newer minor is refused", func(t *testing.T) {
+		_, err := helm(t).Template(t.Context(), "plimsoll", "plimsoll-system", "image: {tag: 0.2.0-k8s"+all[1]+"}", "--kube-version", all[0]+".9")
+		if err == nil || !strings.Contains(err.Error(), "image.tag is 0.2.0-k8s"+all[1]+", but the cluster's version is v"+all[0]+".9") {
+			t.Errorf("got %v, want a refusal", err)
 		}
 	})
 	for _, target := range []string{"Deployment", "OpenShift", "StaticPod"} {

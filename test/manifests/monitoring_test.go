@@ -18,7 +18,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/manifests"
 )
 
-const monitored = "{serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}"
+const monitored = "{serviceMonitor: {enabled: true}, servingCertificate: {secretName: certificate}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}"
 
 type rule struct {
 	Alert  string `json:"alert"`
@@ -140,7 +140,7 @@ func TestAlerts_Promtool(t *testing.T) {
 // TestAlerts_NoLeader expects no alert about the leader without leader election, and without a ServiceMonitor.
 func TestAlerts_NoLeader(t *testing.T) {
 	for _, values := range []string{
-		"{replicas: 1, config: {leaderElection: {leaderElect: false}}, serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}}",
+		"{replicas: 1, config: {leaderElection: {leaderElect: false}}, serviceMonitor: {enabled: true, insecureSkipVerify: true}, prometheusRule: {enabled: true}}",
 		"{prometheusRule: {enabled: true}}", // the labels of the scrape are not known
 	} {
 		rules, _ := alerts(t, values)
@@ -152,6 +152,21 @@ func TestAlerts_NoLeader(t *testing.T) {
 			t.Errorf("alerts with %s (-want +got):\n%s", values, diff)
 		}
 	}
+}
+
+// TestAlerts_OpenShift expects the labels that the operator's ServiceMonitor and Service give: the Service is called metrics.
+func TestAlerts_OpenShift(t *testing.T) {
+	rules, _ := alerts(t, "{target: OpenShift, prometheusRule: {enabled: true}}")
+	for _, r := range rules {
+		if r.Alert == "PlimsollNoLeader" {
+			const labels = `{namespace="` + operatorNamespace + `",job="metrics",name="kube-scheduler"}`
+			if _, err := parser.NewParser(parser.Options{}).ParseExpr(r.Expr); err != nil || strings.Count(r.Expr, "leader_election_master_status"+labels) != 2 {
+				t.Errorf("%v: %s", err, r.Expr)
+			}
+			return
+		}
+	}
+	t.Error("there is no alert about the leader")
 }
 
 func TestAlerts_LimitsFromValues(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-base/metrics"
+	kubeschedulerv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
@@ -209,7 +210,7 @@ func TestRBAC_LoadWatcher(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, role := range find[rbacv1.ClusterRole](t, render(t, tt.values), "ClusterRole") {
-				if role.Name != "plimsoll-load-watcher" {
+				if role.Name != "plimsoll-load-watcher.plimsoll-system" {
 					continue
 				}
 				if diff := cmp.Diff(tt.want, sets.List(rights(role.Rules...))); diff != "" {
@@ -250,5 +251,38 @@ func TestRBAC_EveryRuleHasComment(t *testing.T) {
 	}
 	if rules < 20 {
 		t.Errorf("there are %d rules", rules)
+	}
+}
+
+// TestChart_NamesOutsideTheNamespace expects names outside the release's namespace to end with it, so that releases of one name in two
+// namespaces share no object.
+func TestChart_NamesOutsideTheNamespace(t *testing.T) {
+	const policy = "admissionPolicy: {enabled: true}\n"
+	for name, values := range map[string]string{
+		"Deployment":        everythingOn,
+		"a lease elsewhere": "config: {leaderElection: {resourceNamespace: leases}}",
+		"OpenShift":         policy + "target: OpenShift",
+		"Thanos":            policy + "target: OpenShift" + readsPrometheus,
+		"StaticPod":         "{target: StaticPod, config: {profiles: [{schedulerName: default-scheduler, plugins: {score: {enabled: [{name: Peaks}]}}}]}}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			outside, namespace := 0, "plimsoll-system"
+			if strings.Contains(values, "target: OpenShift") {
+				namespace = operatorNamespace
+			}
+			for _, o := range render(t, values) {
+				switch {
+				case o.GetNamespace() == namespace, o.GetAPIVersion() == kubeschedulerv1.SchemeGroupVersion.String(), o.GetKind() == "Pod":
+					continue // kubeadm's configuration and patch are files
+				}
+				outside++
+				if !strings.HasSuffix(o.GetName(), "."+namespace) {
+					t.Errorf("%s %s/%s may be another release's too", o.GetKind(), o.GetNamespace(), o.GetName())
+				}
+			}
+			if outside == 0 {
+				t.Error("nothing is outside")
+			}
+		})
 	}
 }

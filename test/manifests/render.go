@@ -42,6 +42,16 @@ func (h Helm) Lint(ctx context.Context, values string) error {
 	return err
 }
 
+// Release runs a command on a release in the cluster of a kubeconfig, such as install with its flags. values is a YAML document for
+// commands that install the chart; other commands ignore it.
+func (h Helm) Release(ctx context.Context, kubeconfig, namespace, values, command, release string, flags ...string) ([]byte, error) {
+	args := []string{command, release}
+	if command == "install" || command == "upgrade" {
+		args = append(args, h.chart, "--values", "-")
+	}
+	return h.run(ctx, values, append(append(args, "--kubeconfig", kubeconfig, "--namespace", namespace), flags...)...)
+}
+
 // run returns helm's stdout. An error holds all its output.
 func (h Helm) run(ctx context.Context, values string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, h.binary, args...)

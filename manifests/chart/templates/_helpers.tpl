@@ -1,11 +1,22 @@
+{{- define "plimsoll.name" -}}
+{{- .Values.nameOverride | default .Chart.Name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+
 {{- define "plimsoll.fullname" -}}
+{{- $name := include "plimsoll.name" . -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
-{{- else if contains "plimsoll" .Release.Name -}}
+{{- else if contains $name .Release.Name -}}
 {{- .Release.Name | trunc 50 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-plimsoll" .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" -}}
 {{- end -}}
+{{- end -}}
+
+{{- /* The name of an object outside the release's namespace, from a list of the root and what the name begins with. It ends with the
+release's namespace, so that two releases of one name share no object. Names of namespaces have no dot, so no two such names are equal. */ -}}
+{{- define "plimsoll.clusterName" -}}
+{{- last . }}.{{ (first .).Release.Namespace }}
 {{- end -}}
 
 {{- define "plimsoll.serviceAccountName" -}}
@@ -17,9 +28,25 @@
 ["1.34", "1.35", "1.36", "1.37"]
 {{- end -}}
 
+{{- /* Values that an older chart did not have are missing after helm upgrade --reuse-values, so they have defaults in the templates too. */ -}}
+{{- define "plimsoll.port" -}}
+{{- .Values.port | default 10259 -}}
+{{- end -}}
+
 {{- define "plimsoll.image" -}}
 {{- with .Values.image -}}
-{{- if .digest -}}{{ .repository }}@{{ .digest }}{{- else -}}{{ .repository }}:{{ .tag | default (include "plimsoll.tag" $) }}{{- end -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else if .tag -}}
+{{- $minor := regexFind "-k8s[0-9]+[.][0-9]+$" .tag | trimPrefix "-k8s" -}}
+{{- $cluster := include "plimsoll.kubernetes" $ -}}
+{{- if and $minor (semverCompare (printf "> %s.0" $cluster) (printf "%s.0" $minor)) -}}
+{{- fail (printf "image.tag is %s, but the cluster's version is %s, and a kube-scheduler must not be newer than the API server. Leave image.tag empty: the chart then chooses it by the cluster's version" .tag $.Capabilities.KubeVersion.Version) -}}
+{{- end -}}
+{{ .repository }}:{{ .tag }}
+{{- else -}}
+{{ .repository }}:{{ include "plimsoll.tag" $ }}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
@@ -54,14 +81,7 @@ kube-scheduler may be older than the API server, but never newer. */ -}}
 {{- end -}}
 
 {{- define "plimsoll.selectorLabels" -}}
-app.kubernetes.io/name: plimsoll
-app.kubernetes.io/instance: {{ .Release.Name | quote }}
-app.kubernetes.io/component: scheduler
-{{- end -}}
-
-{{- define "plimsoll.labels" -}}
-{{ include "plimsoll.selectorLabels" . }}
-{{ include "plimsoll.versionLabels" . }}
+{{- include "plimsoll.componentLabels" (dict "root" . "component" "scheduler") }}
 {{- end -}}
 
 {{- define "plimsoll.loadWatcher.fullname" -}}
@@ -69,19 +89,29 @@ app.kubernetes.io/component: scheduler
 {{- end -}}
 
 {{- define "plimsoll.loadWatcher.selectorLabels" -}}
-app.kubernetes.io/name: plimsoll
-app.kubernetes.io/instance: {{ .Release.Name | quote }}
-app.kubernetes.io/component: load-watcher
+{{- include "plimsoll.componentLabels" (dict "root" . "component" "load-watcher") }}
 {{- end -}}
 
-{{- define "plimsoll.loadWatcher.labels" -}}
-{{ include "plimsoll.loadWatcher.selectorLabels" . }}
-{{ include "plimsoll.versionLabels" . }}
+{{- define "plimsoll.componentLabels" -}}
+app.kubernetes.io/name: {{ include "plimsoll.name" .root | quote }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
+app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
-{{- define "plimsoll.versionLabels" -}}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- /* The labels and annotations of an object, from a dict with root, the component if it is not scheduler, and the object's own labels
+and annotations, which win over the common ones. */ -}}
+{{- define "plimsoll.metadata" -}}
+labels:
+  {{- include "plimsoll.componentLabels" (dict "root" .root "component" (.component | default "scheduler")) | nindent 2 }}
+  app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+  helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
+  {{- with merge dict (.labels | default dict) (.root.Values.commonLabels | default dict) }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with merge dict (.annotations | default dict) (.root.Values.commonAnnotations | default dict) }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end -}}
 
 {{- /* Sets a key of a dict if the key is missing. merge would also overwrite one that is false. */ -}}
@@ -118,11 +148,21 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- define "plimsoll.checkConfig" -}}
 {{- $_ := include "plimsoll.kubernetes" . -}}
 {{- $config := .Values.config -}}
-{{- $definitions := (.Files.Get "files/args.schema.json" | fromJson).definitions -}}
+{{- $known := .Files.Get "files/args.schema.json" | fromJson -}}
+{{- $definitions := $known.definitions -}}
 {{- $default := false -}}
 {{- range $i, $profile := $config.profiles -}}
 {{- if eq ($profile.schedulerName | default "default-scheduler") "default-scheduler" -}}{{- $default = true -}}{{- end -}}
+{{- range $point, $set := ($profile.plugins | default dict) -}}
+{{- range $j, $plugin := ($set | default dict).enabled -}}
+{{- if has .name $known.otherPlugins -}}
+{{- fail (printf "config.profiles[%d].plugins.%s.enabled[%d]: remove %s: it is one of sigs.k8s.io/scheduler-plugins that this scheduler does not have. For pods that need it, run that project's scheduler beside this one, with a schedulerName of its own" $i $point $j .name) -}}
+{{- end -}}
+{{- include "plimsoll.checkPlugin" (dict "definitions" $definitions "name" .name "path" (printf "config.profiles[%d].plugins.%s.enabled[%d]" $i $point $j)) -}}
+{{- end -}}
+{{- end -}}
 {{- range $j, $plugin := $profile.pluginConfig -}}
+{{- include "plimsoll.checkPlugin" (dict "definitions" $definitions "name" .name "path" (printf "config.profiles[%d].pluginConfig[%d]" $i $j)) -}}
 {{- $definition := printf "%sArgs" .name -}}
 {{- if hasKey $definitions $definition -}}
 {{- include "plimsoll.checkFields" (dict "definitions" $definitions "schema" (get $definitions $definition) "value" .args "path" (printf "config.profiles[%d].pluginConfig[%d].args" $i $j)) -}}
@@ -147,7 +187,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if hasPrefix $mount.dir (get $provider $field | default "") -}}
 {{- if not $deployment -}}
 {{- fail (printf "%s.%s is %s, but with target %s nothing is mounted there. Use a path that exists in the scheduler's container, or leave the field out" $where $field (get $provider $field) $.Values.target) -}}
-{{- else if not (get $.Values $mount.value).name -}}
+{{- else if not (get $.Values $mount.value | default dict).name -}}
 {{- fail (printf "%s.%s is %s, but no %s is mounted there: name it in %s" $where $field (get $provider $field) $mount.what $mount.value) -}}
 {{- end -}}
 {{- end -}}
@@ -171,15 +211,64 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- fail (printf "extraArgs[%d] is %s, which would win over config.leaderElection, but the chart renders rights, rollout and alerts from config.leaderElection. Set it there, for example config.leaderElection.leaderElect: false together with replicas: 1" $i $flag) -}}
 {{- end -}}
 {{- end -}}
-{{- range $label := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" "plimsoll.io/scheduler" -}}
-{{- if hasKey $.Values.podLabels $label -}}
-{{- fail (printf "podLabels: %s is set by the chart, for its selectors or its admission policy. Remove it" $label) -}}
+{{- range $value, $labels := dict "podLabels" .Values.podLabels "commonLabels" .Values.commonLabels "serviceMonitor.labels" .Values.serviceMonitor.labels "prometheusRule.labels" .Values.prometheusRule.labels "recordingRules.labels" (.Values.recordingRules).labels "dashboard.labels" .Values.dashboard.labels -}}
+{{- range $label := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" "app.kubernetes.io/version" "helm.sh/chart" "plimsoll.io/scheduler" -}}
+{{- if hasKey ($labels | default dict) $label -}}
+{{- fail (printf "%s: %s is set by the chart, for its selectors or its admission policy. Remove it" $value $label) -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $value := list "podAnnotations" "commonAnnotations" -}}
+{{- if hasKey (get $.Values $value | default dict) "checksum/config" -}}
+{{- fail (printf "%s: checksum/config is set by the chart, to restart the pods when config changes. Remove it" $value) -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.podDisruptionBudget -}}
+{{- if and (eq $.Values.target "Deployment") .enabled (not (kindIs "invalid" .minAvailable)) -}}
+{{- $replicas := int $.Values.replicas -}}
+{{- $available := int .minAvailable -}}
+{{- $text := print .minAvailable -}}
+{{- if kindIs "string" .minAvailable -}}
+{{- /* Kubernetes rounds a share up. */ -}}
+{{- $available = div (add (mul (trimSuffix "%" .minAvailable) $replicas) 99) 100 | int -}}
+{{- $text = printf "%s, rounded up to %d," .minAvailable $available -}}
+{{- end -}}
+{{- if ge $available $replicas -}}
+{{- fail (printf "podDisruptionBudget.minAvailable is %s with replicas: %d: no pod could ever be evicted, so no node could be drained. Lower it, or raise replicas" $text $replicas) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.image.pullSecrets -}}
+{{- fail "image.pullSecrets: its name is now imagePullSecrets. Move the list there, and set image.pullSecrets: null" -}}
+{{- end -}}
+{{- if and .Values.existingConfigMap (eq .Values.target "StaticPod") -}}
+{{- fail "existingConfigMap: not supported with target StaticPod, whose configuration is a file. Leave it out" -}}
 {{- end -}}
 {{- if ne .Values.target "Deployment" -}}
-{{- range $value := list "serviceMonitor" "prometheusRule" "recordingRules" "dashboard" "loadWatcher" -}}
-{{- if (get $.Values $value).enabled -}}
+{{- range $value := ternary (list "serviceMonitor" "loadWatcher") (list "serviceMonitor" "prometheusRule" "recordingRules" "dashboard" "loadWatcher") (eq .Values.target "OpenShift") -}}
+{{- if (get $.Values $value | default dict).enabled -}}
 {{- fail (printf "%s.enabled: not supported with target %s. Leave it out, or install it with a release of target Deployment" $value $.Values.target) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.serviceMonitor.enabled (not (.Values.servingCertificate).secretName) (not .Values.serviceMonitor.insecureSkipVerify) -}}
+{{- fail "serviceMonitor.enabled: without servingCertificate.secretName the scheduler makes its own certificate, which Prometheus cannot verify before it sends its token. Name a Secret with a certificate or, if everyone between Prometheus and the scheduler is trusted, set serviceMonitor.insecureSkipVerify: true" -}}
+{{- end -}}
+{{- $operator := "openshift-secondary-scheduler-operator" -}}
+{{- if and (eq .Values.target "OpenShift") (ne .Release.Namespace $operator) -}}
+{{- fail (printf "target OpenShift: the namespace is %s, but the Secondary Scheduler Operator reads only its own, %s. Install there: --namespace %s" .Release.Namespace $operator $operator) -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Fails on a name that is similar to that of one of Plimsoll's plugins, from a dict with definitions (of args.schema.json), name, and
+path (of the plugin). */ -}}
+{{- define "plimsoll.checkPlugin" -}}
+{{- if not (hasKey .definitions (printf "%sArgs" .name)) -}}
+{{- range $definition := keys .definitions | sortAlpha -}}
+{{- $plugin := trimSuffix "Args" $definition -}}
+{{- /* Of a short name, three letters are too much to be a mistake. */ -}}
+{{- if and (ne $plugin $definition) (le (include "plimsoll.distance" (list $.name $plugin) | int) (min 3 (div (len $plugin) 2) | int)) -}}
+{{- fail (printf "%s: there is no plugin %s: did you mean %s?" $.path $.name $plugin) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -323,7 +412,7 @@ arguments name no source, reads KubernetesMetricsServer. */ -}}
     items:
     - {key: {{ .tokenSecret.key | quote }}, path: token}
 {{ end -}}
-{{- if .applicationKeySecret.name -}}
+{{- if (.applicationKeySecret).name -}}
 - name: application-key
   secret:
     secretName: {{ .applicationKeySecret.name | quote }}
@@ -339,13 +428,18 @@ arguments name no source, reads KubernetesMetricsServer. */ -}}
 {{- end -}}
 {{- end -}}
 
+{{- /* The name of the ConfigMap with the configuration. */ -}}
+{{- define "plimsoll.configMap" -}}
+{{- .Values.existingConfigMap | default (include "plimsoll.fullname" .) -}}
+{{- end -}}
+
 {{- define "plimsoll.volumeMounts" -}}
 {{- if .tokenSecret.name -}}
 - name: token
   mountPath: /etc/plimsoll/token
   readOnly: true
 {{ end -}}
-{{- if .applicationKeySecret.name -}}
+{{- if (.applicationKeySecret).name -}}
 - name: application-key
   mountPath: /etc/plimsoll/application-key
   readOnly: true

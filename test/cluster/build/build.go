@@ -157,7 +157,8 @@ func link(program, name string) error {
 	return os.Link(program, name)
 }
 
-// compile runs go build and renames the result to binary, so that it never writes to a program that is running.
+// compile runs go build, which renames its result to binary: it never writes to a program that is running, and links nothing anew if
+// binary is up to date.
 func (b *Builder) compile(ctx context.Context, part Part, version string, flags []string, binary string) (err error) {
 	scratch, err := os.MkdirTemp(b.BinDir(), ".build-")
 	if err != nil {
@@ -165,11 +166,10 @@ func (b *Builder) compile(ctx context.Context, part Part, version string, flags 
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
 
-	fresh := filepath.Join(scratch, part.Name)
-	// With -trimpath as in make build, which compiles the same packages.
-	args := append([]string{"build", "-trimpath", "-o", fresh}, flags...)
+	// With the flags of the Makefile, which compiles the same packages.
+	args := append([]string{"build", "-trimpath", "-gcflags=all=-dwarf=false", "-o", binary}, flags...)
 	cmd := b.goCommand(ctx, part.Dir, append(args, part.Package)...)
-	// This function removes the toolchain's temporary files, even if the toolchain is killed.
+	// go build renames files within one file system only. This function removes its temporary files, even if it is killed.
 	cmd.Env = append(append(cmd.Env, part.environment()...), "GOTMPDIR="+scratch)
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
@@ -189,7 +189,7 @@ func (b *Builder) compile(ctx context.Context, part Part, version string, flags 
 		return fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, bytes.TrimSpace(output.Bytes()))
 	}
 	b.say("%.0f s\n", time.Since(start).Seconds())
-	return os.Rename(fresh, binary)
+	return nil
 }
 
 // version returns the version of a module as pinned by the go.mod in a folder of this repository.

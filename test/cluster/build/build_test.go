@@ -129,6 +129,38 @@ func TestBuild_SkipsUpToDate(t *testing.T) {
 	}
 }
 
+// TestBuild_LinksOnlyWhatChanged tells by the file whether a program was linked: a new file takes the place of the old one, which may be
+// running.
+func TestBuild_LinksOnlyWhatChanged(t *testing.T) {
+	b, out := newBuilder(t)
+	build := func() os.FileInfo {
+		t.Helper()
+		if err := b.Build(t.Context(), Part{Name: "own", Package: "."}); err != nil {
+			t.Fatalf("Build() = %v\n%s", err, out)
+		}
+		file, err := os.Stat(filepath.Join(b.BinDir(), "own"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	first := build()
+	if second := build(); !os.SameFile(first, second) {
+		t.Error("a program that is up to date was linked")
+	}
+	// While it is open, no other file gets its inode.
+	running, err := os.Open(filepath.Join(b.BinDir(), "own"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = running.Close() }()
+	writeFile(t, filepath.Join(b.Root(), "main.go"), "package main\n\nfunc main() { println() }\n", 0o644)
+	if second := build(); os.SameFile(first, second) {
+		t.Error("the file of a program that may be running was written to, or a program that is out of date was not linked")
+	}
+	wantFiles(t, b.BinDir(), ".lock", "own")
+}
+
 func TestBuild_OlderMinor(t *testing.T) {
 	b, out := newBuilder(t)
 	writeFile(t, filepath.Join(b.Root(), "hack", "kubernetes", "1.35", "go.mod"), "module example.com/test\n\ngo 1.26\n", 0o644)

@@ -1,0 +1,73 @@
+package e2e
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/test/manifests"
+)
+
+// TestHelmTest installs the chart and runs helm test, whose pod the release's scheduler must bind. The test ends the pod, which a
+// kubelet would do.
+func TestHelmTest(t *testing.T) {
+	e := start(t, cluster.Options{})
+	e.workers(exampleWorkers()...)
+	e.createNamespace(system, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
+	helm := manifests.NewHelm(root, t.TempDir())
+	_, err := helm.Release(e.ctx, e.AdminKubeconfig, system, "", "install", "plimsoll")
+	e.must(err)
+	e.waitRights(render(t, system, ""))
+
+	tested := make(chan error, 1)
+	go func() {
+		_, err := helm.Release(e.ctx, e.AdminKubeconfig, system, "", "test", "plimsoll")
+		tested <- err
+	}()
+	const pod = "plimsoll-test-0"
+	pods := e.Client.CoreV1().Pods(system)
+	e.eventually("the pod of helm test", func() bool {
+		_, err := pods.Get(e.ctx, pod, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			e.must(err)
+		}
+		return err == nil
+	})
+	select {
+	case err := <-tested:
+		t.Fatalf("helm test ended without a scheduler: %v", err)
+	default:
+	}
+	c, _ := e.scheduler(system, "plimsoll")
+	e.run(c)
+	node := e.waitBoundIn(system, pod)
+	e.eventually("the event of the binding", func() bool {
+		events, err := e.Client.EventsV1().Events(system).List(e.ctx, metav1.ListOptions{FieldSelector: "reason=Scheduled"})
+		e.must(err)
+		for _, event := range events.Items {
+			if event.Regarding.Name == pod {
+				if event.ReportingController != profile {
+					t.Errorf("%s bound the pod to %s, want %s to do so", event.ReportingController, node, profile)
+				}
+				return true
+			}
+		}
+		return false
+	})
+	e.eventually("the end of the pod", func() bool {
+		p, err := pods.Get(e.ctx, pod, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) { // helm has seen it succeed
+			return true
+		}
+		e.must(err)
+		p.Status.Phase = corev1.PodSucceeded
+		_, err = pods.UpdateStatus(e.ctx, p, metav1.UpdateOptions{})
+		return err == nil
+	})
+	if err := <-tested; err != nil {
+		t.Error(err)
+	}
+}
