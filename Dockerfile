@@ -1,6 +1,7 @@
 # One image with the scheduler, the load-watcher service and kubectl-plimsoll: static binaries that run as any user, on a read-only root.
-# `make image` fills in the arguments. For a release, name both images by digest: make image PINNED=1 GO_IMAGE=NAME@sha256:...
-# BASE=NAME@sha256:... refuses tags, which anyone with access to their registry can move.
+# `make image` fills in the arguments. make image PINNED=1 GO_IMAGE=NAME@sha256:... BASE=NAME@sha256:... refuses tags, which anyone with
+# access to their registry can move. `make release` makes the images of a release without this file, on scratch: change user,
+# entrypoint and labels in hack/release/image.go too.
 ARG GO_IMAGE=docker.io/library/golang:1.26
 # Any base works, scratch included: the image uses nothing of it.
 ARG BASE=gcr.io/distroless/static-debian12:nonroot

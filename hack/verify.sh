@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Regenerates generated files, rendered manifests, go.mod and go.sum, and fails if one of them changes. It compares with the
-# files as they were before, so you can run it with uncommitted changes. Fails too if a build depends on its folder.
+# files as they were before, so you can run it with uncommitted changes. Fails too if a Go file is not formatted, or if a build depends
+# on its folder.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,7 +15,7 @@ echo "== regenerating"
 hack/generate.sh
 hack/render.sh
 echo "== go mod tidy"
-for module in . test/cluster/parts/* test/perf/report hack/tools/*; do
+for module in . test/cluster/parts/* test/perf/report hack/release hack/tools/*; do
 	(cd "$module" && go mod tidy)
 done
 hack/kubernetes.sh
@@ -27,6 +28,19 @@ while IFS= read -r -d '' file; do
 done < <(git ls-files --cached --others --exclude-standard -z -- '*zz_generated*' '*go.mod' '*go.sum' 'manifests/*')
 if [[ $status -ne 0 ]]; then
 	echo "The files above were out of date: commit them as they are now." >&2
+fi
+
+echo "== formatting, also of files that only older minors of Kubernetes build"
+unformatted=$(git ls-files --cached --others --exclude-standard -z -- '*.go' | xargs -0 gofmt -l)
+if [[ -n $unformatted ]]; then
+	echo "Format these files with gofmt -w: $unformatted" >&2
+	status=1
+fi
+
+echo "== checking workflows"
+# Without shellcheck and pyflakes, which are not everywhere.
+if ! go tool -modfile=hack/tools/actionlint/go.mod actionlint -shellcheck= -pyflakes=; then
+	status=1
 fi
 
 echo "== building in two folders"

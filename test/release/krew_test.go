@@ -1,16 +1,8 @@
-package image
+package release
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
-	"io"
 	"net/url"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -23,8 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/yaml"
-
-	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
 // krewManifest holds all fields that krew knows of a plugin's manifest.
@@ -101,11 +91,12 @@ func checkKrewManifest(t *testing.T, m krewManifest) {
 		if !regexp.MustCompile(`^[a-f0-9]{64}$`).MatchString(p.Sha256) {
 			t.Errorf("spec.platforms[%d].sha256 is %q", i, p.Sha256)
 		}
-		if p.Bin != "kubectl-"+m.Metadata.Name {
-			t.Errorf("spec.platforms[%d].bin is %q", i, p.Bin)
-		}
-		if platforms := platformsOf(t, p); len(platforms) != 1 || !strings.Contains(p.URI, "_"+strings.ReplaceAll(platforms[0], "/", "_")+".") {
+		platforms := platformsOf(t, p)
+		if len(platforms) != 1 || !strings.Contains(p.URI, "_"+strings.ReplaceAll(platforms[0], "/", "_")+".") {
 			t.Errorf("spec.platforms[%d] is for %q, and its uri %q", i, platforms, p.URI)
+		}
+		if strings.TrimSuffix(p.Bin, ".exe") != "kubectl-"+m.Metadata.Name || strings.HasSuffix(p.Bin, ".exe") != slices.Equal(platforms, []string{"windows/amd64"}) {
+			t.Errorf("spec.platforms[%d].bin is %q", i, p.Bin)
 		}
 	}
 }
@@ -126,92 +117,31 @@ func platformsOf(t *testing.T, p krewPlatform) (matched []string) {
 	return matched
 }
 
-func TestKrew(t *testing.T) {
-	builder, err := build.New(t.Context(), os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := builder.Build(t.Context(), build.KubectlPlimsoll()); err != nil {
-		t.Fatal(err)
-	}
-	krew := func(out string, env ...string) error {
-		cmd := exec.CommandContext(t.Context(), "hack/krew.sh")
-		cmd.Dir = builder.Root()
-		cmd.Env = append(append(os.Environ(), "BINARIES=prebuilt", "OUT="+out), env...)
-		output, err := cmd.CombinedOutput()
-		if err != nil {
-			return errors.New(string(output))
-		}
-		return nil
-	}
-	platform := "linux/" + runtime.GOARCH
-	out := t.TempDir()
-	if err := krew(out, "VERSION=v1.2.3", "PLATFORMS="+platform); err != nil {
-		t.Fatal(err)
-	}
-	m := readKrewManifest(t, filepath.Join(out, "plimsoll.yaml"))
+// checkKrew checks the manifest of a release of version v1.2.3 for this platform alone, and installs what it names. kubernetes is
+// the version of Kubernetes that kubectl-plimsoll is built from.
+func checkKrew(t *testing.T, dist, kubernetes string) {
+	t.Helper()
+	m := readKrewManifest(t, filepath.Join(dist, "krew.yaml"))
 	checkKrewManifest(t, m)
+	platform := "linux/" + runtime.GOARCH
 	if m.Metadata.Name != "plimsoll" || m.Spec.Version != "v1.2.3" || len(m.Spec.Platforms) != 1 || !slices.Equal(platformsOf(t, m.Spec.Platforms[0]), []string{platform}) {
 		t.Fatalf("the manifest is %+v", m)
 	}
-
-	t.Run("what krew installs runs", func(t *testing.T) {
-		p := m.Spec.Platforms[0]
-		archive, err := os.ReadFile(filepath.Join(out, path.Base(p.URI)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if sum := sha256.Sum256(archive); hex.EncodeToString(sum[:]) != p.Sha256 {
-			t.Errorf("the checksum is %x, and %s in the manifest", sum, p.Sha256)
-		}
-		dir := t.TempDir()
-		plain, err := gzip.NewReader(bytes.NewReader(archive))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var files []string
-		for r := tar.NewReader(plain); ; {
-			header, err := r.Next()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			files = append(files, header.Name)
-			if err := writeFile(filepath.Join(dir, filepath.Base(header.Name)), header.FileInfo().Mode(), r); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if !slices.Equal(files, []string{"LICENSE", "kubectl-plimsoll"}) {
-			t.Errorf("the archive holds %q", files)
-		}
-		output, err := exec.CommandContext(t.Context(), filepath.Join(dir, p.Bin), "--version").Output()
-		if err != nil || !strings.HasPrefix(string(output), "Plimsoll ") {
-			t.Errorf("it prints %q: %v", output, err)
-		}
-	})
-	t.Run("the same program makes the same archive", func(t *testing.T) {
-		again := t.TempDir()
-		if err := krew(again, "VERSION=v1.2.3", "PLATFORMS="+platform); err != nil {
-			t.Fatal(err)
-		}
-		if got := readKrewManifest(t, filepath.Join(again, "plimsoll.yaml")).Spec.Platforms[0].Sha256; got != m.Spec.Platforms[0].Sha256 {
-			t.Errorf("the checksum is %s, then %s", m.Spec.Platforms[0].Sha256, got)
-		}
-	})
-	t.Run("what krew would refuse is refused", func(t *testing.T) {
-		for _, tt := range []struct{ version, platforms, want string }{
-			{"1.2", platform, "VERSION=v1.2.3"},
-			{"v1.2.3-4-gabcdef-dirty+x", platform, "VERSION=v1.2.3"},
-			{"v1.2.3", "linux/amd64 linux/arm64", "one platform"},
-		} {
-			err := krew(t.TempDir(), "VERSION="+tt.version, "PLATFORMS="+tt.platforms)
-			if err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("%s for %s: %v, want an error that says %q", tt.version, tt.platforms, err, tt.want)
-			}
-		}
-	})
+	p := m.Spec.Platforms[0]
+	archive := filepath.Join(dist, path.Base(p.URI))
+	if sum := sha256Of(t, archive); sum != p.Sha256 {
+		t.Errorf("the checksum is %s, and %s in the manifest", sum, p.Sha256)
+	}
+	dir := t.TempDir()
+	if err := unpackLayer(archive, dir); err != nil {
+		t.Fatal(err)
+	}
+	if files := filesOf(t, dir); !slices.Equal(files, []string{"LICENSE", "THIRD_PARTY_LICENSES", "kubectl-plimsoll", "kubectl_complete-plimsoll"}) {
+		t.Errorf("the archive holds %q", files)
+	}
+	if output := run(t, filepath.Join(dir, p.Bin), "--version"); output != "Plimsoll v1.2.3\nKubernetes "+kubernetes+"\n" {
+		t.Errorf("what krew installs prints %q", output)
+	}
 }
 
 // TestKrew_ManifestOfAllPlatforms checks the manifest in the repository, with a version and checksums in place.
@@ -231,7 +161,7 @@ func TestKrew_ManifestOfAllPlatforms(t *testing.T) {
 	for _, p := range m.Spec.Platforms {
 		all = append(all, platformsOf(t, p)...)
 	}
-	if want := []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64"}; !slices.Equal(all, want) {
+	if want := []string{"linux/amd64", "linux/arm64", "linux/ppc64le", "darwin/amd64", "darwin/arm64", "windows/amd64"}; !slices.Equal(all, want) {
 		t.Errorf("it is for %q, want %q", all, want)
 	}
 }

@@ -1,4 +1,4 @@
-package image
+package release
 
 import (
 	"archive/tar"
@@ -30,7 +30,11 @@ type manifest struct {
 	Config            descriptor
 }
 
-type descriptor struct{ MediaType, Digest string }
+type descriptor struct {
+	MediaType, Digest string
+	Platform          struct{ OS, Architecture string }
+	Annotations       map[string]string
+}
 
 // configuration holds the fields of an image's configuration that the test reads.
 type configuration struct {
@@ -116,7 +120,7 @@ func (l layout) unpack(t *testing.T, m manifest) string {
 	return root
 }
 
-// unpackLayer writes the files and folders of a layer. An image on scratch has nothing else.
+// unpackLayer writes the files and folders of a compressed layer or archive.
 func unpackLayer(file, root string) (err error) {
 	packed, err := os.Open(file)
 	if err != nil {
@@ -127,7 +131,12 @@ func unpackLayer(file, root string) (err error) {
 	if err != nil {
 		return err
 	}
-	layer := tar.NewReader(plain)
+	return unpack(plain, root)
+}
+
+// unpack writes the files and folders of an archive. An image on scratch has nothing else.
+func unpack(archive io.Reader, root string) (err error) {
+	layer := tar.NewReader(archive)
 	for {
 		header, err := layer.Next()
 		if errors.Is(err, io.EOF) {
@@ -172,8 +181,12 @@ func writeFile(path string, mode fs.FileMode, content io.Reader) (err error) {
 func TestImage(t *testing.T) {
 	image := buildFromPrebuilt(t)
 	m, c := image.open(t)
-	root := image.unpack(t, m)
+	checkImage(t, c, image.unpack(t, m))
+}
 
+// checkImage checks an image of version v1.2.3, whose layers are unpacked in root. Its files are the programs, the licence and more.
+func checkImage(t *testing.T, c configuration, root string, more ...string) {
+	t.Helper()
 	t.Run("has platform, user, entrypoint and labels", func(t *testing.T) {
 		if c.OS != "linux" || c.Architecture != runtime.GOARCH {
 			t.Errorf("the platform is %s/%s", c.OS, c.Architecture)
@@ -186,20 +199,19 @@ func TestImage(t *testing.T) {
 		}
 		const prefix, repository = "org.opencontainers.image.", "https://github.com/plimsoll-scheduler/plimsoll"
 		for label, want := range map[string]string{
-			"title": "Plimsoll", "version": "v1.2.3", "source": repository, "url": repository, "licenses": "Apache-2.0",
+			"title": "Plimsoll", "description": "A kube-scheduler that places pods by the load nodes really carry",
+			"version": "v1.2.3", "source": repository, "url": repository, "licenses": "Apache-2.0",
 		} {
 			if got := c.Config.Labels[prefix+label]; got != want {
 				t.Errorf("label %s is %q, want %q", label, got, want)
 			}
 		}
-		for _, label := range []string{"description", "revision"} {
-			if c.Config.Labels[prefix+label] == "" {
-				t.Errorf("label %s is empty", label)
-			}
+		if c.Config.Labels[prefix+"revision"] == "" {
+			t.Error("label revision is empty")
 		}
 	})
 
-	t.Run("holds only the programs and the licence, writable by root alone", func(t *testing.T) {
+	t.Run("holds only what it must, writable by root alone", func(t *testing.T) {
 		var files []string
 		err := fs.WalkDir(os.DirFS(root), ".", func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || path == "." {
@@ -221,7 +233,9 @@ func TestImage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]string{"bin/kube-scheduler", "bin/kubectl-plimsoll", "bin/load-watcher", "licenses/LICENSE"}, files); diff != "" {
+		want := append([]string{"bin/kube-scheduler", "bin/kubectl-plimsoll", "bin/load-watcher", "licenses/LICENSE"}, more...)
+		slices.Sort(want)
+		if diff := cmp.Diff(want, files); diff != "" {
 			t.Errorf("files (-want +got):\n%s", diff)
 		}
 	})
