@@ -14,43 +14,55 @@ required() { awk -v module="$2" '$1 == "require" {$0 = substr($0, 9)} $1 == modu
 # minor v1.37.1: prints 1.37.
 minor() { local version=${1#v}; echo "${version%.*}"; }
 
-# generate VERSION FILE: writes the go.mod FILE for a version of Kubernetes. From go.mod it takes the direct requirements, except
-# for the modules that Kubernetes requires too: of these, each minor gets the versions that it was made with.
+# cannot VERSION: ends the script.
+cannot() {
+	echo "hack/kubernetes.sh: cannot have Kubernetes $1" >&2
+	exit 1
+}
+
+# generate VERSION FILE: writes the go.mod FILE for a version of Kubernetes to the folder $out. From the newest minor's go.mod it takes
+# the direct requirements, except for the modules that Kubernetes requires too: of these, each minor gets the versions that it was made
+# with.
 generate() {
-	local version=$1 file=$2 kubernetes new
-	kubernetes=$(go mod download -json "k8s.io/kubernetes@$version" | sed -n 's/^\t"GoMod": "\(.*\)",*$/\1/p')
-	new=$scratch/go.mod
-	rm -f "$new" "$scratch/go.sum"
+	local version=$1 file=$2 kubernetes
+	if ! go mod download -json "k8s.io/kubernetes@$version" >"$scratch/download"; then
+		printf '%b\n' "$(sed -n 's/^\t"Error": "\(.*\)",*$/\1/p' "$scratch/download")" >&2
+		cannot "$version"
+	fi
+	kubernetes=$(sed -n 's/^\t"GoMod": "\(.*\)",*$/\1/p' "$scratch/download")
+	mkdir -p "$(dirname "$out/$file")"
 	{
-		grep -E '^(module|go) ' go.mod
+		grep -E '^(module|go) ' "$root"
 		echo "require ("
 		echo "k8s.io/kubernetes $version"
 		awk 'NR == FNR {if ($1 ~ /\./) named[$1] = 1; next}
 			/^require \(/ {inside = 1; next} /^\)/ {inside = 0}
-			inside && !/ \/\/ indirect$/ && !($1 in named) && $1 != "k8s.io/kubernetes"' "$kubernetes" go.mod
+			inside && !/ \/\/ indirect$/ && !($1 in named) && $1 != "k8s.io/kubernetes"' "$kubernetes" "$root"
 		# Kubernetes requires its staging modules at a version that does not exist. Theirs have its minor and patch.
 		printf ')\n\nreplace (\n'
 		awk -v version="v0.${version#v1.}" '/^require/ {inside = 1} /^replace/ {inside = 0}
 			inside && $2 == "v0.0.0" {print $1 " => " $1 " " version}' "$kubernetes"
+		echo "k8s.io/kubernetes => k8s.io/kubernetes $version"
 		printf ')\n\n'
-		sed -n '/^tool (/,/^)/p' go.mod
-	} >"$new"
-	# tidy follows imports whatever their build tags, so that it misses packages that an older minor lacks, and needs -e. What the module
-	# proxy refuses is an error all the same.
-	if ! go mod tidy -e -modfile="$new" 2>"$scratch/log" || grep -E ': (reading|verifying) ' "$scratch/log"; then
+		sed -n '/^tool (/,/^)/p' "$root"
+	} >"$out/$file"
+	# tidy follows imports whatever their build tags, so that it misses packages that an older minor lacks, and needs -e. It would take
+	# them from the newest Kubernetes that there is, were this version not its own replacement. What the module proxy refuses is an error
+	# all the same.
+	if ! go mod tidy -e -modfile="$out/$file" 2>"$scratch/log" || grep -qE ': (reading|verifying) ' "$scratch/log"; then
 		cat "$scratch/log" >&2
-		echo "hack/kubernetes.sh: cannot have Kubernetes $version" >&2
-		exit 1
+		cannot "$version"
 	fi
-	mkdir -p "$(dirname "$file")"
-	cp "$new" "$file"
-	cp "$scratch/go.sum" "${file%.mod}.sum"
+	go mod edit -dropreplace=k8s.io/kubernetes "$out/$file"
 }
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+out=$scratch/out
+root=go.mod # that of the newest minor
 newest=$(required go.mod k8s.io/kubernetes)
 wanted=${1:-}
+older=(hack/kubernetes/*/go.mod)
 if [[ -n $wanted ]]; then
 	if [[ ! $wanted =~ ^v1\.[0-9]+\.[0-9]+$ ]]; then
 		echo "hack/kubernetes.sh: \"$wanted\" is no version of Kubernetes such as v1.37.1" >&2
@@ -58,14 +70,18 @@ if [[ -n $wanted ]]; then
 	fi
 	if [[ $(printf '%s\n' "$(minor "$newest")" "$(minor "$wanted")" | sort --version-sort | tail -1) != "$(minor "$wanted")" ]]; then
 		generate "$wanted" "hack/kubernetes/$(minor "$wanted")/go.mod"
-		exit
-	fi
-	generate "$wanted" go.mod
-	if [[ $(minor "$wanted") != "$(minor "$newest")" ]]; then
-		# The minor that was the newest so far gets a go.mod of its own.
-		generate "$newest" "hack/kubernetes/$(minor "$newest")/go.mod"
+		older=()
+	else
+		generate "$wanted" go.mod
+		root=$out/go.mod
+		if [[ $(minor "$wanted") != "$(minor "$newest")" ]]; then
+			# The minor that was the newest so far gets a go.mod of its own.
+			generate "$newest" "hack/kubernetes/$(minor "$newest")/go.mod"
+		fi
 	fi
 fi
-for file in hack/kubernetes/*/go.mod; do
+for file in "${older[@]}"; do
 	generate "$(required "$file" k8s.io/kubernetes)" "$file"
 done
+# All versions could be had.
+cp -R "$out/." .

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-for module in . test/cluster/parts/* test/perf/report hack/tools/*; do
+for module in . test/cluster/parts/* test/perf/report hack/release hack/tools/*; do
 	(
 		cd "$module"
 		# Kubernetes decides on its staging modules.

@@ -24,11 +24,11 @@ func write(t *testing.T, path, content string) {
 	}
 }
 
-// readWithin reads with a bound of 10 s. The context of the test ends only with the test, so that a read that hangs would not
+// readWithin reads with a bound of a minute. The context of the test ends only with the test, so that a read that hangs would not
 // fail it.
 func readWithin(t *testing.T, f *File) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	content, err := f.Read(ctx)
 	return string(content), err

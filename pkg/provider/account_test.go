@@ -92,7 +92,7 @@ func oneNode(t *testing.T) corelisters.NodeLister {
 
 // specs returns the two kinds of specs that read an address.
 func specs(address string, provider config.MetricProviderSpec) map[string]config.LoadSpec {
-	provider.Timeout.Duration, provider.NodeLabels = 10*time.Second, []string{"node"}
+	provider.Timeout.Duration, provider.NodeLabels = time.Minute, []string{"node"}
 	watcher := config.LoadSpec{WatcherAddress: address, MetricProvider: provider}
 	provider.Type, provider.Address, provider.Dialect = config.Prometheus, address, config.DialectNodeExporter
 	return map[string]config.LoadSpec{"load-watcher": watcher, "Prometheus": {MetricProvider: provider}}

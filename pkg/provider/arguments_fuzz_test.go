@@ -46,7 +46,7 @@ func FuzzArguments(f *testing.F) {
 		{packing, "metricProvider: {type: SignalFx, token: t, clusterName: VALUE, queries: {cpu: 'sf_metric:x'}}\n", "prod"},
 		{packing, "metricProvider: {type: Datadog, token: t, applicationKey: k, hostNameSuffix: VALUE, dialect: DatadogAgent}\n", ".example.com"},
 		{packing, prometheus + "targetUtilization: 40\ndefaultRequests: {cpu: VALUE}\ndefaultRequestsMultiplier: '1.5'\n", "500m"},
-		{packing, prometheus + "defaultRequests: {memory: VALUE}\nmissingLoad: Neutral\n", "9223372036854775807E"},
+		{balancing, prometheus + "defaultRequests: {memory: VALUE}\nmissingLoad: Neutral\n", "9223372036854775807E"},
 		{packing, prometheus + "defaultRequestsMultiplier: VALUE\n", "1e308"},
 		{packing, "watcherAddress: VALUE\nmetricProvider: {type: SignalFx, token: hunter2}\n", "https://load-watcher.kube-system.svc:2020/prefix"},
 		{packing, "metricProvider: {type: Prometheus, address: VALUE}\n", "http://[::1]:65535"},

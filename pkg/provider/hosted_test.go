@@ -57,7 +57,7 @@ func TestOpen_HostedServices(t *testing.T) {
 		t.Run(string(provider.Type), func(t *testing.T) {
 			provider.Address, provider.TokenFile = server.URL, write(t, t.TempDir(), "token", "t0ken\n")
 			provider.ClusterName, provider.HostNameSuffix = "prod", ".example.com"
-			provider.Timeout.Duration = 10 * time.Second
+			provider.Timeout.Duration = time.Minute
 			// The account's token is nobody's but the cluster's.
 			account := Account{Dir: t.TempDir()}
 			write(t, account.Dir, "token", "account")

@@ -111,7 +111,7 @@ func TestStatistics(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	for name, metricProvider := range map[string]config.MetricProviderSpec{
-		"Prometheus":     {Type: config.Prometheus, Address: server.URL, Timeout: metav1.Duration{Duration: time.Second}},
+		"Prometheus":     {Type: config.Prometheus, Address: server.URL, Timeout: metav1.Duration{Duration: time.Minute}},
 		"metrics-server": {Type: config.KubernetesMetricsServer},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -29,7 +29,7 @@ const (
 func newClient(t *testing.T, cfg Config) *Client {
 	t.Helper()
 	if cfg.Timeout == 0 {
-		cfg.Timeout = 10 * time.Second
+		cfg.Timeout = time.Minute
 	}
 	client, err := New(cfg)
 	if err != nil {
@@ -111,7 +111,7 @@ func TestNew_UnreadableCAFile(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			tt.cfg.Timeout = 10 * time.Second
+			tt.cfg.Timeout = time.Minute
 			_, err := New(tt.cfg)
 			wantError(t, err, tt.want)
 		})

@@ -106,7 +106,7 @@ func TestNew_UnreadableExtraCAFile(t *testing.T) {
 		"one without a certificate": {Config{ExtraCAFiles: []string{noCertificate}}, noCertificate + " holds no PEM certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tt.cfg.Timeout = 10 * time.Second
+			tt.cfg.Timeout = time.Minute
 			_, err := New(tt.cfg)
 			wantError(t, err, tt.want)
 		})

@@ -83,7 +83,7 @@ func serve(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 func newSource(t *testing.T, cfg Config, nodes ...*corev1.Node) *Source {
 	t.Helper()
 	if cfg.Timeout == 0 {
-		cfg.Timeout = 10 * time.Second
+		cfg.Timeout = time.Minute
 	}
 	s, err := New(cfg, lister(t, nodes...))
 	if err != nil {
@@ -357,7 +357,7 @@ func TestClose(t *testing.T) {
 	}
 	select {
 	case <-closed:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("Close left the connection open")
 	}
 }

@@ -97,7 +97,7 @@ func TestFetch_HungLoadQuery(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	srv := newServer(t, rule{"latency", vector(element{`"node":"w1"`, "1"})}, rule{"", hang})
 	for _, dialect := range []Dialect{NodeExporter, Auto} {
-		s := newTestSource(t, Config{Address: srv.URL, Dialect: dialect, Config: httpclient.Config{Timeout: 200 * time.Millisecond}}, twoNodes()...)
+		s := newTestSource(t, Config{Address: srv.URL, Dialect: dialect, Config: httpclient.Config{Timeout: 2 * time.Second}}, twoNodes()...)
 		batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}, Metrics: []string{"latency"}})
 		if err != nil {
 			t.Fatalf("%s: %v", dialect, err)

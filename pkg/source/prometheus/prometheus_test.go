@@ -177,7 +177,7 @@ func lister(t *testing.T, nodes ...*corev1.Node) corelisters.NodeLister {
 // complete returns the configuration with the fields that most tests do not care for.
 func complete(cfg Config) Config {
 	if cfg.Timeout == 0 {
-		cfg.Timeout = 10 * time.Second
+		cfg.Timeout = 5 * time.Minute // as long as a busy machine may need
 	}
 	if cfg.Dialect == "" {
 		cfg.Dialect = Auto
@@ -443,8 +443,7 @@ func TestFetch_Windows(t *testing.T) {
 func TestFetch_HungQuery(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	srv := newServer(t, nodeExporter(vector(at("w1", "0.25")), vector(at("w1", "0.05")), hang, hang)...)
-	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter, Config: httpclient.Config{Timeout: 300 * time.Millisecond}}, newNode("w1", "10.0.0.1"))
-	start := time.Now()
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter, Config: httpclient.Config{Timeout: 2 * time.Second}}, newNode("w1", "10.0.0.1"))
 	want := []load.Sample{sample("w1", known(0.25, 0.05), load.Stat{})}
 	if diff := cmp.Diff(want, fetch(t, s), equateValues()); diff != "" {
 		t.Errorf("samples (-want +got):\n%s", diff)
@@ -456,10 +455,12 @@ func TestFetch_HungQuery(t *testing.T) {
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	}})
+	before := len(srv.asked())
 	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window, 2 * window, 3 * window}})
-	wantError(t, err, "no complete response within the timeout of 300ms", srv.URL)
-	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("took %s", took)
+	wantError(t, err, "no complete response within the timeout of 2s", srv.URL)
+	// All but the one for the newest samples hang.
+	if got := len(srv.asked()) - before; got > 1+concurrentQueries {
+		t.Errorf("%d queries, want none after those that took the whole timeout", got)
 	}
 }
 
@@ -587,7 +588,7 @@ func TestFetch_EndAndClocks(t *testing.T) {
 	}{
 		{"clocks agree", evaluationTime().Add(20 * time.Millisecond), evaluationTime(), 0},
 		{"the server is ahead", evaluationTime().Add(-time.Minute), evaluationTime().Add(-time.Minute), 1},
-		{"the server is behind, or a cache answers", evaluationTime().Add(time.Minute), evaluationTime(), 1},
+		{"the server is behind, or a cache answers", evaluationTime().Add(time.Hour), evaluationTime(), 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := newServer(t, rule{"", vector(at("w1", "0.5"))})

@@ -1,0 +1,187 @@
+package minors
+
+import (
+	"archive/zip"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// tree is a copy of hack/kubernetes.sh in a small module, with a module proxy of its own.
+type tree struct{ dir, proxy, cache string }
+
+func newTree(t *testing.T) tree {
+	t.Helper()
+	tr := tree{t.TempDir(), t.TempDir(), t.TempDir()}
+	script, err := os.ReadFile("../../hack/kubernetes.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(tr.dir, "hack", "kubernetes.sh"), string(script))
+	write(t, filepath.Join(tr.dir, "m.go"), "package m\n\nimport _ \"k8s.io/kubernetes\"\n")
+	write(t, filepath.Join(tr.dir, "go.mod"), "module example.com/m\n\ngo 1.24\n\nrequire (\n\tk8s.io/kubernetes v1.37.0\n)\n")
+	write(t, filepath.Join(tr.dir, "hack", "kubernetes", "1.36", "go.mod"), "module example.com/m\n\ngo 1.24\n\nrequire k8s.io/kubernetes v1.36.0\n")
+	t.Cleanup(func() { // files of the cache are read-only
+		if output, err := tr.command(t, "go", "clean", "-modcache").CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, output)
+		}
+	})
+	return tr
+}
+
+// serve adds a version of Kubernetes to the proxy, with its staging module or without.
+func (tr tree) serve(t *testing.T, patch string, staging bool) {
+	t.Helper()
+	tr.serveModule(t, "k8s.io/kubernetes", "v1."+patch, "module k8s.io/kubernetes\n\ngo 1.24\n\nrequire (\n\tk8s.io/api v0.0.0\n)\n\nreplace (\n\tk8s.io/api => ./staging/src/k8s.io/api\n)\n",
+		"package kubernetes\n\nimport _ \"k8s.io/api\"\n")
+	if staging {
+		tr.serveModule(t, "k8s.io/api", "v0."+patch, "module k8s.io/api\n\ngo 1.24\n", "package api\n")
+	}
+}
+
+func (tr tree) serveModule(t *testing.T, module, version, mod, source string) {
+	t.Helper()
+	base := filepath.Join(tr.proxy, module, "@v", version)
+	write(t, base+".info", `{"Version": "`+version+`"}`)
+	write(t, base+".mod", mod)
+	file, err := os.Create(base + ".zip")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }() // Close of the archive has flushed it
+	archive := zip.NewWriter(file)
+	for name, content := range map[string]string{"go.mod": mod, "source.go": source} {
+		w, err := archive.Create(module + "@" + version + "/" + name)
+		if err == nil {
+			_, err = w.Write([]byte(content))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := archive.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (tr tree) command(t *testing.T, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(name, args...) // of a cleanup, too, when t.Context() has ended
+	cmd.Dir = tr.dir
+	cmd.Env = append(os.Environ(), "GOPROXY=file://"+tr.proxy, "GOSUMDB=off", "GONOPROXY=none", "GOTOOLCHAIN=local", "GOMODCACHE="+tr.cache)
+	return cmd
+}
+
+// move runs hack/kubernetes.sh.
+func (tr tree) move(t *testing.T, version string) (output string, err error) {
+	t.Helper()
+	text, err := tr.command(t, "bash", "hack/kubernetes.sh", version).CombinedOutput()
+	return string(text), err
+}
+
+// files returns all files of the tree.
+func (tr tree) files(t *testing.T) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(tr.dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		name, _ := filepath.Rel(tr.dir, path) // it is below
+		files[name] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// wantVersions expects the version of Kubernetes, and of its staging module, in each go.mod.
+func (tr tree) wantVersions(t *testing.T, patches map[string]string) {
+	t.Helper()
+	got := map[string]string{}
+	for name, text := range tr.files(t) {
+		if filepath.Base(name) != "go.mod" {
+			continue
+		}
+		got[name] = version(t, text)
+		if staging := "k8s.io/api => k8s.io/api v0." + strings.TrimPrefix(got[name], "v1."); !strings.Contains(text, staging) {
+			t.Errorf("%s has no %q:\n%s", name, staging, text)
+		}
+	}
+	if diff := cmp.Diff(patches, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestKubernetesScript(t *testing.T) {
+	const older = "hack/kubernetes/1.36/go.mod"
+	tr := newTree(t)
+	tr.serve(t, "37.0", true)
+	tr.serve(t, "37.1", true)
+	tr.serve(t, "36.0", false)
+
+	for _, tt := range []struct{ name, version, refused, reason string }{
+		{"a version that the proxy does not have", "v1.38.0", "v1.38.0", "k8s.io/kubernetes@v1.38.0"},
+		{"an older minor at a version whose staging module is refused", "v1.37.1", "v1.36.0", "k8s.io/api@v0.36.0"},
+		{"no version", "1.37", "1.37", "is no version of Kubernetes"},
+	} {
+		t.Run(tt.name+" changes nothing", func(t *testing.T) {
+			before := maps.Clone(tr.files(t))
+			output, err := tr.move(t, tt.version)
+			if err == nil {
+				t.Errorf("no error:\n%s", output)
+			}
+			if !strings.Contains(output, tt.reason) || !strings.Contains(output, tt.refused) || !strings.Contains(output, "hack/kubernetes.sh: ") {
+				t.Errorf("the output names not both %s and %q:\n%s", tt.refused, tt.reason, output)
+			}
+			if diff := cmp.Diff(before, tr.files(t)); diff != "" {
+				t.Errorf("the tree has changed (-before +after):\n%s", diff)
+			}
+		})
+	}
+
+	t.Run("an older minor moves alone", func(t *testing.T) {
+		tr.serve(t, "36.1", true)
+		if output, err := tr.move(t, "v1.36.1"); err != nil {
+			t.Fatalf("%v:\n%s", err, output)
+		}
+		if got := version(t, tr.files(t)["go.mod"]); got != "v1.37.0" {
+			t.Errorf("the newest minor is at %s", got)
+		}
+		if got := version(t, tr.files(t)[older]); got != "v1.36.1" {
+			t.Errorf("the older minor is at %s", got)
+		}
+	})
+	t.Run("the newest minor moves, and the others are generated again", func(t *testing.T) {
+		if output, err := tr.move(t, "v1.37.1"); err != nil {
+			t.Fatalf("%v:\n%s", err, output)
+		}
+		tr.wantVersions(t, map[string]string{"go.mod": "v1.37.1", older: "v1.36.1"})
+	})
+	t.Run("a new newest minor leaves a go.mod of the one before", func(t *testing.T) {
+		tr.serve(t, "38.2", true)
+		if output, err := tr.move(t, "v1.38.2"); err != nil {
+			t.Fatalf("%v:\n%s", err, output)
+		}
+		tr.wantVersions(t, map[string]string{"go.mod": "v1.38.2", "hack/kubernetes/1.37/go.mod": "v1.37.1", older: "v1.36.1"})
+	})
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
