@@ -234,7 +234,7 @@ func TestService_PrometheusToScheduler(t *testing.T) {
 	// As any scheduler does, with the certificate's own authority and the token.
 	client, err := loadwatcherclient.New(loadwatcherclient.Config{
 		Address: service.url,
-		Config:  httpclient.Config{CAFile: certFile, BearerTokenFile: token, Timeout: time.Minute},
+		Config:  httpclient.Config{CAFile: certFile, BearerTokenFile: token, Timeout: 10 * time.Minute},
 	}, listerOf(t, "n1", "n2"))
 	if err != nil {
 		t.Fatal(err)
@@ -376,7 +376,7 @@ func TestService_ServesDuringFlood(t *testing.T) {
 			DisableKeepAlives: true,
 			DialContext:       (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext,
 		},
-		Timeout: time.Minute,
+		Timeout: 10 * time.Minute,
 	}
 	untilHealthy(t, client, service.url)
 
@@ -551,7 +551,7 @@ func TestSamplesRoundTrip(t *testing.T) {
 	}
 	srv := httptest.NewServer(handler)
 	defer srv.Close()
-	client, err := loadwatcherclient.New(loadwatcherclient.Config{Address: srv.URL, Config: httpclient.Config{Timeout: time.Minute}}, listerOf(t, names...))
+	client, err := loadwatcherclient.New(loadwatcherclient.Config{Address: srv.URL, Config: httpclient.Config{Timeout: 10 * time.Minute}}, listerOf(t, names...))
 	if err != nil {
 		t.Fatal(err)
 	}

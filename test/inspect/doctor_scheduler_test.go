@@ -423,7 +423,7 @@ func TestDoctor_Service(t *testing.T) {
 // waitUntil waits until the condition holds.
 func waitUntil(t *testing.T, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(time.Second) {
+	for deadline := time.Now().Add(5 * time.Minute); !holds(); time.Sleep(time.Second) {
 		if time.Now().After(deadline) {
 			t.Fatal("what was waited for did not happen")
 		}

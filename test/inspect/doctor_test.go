@@ -151,7 +151,7 @@ func wantsFound(t *testing.T, report *doctor.Report, id string, status doctor.St
 // eventually runs doctor until the checks are fine: what mends a fault may take some scrapes.
 func (e *environment) eventually(t *testing.T, args []string, ids ...string) {
 	t.Helper()
-	deadline := time.Now().Add(2 * time.Minute)
+	deadline := time.Now().Add(5 * time.Minute)
 	for {
 		report := e.doctor(t, args...)
 		if !slices.ContainsFunc(ids, func(id string) bool { c := find(report, id); return c == nil || c.Status != doctor.OK }) {
@@ -659,7 +659,7 @@ func TestDoctor_NoAPIServer(t *testing.T) {
 // waitSeries waits until a query to a Prometheus returns at least so many series.
 func waitSeries(t *testing.T, address, promQL string, n int) {
 	t.Helper()
-	deadline := time.Now().Add(2 * time.Minute)
+	deadline := time.Now().Add(5 * time.Minute)
 	for {
 		var response struct {
 			Data struct {

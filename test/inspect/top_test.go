@@ -260,7 +260,7 @@ func TestTop_Watch(t *testing.T) {
 	})
 	waitFor := func(what string) {
 		t.Helper()
-		deadline := time.Now().Add(time.Minute)
+		deadline := time.Now().Add(5 * time.Minute)
 		for {
 			mu.Lock()
 			text := written.String()

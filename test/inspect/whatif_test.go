@@ -76,7 +76,7 @@ type whatIfResult struct {
 // scrapes come late now and then.
 func (e *environment) whatIf(t *testing.T, exitCode int, manifest string, args ...string) whatIfResult {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Second) {
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(time.Second) {
 		r := e.plimsollReading(t, manifest, append([]string{"what-if", "-o", "json"}, args...)...)
 		var result whatIfResult
 		if err := json.Unmarshal([]byte(r.stdout), &result); err != nil {

@@ -176,7 +176,7 @@ func shop(start time.Time) *exposition {
 func readHistory(t *testing.T, start time.Time, all []series) (*history.History, error) {
 	t.Helper()
 	url, _ := startPrometheus(t, all)
-	return history.Read(t.Context(), history.Config{Address: url, End: start.Add(past), Since: past, HTTP: httpclient.Config{Timeout: time.Minute}})
+	return history.Read(t.Context(), history.Config{Address: url, End: start.Add(past), Since: past, HTTP: httpclient.Config{Timeout: 10 * time.Minute}})
 }
 
 // TestReplayOfHistory reads a cluster's history, saves it, loads it and replays it.

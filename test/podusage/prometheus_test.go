@@ -79,7 +79,7 @@ func startPrometheus(t testing.TB, all []series) (url string, process *os.Proces
 		t.Fatal(err)
 	}
 	cmd := exec.Command(filepath.Join(bin, "prometheus"), "--config.file=prometheus.yaml", "--storage.tsdb.path=data",
-		"--web.listen-address="+address, "--log.level=error")
+		"--web.listen-address="+address, "--log.level=error", "--query.timeout=10m")
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func startPrometheus(t testing.TB, all []series) (url string, process *os.Proces
 		}
 	})
 	url = "http://" + address
-	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		resp, err := http.Get(url + "/-/ready")
 		if err == nil {
 			err = resp.Body.Close()
@@ -132,7 +132,7 @@ func writeBlocks(t testing.TB, dir string, all []series) {
 
 func newSource(t testing.TB, url string) *prometheus.PodSource {
 	t.Helper()
-	s, err := prometheus.NewPodSource(prometheus.Config{Address: url, Config: httpclient.Config{Timeout: time.Minute}})
+	s, err := prometheus.NewPodSource(prometheus.Config{Address: url, Config: httpclient.Config{Timeout: 10 * time.Minute}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -111,7 +111,7 @@ func TestQuantiles(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			cfg := tc.cfg
-			cfg.Address, cfg.NodeLabels, cfg.Config = url, []string{"node"}, httpclient.Config{Timeout: time.Minute}
+			cfg.Address, cfg.NodeLabels, cfg.Config = url, []string{"node"}, httpclient.Config{Timeout: 10 * time.Minute}
 			s, err := prometheus.New(cfg, corelisters.NewNodeLister(indexer), clock.RealClock{})
 			if err != nil {
 				t.Fatal(err)

@@ -105,7 +105,7 @@ func TestRecipes(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, err := prometheus.New(prometheus.Config{
-		Address: url, Dialect: prometheus.Auto, NodeLabels: []string{"node", "Hostname", "instance"}, Config: httpclient.Config{Timeout: time.Minute},
+		Address: url, Dialect: prometheus.Auto, NodeLabels: []string{"node", "Hostname", "instance"}, Config: httpclient.Config{Timeout: 10 * time.Minute},
 	}, corelisters.NewNodeLister(indexer), clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)

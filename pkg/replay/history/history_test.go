@@ -79,7 +79,7 @@ func serve(t *testing.T, series map[string][]constant) string {
 }
 
 func read(t *testing.T, series map[string][]constant) (*History, error) {
-	return Read(t.Context(), Config{Address: serve(t, series), End: end, Since: 2 * time.Hour, HTTP: httpclient.Config{Timeout: time.Minute}})
+	return Read(t.Context(), Config{Address: serve(t, series), End: end, Since: 2 * time.Hour, HTTP: httpclient.Config{Timeout: 10 * time.Minute}})
 }
 
 func TestPod_WorkloadIsNamedAsPluginsNameIt(t *testing.T) {
@@ -193,7 +193,7 @@ func TestRead_Fails(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(tc.body)) }))
 			defer server.Close()
-			_, err := Read(t.Context(), Config{Address: server.URL, End: end, Since: time.Hour, HTTP: httpclient.Config{Timeout: time.Minute}})
+			_, err := Read(t.Context(), Config{Address: server.URL, End: end, Since: time.Hour, HTTP: httpclient.Config{Timeout: 10 * time.Minute}})
 			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), server.URL) {
 				t.Errorf("error %v, want one that says %q and the URL", err, tc.want)
 			}

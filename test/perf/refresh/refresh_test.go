@@ -224,7 +224,7 @@ func benchmarkRefresh(b *testing.B, estimators []podusage.Estimator, metricCount
 
 	source, err := prometheus.New(prometheus.Config{
 		Address:    url,
-		Config:     httpclient.Config{Timeout: time.Minute},
+		Config:     httpclient.Config{Timeout: 10 * time.Minute},
 		Dialect:    prometheus.Auto,
 		NodeLabels: []string{"instance"},
 	}, corelisters.NewNodeLister(cluster.indexer), clock.RealClock{})
