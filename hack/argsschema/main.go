@@ -83,10 +83,10 @@ func definitions() (object, error) {
 	return all, nil
 }
 
-// What time.ParseDuration and resource.ParseQuantity accept. Quantities need a digit: ParseQuantity reads "Gi" as 0.
+// What time.ParseDuration and quantity.Bounded accept. Quantities need a digit: Bounded reads "Gi" as 0.
 const (
-	duration = `^[-+]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
-	quantity = `^[-+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]+)?$`
+	durationPattern = `^[-+]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
+	quantityPattern = `^[-+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]{1,3})?$`
 )
 
 // schemaOf returns the schema of a type, and adds the structs in it to definitions. Unknown fields are left to the templates, which
@@ -94,9 +94,9 @@ const (
 func schemaOf(t reflect.Type, definitions object) (object, error) {
 	switch t {
 	case reflect.TypeFor[metav1.Duration]():
-		return merge(orNull("string"), object{"pattern": duration}), nil
+		return merge(orNull("string"), object{"pattern": durationPattern}), nil
 	case reflect.TypeFor[resource.Quantity]():
-		return merge(orNull("string", "number"), object{"pattern": quantity}), nil // of strings
+		return merge(orNull("string", "number"), object{"pattern": quantityPattern}), nil // of strings
 	case reflect.TypeFor[config.MetricProviderType]():
 		// An empty type is the default.
 		return object{"enum": []any{config.KubernetesMetricsServer, config.Prometheus, config.SignalFx, config.Datadog, "", nil}}, nil

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/quantity"
 )
 
 func TestWrite_ChartIsUpToDate(t *testing.T) {
@@ -83,7 +85,7 @@ func TestSchemaOf_RefusesUnknownKinds(t *testing.T) {
 	}
 }
 
-// The patterns refuse "Gi" and ".", which ParseQuantity reads as 0.
+// The patterns refuse "Gi" and ".", which quantity.Bounded reads as 0.
 func TestSchemaOf_PatternsAcceptWhatParses(t *testing.T) {
 	for _, tt := range []struct {
 		of     reflect.Type
@@ -98,10 +100,10 @@ func TestSchemaOf_PatternsAcceptWhatParses(t *testing.T) {
 			},
 		},
 		{
-			reflect.TypeFor[resource.Quantity](), func(s string) error { _, err := resource.ParseQuantity(s); return err },
+			reflect.TypeFor[resource.Quantity](), func(s string) error { return new(quantity.Bounded).UnmarshalJSON([]byte(strconv.Quote(s))) },
 			[]string{
-				"1", "500m", "1Gi", "1.5Gi", "2k", "100u", "3n", "1E", "1Ei", "1e3", "1E3", "1e-3", "12E+2", "-1", "+1", ".5", "5.", "0",
-				"", "1 core", "1 Gi", "1K", "1ki", "1GB", "1gi", "one", "1e", "1.5.5", "--1", "1,5",
+				"1", "500m", "1Gi", "1.5Gi", "2k", "100u", "3n", "1E", "1Ei", "1e3", "1E3", "1e-3", "12E+2", "1e-999", "-1", "+1", ".5", "5.", "0",
+				"", "1 core", "1 Gi", "1K", "1ki", "1GB", "1gi", "one", "1e", "1.5.5", "--1", "1,5", "1e-9999",
 			},
 		},
 	} {
@@ -127,10 +129,10 @@ func TestSchemaOf_Values(t *testing.T) {
 	if _, err := schemaOf(reflect.TypeFor[args](), definitions); err != nil {
 		t.Fatal(err)
 	}
-	quantity := object{"type": []string{"string", "number", "null"}, "pattern": quantity}
+	amount := object{"type": []string{"string", "number", "null"}, "pattern": quantityPattern}
 	want := object{
 		"type":     object{"enum": []any{config.KubernetesMetricsServer, config.Prometheus, config.SignalFx, config.Datadog, "", nil}},
-		"requests": object{"type": []string{"object", "null"}, "properties": object{"cpu": quantity, "memory": quantity}},
+		"requests": object{"type": []string{"object", "null"}, "properties": object{"cpu": amount, "memory": amount}},
 	}
 	if diff := cmp.Diff(want, definitions["args"].(object)["properties"]); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

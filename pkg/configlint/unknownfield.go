@@ -16,6 +16,8 @@ import (
 	kubeschedulerconfigv1 "k8s.io/kube-scheduler/config/v1"
 	kubeschedulerscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	sigsyaml "sigs.k8s.io/yaml"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/quantity"
 )
 
 // withFields returns the decoder's error with a sentence for each field that the decoder does not know: its line, its path, and the
@@ -58,7 +60,8 @@ func (u *fieldCheck) check(node *yaml.Node, of reflect.Type, path string) {
 		of = of.Elem()
 	}
 	isScalar := of == reflect.TypeFor[metav1.Duration]() || of == reflect.TypeFor[resource.Quantity]()
-	if !isScalar && reflect.PointerTo(of).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+	// A map that decodes itself, such as a ResourceList, still has keys and values.
+	if !isScalar && of.Kind() != reflect.Map && reflect.PointerTo(of).Implements(reflect.TypeFor[json.Unmarshaler]()) {
 		return
 	}
 	if !decodes(node, of) {
@@ -117,6 +120,9 @@ func decodes(node *yaml.Node, of reflect.Type) bool {
 	content, err := yaml.Marshal(node)
 	if err == nil {
 		content, err = sigsyaml.YAMLToJSON(content)
+	}
+	if of == reflect.TypeFor[resource.Quantity]() {
+		of = reflect.TypeFor[quantity.Bounded]()
 	}
 	return err != nil || json.Unmarshal(content, reflect.New(of).Interface()) == nil
 }

@@ -78,6 +78,10 @@ func TestCheck_ValuesOfAnotherType(t *testing.T) {
 			"line 8: " + path + `defaultRequests.cpu: Invalid value: "1 core": must be a quantity: write a number with or without a suffix, such as 2, 500m or 1Gi`,
 		},
 		{
+			"a quantity that takes for ever", args("TargetLoadPacking", "window: 5m\n      defaultRequests: {cpu: '1e-99999999'}"),
+			"line 8: " + path + `defaultRequests.cpu: Invalid value: "1e-99999999": must be a quantity: write a number with or without a suffix, such as 2, 500m or 1Gi`,
+		},
+		{
 			"a duration", args("TargetLoadPacking", "window: 5 minutes"),
 			"line 7: " + path + `window: Invalid value: "5 minutes": must be a duration: write numbers with units and without blanks, such as 30s, 5m or 1h30m`,
 		},

@@ -75,7 +75,7 @@ func fullPeakSpec() v1.PeakSpec {
 		StatisticsSpec:       v1.StatisticsSpec{History: duration(time.Hour), WorkloadLabel: "app"},
 		MinHistory:           duration(time.Minute),
 		Deviations:           ptr.To(2.0),
-		Unknown:              v1.UnknownUsage{RequestMultiplier: ptr.To(3.0), Default: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}},
+		Unknown:              v1.UnknownUsage{RequestMultiplier: ptr.To(3.0), Default: v1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}},
 		MaxLimitRequestRatio: ptr.To(4.0),
 	}
 }
@@ -104,7 +104,7 @@ func TestConversion_KeepsEveryFieldBothWays(t *testing.T) {
 				LoadSpec:                  fullLoadSpec(),
 				MissingLoad:               config.MissingLoadLowest,
 				TargetUtilization:         ptr.To[int64](70),
-				DefaultRequests:           corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")},
+				DefaultRequests:           v1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")},
 				DefaultRequestsMultiplier: ptr.To("2"),
 				MaxLimitRequestRatio:      ptr.To(4.0),
 			},
@@ -123,7 +123,7 @@ func TestConversion_KeepsEveryFieldBothWays(t *testing.T) {
 				TypeMeta:                metav1.TypeMeta{APIVersion: "kubescheduler.config.k8s.io/v1", Kind: "LoadVariationRiskBalancingArgs"},
 				LoadSpec:                fullLoadSpec(),
 				MissingLoad:             config.MissingLoadNeutral,
-				DefaultRequests:         corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")},
+				DefaultRequests:         v1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")},
 				SafeVarianceMargin:      ptr.To(0.5),
 				SafeVarianceSensitivity: ptr.To(2.0),
 			},

@@ -90,7 +90,7 @@ func SetDefaults_TargetLoadPackingArgs(obj *TargetLoadPackingArgs) {
 	obj.TargetUtilization = cmp.Or(obj.TargetUtilization, ptr.To[int64](defaultTargetUtilization))
 	// An empty list is kept: such containers are then expected to use nothing.
 	if obj.DefaultRequests == nil {
-		obj.DefaultRequests = corev1.ResourceList{
+		obj.DefaultRequests = ResourceList{
 			corev1.ResourceCPU: *resource.NewMilliQuantity(defaultRequestMilliCPU, resource.DecimalSI),
 		}
 	}
@@ -163,7 +163,7 @@ func SetDefaults_UnknownUsage(obj *UnknownUsage) {
 	}
 	// An empty list is kept: such containers are then expected to use nothing.
 	if obj.Default == nil {
-		obj.Default = corev1.ResourceList{
+		obj.Default = ResourceList{
 			corev1.ResourceCPU:    *resource.NewQuantity(defaultUnknownCPU, resource.DecimalSI),
 			corev1.ResourceMemory: *resource.NewQuantity(defaultUnknownMemoryBytes, resource.BinarySI),
 		}

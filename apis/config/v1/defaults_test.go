@@ -50,7 +50,7 @@ func defaultTargetLoadPackingArgs() *v1.TargetLoadPackingArgs {
 		LoadSpec:                  defaultLoadSpec(),
 		MissingLoad:               "Requests",
 		TargetUtilization:         ptr.To[int64](40),
-		DefaultRequests:           corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000m")},
+		DefaultRequests:           v1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000m")},
 		DefaultRequestsMultiplier: ptr.To("1.5"),
 		MaxLimitRequestRatio:      ptr.To(10.0),
 	}
@@ -82,7 +82,7 @@ func defaultPeakSpec() v1.PeakSpec {
 		Deviations:     ptr.To(1.0),
 		Unknown: v1.UnknownUsage{
 			RequestMultiplier: ptr.To(1.5),
-			Default:           corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("200Mi")},
+			Default:           v1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("200Mi")},
 		},
 		MaxLimitRequestRatio: ptr.To(10.0),
 	}
@@ -176,14 +176,14 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 				PeakSpec: v1.PeakSpec{
 					StatisticsSpec: v1.StatisticsSpec{History: duration(0), WorkloadLabel: "app"},
 					MinHistory:     duration(0), Deviations: ptr.To(0.0), MaxLimitRequestRatio: ptr.To(0.0),
-					Unknown: v1.UnknownUsage{RequestMultiplier: ptr.To(0.0), Default: corev1.ResourceList{}},
+					Unknown: v1.UnknownUsage{RequestMultiplier: ptr.To(0.0), Default: v1.ResourceList{}},
 				},
 				MissingLoad: "Lowest", Strategy: "Pack", Target: ptr.To[int64](0),
 			},
 			want: with(defaultPredictedPeakArgs(), func(args *v1.PredictedPeakArgs) {
 				args.History, args.WorkloadLabel, args.MinHistory = duration(0), "app", duration(0)
 				args.Deviations, args.MaxLimitRequestRatio = ptr.To(0.0), ptr.To(0.0)
-				args.Unknown = v1.UnknownUsage{RequestMultiplier: ptr.To(0.0), Default: corev1.ResourceList{}}
+				args.Unknown = v1.UnknownUsage{RequestMultiplier: ptr.To(0.0), Default: v1.ResourceList{}}
 				args.MissingLoad, args.Strategy, args.Target = "Lowest", "Pack", ptr.To[int64](0)
 			}),
 		},
@@ -246,7 +246,7 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 					DriftTolerance:  ptr.To(0.0),
 				},
 				TargetUtilization:         ptr.To[int64](0),
-				DefaultRequests:           corev1.ResourceList{},
+				DefaultRequests:           v1.ResourceList{},
 				DefaultRequestsMultiplier: ptr.To(""),
 				MaxLimitRequestRatio:      ptr.To(0.0),
 			},
@@ -256,7 +256,7 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 				args.Window, args.RefreshInterval, args.MaxAge = duration(0), duration(0), duration(0)
 				args.DriftTolerance = ptr.To(0.0)
 				args.TargetUtilization = ptr.To[int64](0)
-				args.DefaultRequests = corev1.ResourceList{}
+				args.DefaultRequests = v1.ResourceList{}
 				args.DefaultRequestsMultiplier = ptr.To("")
 				args.MaxLimitRequestRatio = ptr.To(0.0)
 			}),
@@ -303,9 +303,9 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 		},
 		{
 			name: "default requests without cpu stay without",
-			in:   &v1.TargetLoadPackingArgs{DefaultRequests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}},
+			in:   &v1.TargetLoadPackingArgs{DefaultRequests: v1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}},
 			want: with(defaultTargetLoadPackingArgs(), func(args *v1.TargetLoadPackingArgs) {
-				args.DefaultRequests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
+				args.DefaultRequests = v1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
 			}),
 		},
 	} {

@@ -96,7 +96,7 @@ type TargetLoadPackingArgs struct {
 	TargetUtilization *int64 `json:"targetUtilization,omitempty"`
 	// DefaultRequests is the usage expected of a container that has neither limit nor request. Only cpu is used, and memory
 	// is allowed; a list without cpu stands for no usage. Not negative. Defaults to one core.
-	DefaultRequests corev1.ResourceList `json:"defaultRequests,omitempty"`
+	DefaultRequests ResourceList `json:"defaultRequests,omitempty"`
 	// DefaultRequestsMultiplier times its request is the usage expected of a container without a limit. A finite decimal number
 	// that is not negative, in quotes; an empty string is refused. Defaults to "1.5".
 	DefaultRequestsMultiplier *string `json:"defaultRequestsMultiplier,omitempty"`
@@ -116,7 +116,7 @@ type LoadVariationRiskBalancingArgs struct {
 	MissingLoad config.MissingLoad `json:"missingLoad,omitempty"`
 	// DefaultRequests is the request that counts for a pod that requests nothing of a resource. Only cpu and memory are allowed. Not
 	// negative. Defaults to none.
-	DefaultRequests corev1.ResourceList `json:"defaultRequests,omitempty"`
+	DefaultRequests ResourceList `json:"defaultRequests,omitempty"`
 	// SafeVarianceMargin multiplies the standard deviation. Not negative. Defaults to 1.
 	SafeVarianceMargin *float64 `json:"safeVarianceMargin,omitempty"`
 	// SafeVarianceSensitivity s makes the score use the s-th root of the standard deviation; 0 leaves the deviation out. Not
@@ -218,7 +218,7 @@ type LoadThresholdArgs struct {
 	Windows ThresholdWindows `json:"windows"`
 	// DefaultRequests is the request that counts for a pod that requests nothing of a resource. Only cpu and memory are allowed. Not
 	// negative. Defaults to none.
-	DefaultRequests corev1.ResourceList `json:"defaultRequests,omitempty"`
+	DefaultRequests ResourceList `json:"defaultRequests,omitempty"`
 	// Statistic is compared with the thresholds: Mean (default), MeanPlusStdDev, P95, Max or PredictedPeak. P95 and Max are read from a
 	// Prometheus alone.
 	Statistic config.Statistic `json:"statistic,omitempty"`
@@ -286,7 +286,7 @@ type UnknownUsage struct {
 	RequestMultiplier *float64 `json:"requestMultiplier,omitempty"`
 	// Default is the peak expected of a container that has neither limit nor request. Only cpu and memory are used; a resource
 	// that is not listed counts nothing. Not negative. Defaults to two cores and 200Mi.
-	Default corev1.ResourceList `json:"default,omitempty"`
+	Default ResourceList `json:"default,omitempty"`
 }
 
 // PeakSpec says how the peaks of nodes are predicted.

@@ -363,7 +363,7 @@ func autoConvert_config_LoadThresholdArgs_To_v1_LoadThresholdArgs(in *config.Loa
 	if err := Convert_config_ThresholdWindows_To_v1_ThresholdWindows(&in.Windows, &out.Windows, s); err != nil {
 		return err
 	}
-	out.DefaultRequests = *(*corev1.ResourceList)(unsafe.Pointer(&in.DefaultRequests))
+	out.DefaultRequests = *(*ResourceList)(unsafe.Pointer(&in.DefaultRequests))
 	out.Statistic = config.Statistic(in.Statistic)
 	if err := metav1.Convert_float64_To_Pointer_float64(&in.StdDevFactor, &out.StdDevFactor, s); err != nil {
 		return err
@@ -411,7 +411,7 @@ func autoConvert_config_LoadVariationRiskBalancingArgs_To_v1_LoadVariationRiskBa
 		return err
 	}
 	out.MissingLoad = config.MissingLoad(in.MissingLoad)
-	out.DefaultRequests = *(*corev1.ResourceList)(unsafe.Pointer(&in.DefaultRequests))
+	out.DefaultRequests = *(*ResourceList)(unsafe.Pointer(&in.DefaultRequests))
 	if err := metav1.Convert_float64_To_Pointer_float64(&in.SafeVarianceMargin, &out.SafeVarianceMargin, s); err != nil {
 		return err
 	}
@@ -833,7 +833,7 @@ func autoConvert_config_TargetLoadPackingArgs_To_v1_TargetLoadPackingArgs(in *co
 	if err := metav1.Convert_int64_To_Pointer_int64(&in.TargetUtilization, &out.TargetUtilization, s); err != nil {
 		return err
 	}
-	out.DefaultRequests = *(*corev1.ResourceList)(unsafe.Pointer(&in.DefaultRequests))
+	out.DefaultRequests = *(*ResourceList)(unsafe.Pointer(&in.DefaultRequests))
 	if err := metav1.Convert_string_To_Pointer_string(&in.DefaultRequestsMultiplier, &out.DefaultRequestsMultiplier, s); err != nil {
 		return err
 	}
@@ -915,7 +915,7 @@ func autoConvert_config_UnknownUsage_To_v1_UnknownUsage(in *config.UnknownUsage,
 	if err := metav1.Convert_float64_To_Pointer_float64(&in.RequestMultiplier, &out.RequestMultiplier, s); err != nil {
 		return err
 	}
-	out.Default = *(*corev1.ResourceList)(unsafe.Pointer(&in.Default))
+	out.Default = *(*ResourceList)(unsafe.Pointer(&in.Default))
 	return nil
 }
 

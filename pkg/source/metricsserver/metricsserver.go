@@ -3,7 +3,6 @@ package metricsserver
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +25,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/jsonstream"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/quantity"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
@@ -168,19 +168,8 @@ type nodeMetrics struct {
 	Metadata struct {
 		Name string `json:"name"`
 	} `json:"metadata"`
-	Timestamp metav1.Time                      `json:"timestamp"`
-	Usage     map[corev1.ResourceName]quantity `json:"usage"`
-}
-
-// quantity is a Quantity that takes no time to read: one of many digits, or with a large negative exponent, takes for ever.
-type quantity resource.Quantity
-
-func (q *quantity) UnmarshalJSON(text []byte) error {
-	const longest, longestExponent = 64, len(`e-999"`)
-	if e := bytes.IndexAny(text, "eE"); len(text) > longest || e >= 0 && len(text)-e > longestExponent {
-		return fmt.Errorf("%.64q is no quantity of cpu or memory", text)
-	}
-	return (*resource.Quantity)(q).UnmarshalJSON(text)
+	Timestamp metav1.Time                              `json:"timestamp"`
+	Usage     map[corev1.ResourceName]quantity.Bounded `json:"usage"`
 }
 
 // result is what a response says of the nodes.
@@ -222,7 +211,7 @@ func (r *result) add(object *nodeMetrics) {
 }
 
 // utilization returns usage as a fraction of capacity. The deviation is not known: a moment has none.
-func utilization(name corev1.ResourceName, usage map[corev1.ResourceName]quantity, capacity corev1.ResourceList) load.Stat {
+func utilization(name corev1.ResourceName, usage map[corev1.ResourceName]quantity.Bounded, capacity corev1.ResourceList) load.Stat {
 	value, ok := usage[name]
 	used := resource.Quantity(value)
 	total := capacity[name]

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/quantity"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
@@ -60,7 +61,7 @@ type podMetrics struct {
 		Name      string `json:"name"`
 	} `json:"metadata"`
 	Containers []struct {
-		Usage map[corev1.ResourceName]quantity `json:"usage"`
+		Usage map[corev1.ResourceName]quantity.Bounded `json:"usage"`
 	} `json:"containers"`
 }
 

@@ -1,0 +1,43 @@
+package quantity
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+func TestBounded(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		want float64
+		err  string
+	}{
+		{`"1500m"`, 1.5, ""},
+		{`2`, 2, ""},
+		{`"1.5e3"`, 1500, ""},
+		{`"2E"`, 2e18, ""},
+		{`"1Ei"`, 1 << 60, ""},
+		{`"1e-999"`, 1e-9, ""}, // the smallest quantity that there is
+		{`"1e-99999999"`, 0, `"\"1e-99999999\"" is no quantity`},
+		{`"1e999999999"`, 0, "an exponent of at most three digits"},
+		{`"9223372E368547758070"`, 0, "an exponent of at most three digits"},
+		{`1e-99999999`, 0, "an exponent of at most three digits"},
+		{`"` + strings.Repeat("9", 60_000) + `"`, 0, "at most 64 characters"},
+		{`"x"`, 0, "quantities must match"},
+	} {
+		var q Bounded
+		err := json.Unmarshal([]byte(tt.text), &q)
+		if tt.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.err) || len(err.Error()) > 300 {
+				t.Errorf("%.70s: error %.300v, want a short one with %s", tt.text, err, tt.err)
+			}
+			continue
+		}
+		got := resource.Quantity(q)
+		if err != nil || got.AsApproximateFloat64() != tt.want {
+			t.Errorf("%s: %s, %v, want %g", tt.text, &got, err, tt.want)
+		}
+	}
+}
