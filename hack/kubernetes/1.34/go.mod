@@ -26,15 +26,15 @@ require (
 	gonum.org/v1/gonum v0.17.0
 	k8s.io/api v0.37.0
 	k8s.io/apimachinery v0.37.0
-	k8s.io/apiserver v0.34.4
-	k8s.io/cli-runtime v0.34.4
+	k8s.io/apiserver v0.34.10
+	k8s.io/cli-runtime v0.34.10
 	k8s.io/client-go v0.37.0
-	k8s.io/component-base v0.34.4
-	k8s.io/component-helpers v0.34.4
+	k8s.io/component-base v0.34.10
+	k8s.io/component-helpers v0.34.10
 	k8s.io/klog/v2 v2.140.0
 	k8s.io/kube-scheduler v0.0.0
-	k8s.io/kubernetes v1.34.4
-	k8s.io/metrics v0.34.4
+	k8s.io/kubernetes v1.34.10
+	k8s.io/metrics v0.34.10
 	k8s.io/pod-security-admission v0.0.0
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd
 	pgregory.net/rapid v1.3.0
@@ -116,7 +116,7 @@ require (
 	github.com/lucasb-eyer/go-colorful v1.4.1 // indirect
 	github.com/mattn/go-runewidth v0.0.27 // indirect
 	github.com/mitchellh/go-wordwrap v1.0.1 // indirect
-	github.com/moby/spdystream v0.5.0 // indirect
+	github.com/moby/spdystream v0.5.1 // indirect
 	github.com/moby/sys/mountinfo v0.7.2 // indirect
 	github.com/moby/term v0.5.0 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
@@ -184,22 +184,22 @@ require (
 	gopkg.in/natefinch/lumberjack.v2 v2.2.1 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 	k8s.io/apiextensions-apiserver v0.0.0 // indirect
-	k8s.io/cloud-provider v0.34.4 // indirect
+	k8s.io/cloud-provider v0.34.10 // indirect
 	k8s.io/cluster-bootstrap v0.0.0 // indirect
-	k8s.io/code-generator v0.34.4 // indirect
-	k8s.io/controller-manager v0.34.4 // indirect
+	k8s.io/code-generator v0.34.10 // indirect
+	k8s.io/controller-manager v0.34.10 // indirect
 	k8s.io/csi-translation-lib v0.0.0 // indirect
 	k8s.io/dynamic-resource-allocation v0.0.0 // indirect
 	k8s.io/endpointslice v0.0.0 // indirect
 	k8s.io/externaljwt v0.0.0 // indirect
 	k8s.io/gengo/v2 v2.0.0-20250922181213-ec3ebc5fd46b // indirect
-	k8s.io/kms v0.34.4 // indirect
+	k8s.io/kms v0.34.10 // indirect
 	k8s.io/kube-aggregator v0.0.0 // indirect
 	k8s.io/kube-controller-manager v0.0.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
 	k8s.io/kube-proxy v0.0.0 // indirect
 	k8s.io/kubectl v0.0.0 // indirect
-	k8s.io/kubelet v0.34.4 // indirect
+	k8s.io/kubelet v0.34.10 // indirect
 	k8s.io/mount-utils v0.0.0 // indirect
 	sigs.k8s.io/apiserver-network-proxy/konnectivity-client v0.31.2 // indirect
 	sigs.k8s.io/kustomize/api v0.20.1 // indirect
@@ -210,35 +210,35 @@ require (
 )
 
 replace (
-	k8s.io/api => k8s.io/api v0.34.4
-	k8s.io/apiextensions-apiserver => k8s.io/apiextensions-apiserver v0.34.4
-	k8s.io/apimachinery => k8s.io/apimachinery v0.34.4
-	k8s.io/apiserver => k8s.io/apiserver v0.34.4
-	k8s.io/cli-runtime => k8s.io/cli-runtime v0.34.4
-	k8s.io/client-go => k8s.io/client-go v0.34.4
-	k8s.io/cloud-provider => k8s.io/cloud-provider v0.34.4
-	k8s.io/cluster-bootstrap => k8s.io/cluster-bootstrap v0.34.4
-	k8s.io/code-generator => k8s.io/code-generator v0.34.4
-	k8s.io/component-base => k8s.io/component-base v0.34.4
-	k8s.io/component-helpers => k8s.io/component-helpers v0.34.4
-	k8s.io/controller-manager => k8s.io/controller-manager v0.34.4
-	k8s.io/cri-api => k8s.io/cri-api v0.34.4
-	k8s.io/cri-client => k8s.io/cri-client v0.34.4
-	k8s.io/csi-translation-lib => k8s.io/csi-translation-lib v0.34.4
-	k8s.io/dynamic-resource-allocation => k8s.io/dynamic-resource-allocation v0.34.4
-	k8s.io/endpointslice => k8s.io/endpointslice v0.34.4
-	k8s.io/externaljwt => k8s.io/externaljwt v0.34.4
-	k8s.io/kms => k8s.io/kms v0.34.4
-	k8s.io/kube-aggregator => k8s.io/kube-aggregator v0.34.4
-	k8s.io/kube-controller-manager => k8s.io/kube-controller-manager v0.34.4
-	k8s.io/kube-proxy => k8s.io/kube-proxy v0.34.4
-	k8s.io/kube-scheduler => k8s.io/kube-scheduler v0.34.4
-	k8s.io/kubectl => k8s.io/kubectl v0.34.4
-	k8s.io/kubelet => k8s.io/kubelet v0.34.4
-	k8s.io/metrics => k8s.io/metrics v0.34.4
-	k8s.io/mount-utils => k8s.io/mount-utils v0.34.4
-	k8s.io/pod-security-admission => k8s.io/pod-security-admission v0.34.4
-	k8s.io/sample-apiserver => k8s.io/sample-apiserver v0.34.4
+	k8s.io/api => k8s.io/api v0.34.10
+	k8s.io/apiextensions-apiserver => k8s.io/apiextensions-apiserver v0.34.10
+	k8s.io/apimachinery => k8s.io/apimachinery v0.34.10
+	k8s.io/apiserver => k8s.io/apiserver v0.34.10
+	k8s.io/cli-runtime => k8s.io/cli-runtime v0.34.10
+	k8s.io/client-go => k8s.io/client-go v0.34.10
+	k8s.io/cloud-provider => k8s.io/cloud-provider v0.34.10
+	k8s.io/cluster-bootstrap => k8s.io/cluster-bootstrap v0.34.10
+	k8s.io/code-generator => k8s.io/code-generator v0.34.10
+	k8s.io/component-base => k8s.io/component-base v0.34.10
+	k8s.io/component-helpers => k8s.io/component-helpers v0.34.10
+	k8s.io/controller-manager => k8s.io/controller-manager v0.34.10
+	k8s.io/cri-api => k8s.io/cri-api v0.34.10
+	k8s.io/cri-client => k8s.io/cri-client v0.34.10
+	k8s.io/csi-translation-lib => k8s.io/csi-translation-lib v0.34.10
+	k8s.io/dynamic-resource-allocation => k8s.io/dynamic-resource-allocation v0.34.10
+	k8s.io/endpointslice => k8s.io/endpointslice v0.34.10
+	k8s.io/externaljwt => k8s.io/externaljwt v0.34.10
+	k8s.io/kms => k8s.io/kms v0.34.10
+	k8s.io/kube-aggregator => k8s.io/kube-aggregator v0.34.10
+	k8s.io/kube-controller-manager => k8s.io/kube-controller-manager v0.34.10
+	k8s.io/kube-proxy => k8s.io/kube-proxy v0.34.10
+	k8s.io/kube-scheduler => k8s.io/kube-scheduler v0.34.10
+	k8s.io/kubectl => k8s.io/kubectl v0.34.10
+	k8s.io/kubelet => k8s.io/kubelet v0.34.10
+	k8s.io/metrics => k8s.io/metrics v0.34.10
+	k8s.io/mount-utils => k8s.io/mount-utils v0.34.10
+	k8s.io/pod-security-admission => k8s.io/pod-security-admission v0.34.10
+	k8s.io/sample-apiserver => k8s.io/sample-apiserver v0.34.10
 )
 
 tool (
