@@ -75,23 +75,27 @@ func (p *pod) living() *corev1.Pod {
 // day returns the pods of a day until now, and which of them live.
 func day(now time.Time) (pods []pod, living []*corev1.Pod) {
 	begin, shop := now.Add(-26*time.Hour), "shop"
+	// The past is looked at each half hour of the clock. Nothing starts or ends in the five minutes before, of which a look sees the mean.
+	ago := func(age time.Duration) time.Time {
+		return now.Add(-age).Truncate(30 * time.Minute).Add(10 * time.Minute)
+	}
 	pods = []pod{
-		{shop, "web-6d5f8c7b9d-bcdfg", .1, 1, begin, now, "ReplicaSet", "web-6d5f8c7b9d"},
-		{shop, "web-6d5f8c7b9d-hjklm", .3, 1, begin, now, "ReplicaSet", "web-6d5f8c7b9d"},
-		{shop, "db-0", .5, 4, begin, now, "StatefulSet", "db"},
-		{"mallory", "web-6d5f8c7b9d-bcdfg", 7, 7, begin, now, "ReplicaSet", "web-6d5f8c7b9d"},
+		{shop, "web-6d5f8c7b9d-bcdfg", .1, 1, begin, now.Add(margin), "ReplicaSet", "web-6d5f8c7b9d"},
+		{shop, "web-6d5f8c7b9d-hjklm", .3, 1, begin, now.Add(margin), "ReplicaSet", "web-6d5f8c7b9d"},
+		{shop, "db-0", .5, 4, begin, now.Add(margin), "StatefulSet", "db"},
+		{"mallory", "web-6d5f8c7b9d-bcdfg", 7, 7, begin, now.Add(margin), "ReplicaSet", "web-6d5f8c7b9d"},
 	}
 	for i := range pods {
 		living = append(living, pods[i].living())
 	}
 	pods = append(pods,
 		// It is scaled to zero since fourteen hours.
-		pod{shop, "batch-7f6f8c7b9d-bcdfg", 1, 2, now.Add(-20 * time.Hour), now.Add(-14 * time.Hour), "ReplicaSet", "batch-7f6f8c7b9d"},
+		pod{shop, "batch-7f6f8c7b9d-bcdfg", 1, 2, ago(20 * time.Hour), ago(14 * time.Hour), "ReplicaSet", "batch-7f6f8c7b9d"},
 		// The name of the pod is not made of the owner's.
-		pod{shop, "ring", 2, 2, begin, now.Add(-time.Hour), "Ring", "circle"},
+		pod{shop, "ring", 2, 2, begin, ago(time.Hour), "Ring", "circle"},
 		// Before today's database another owner's pod had its name.
-		pod{shop, "db-1", .5, 4, begin, now.Add(-13 * time.Hour), "StatefulSet", "old"},
-		pod{shop, "db-1", .5, 4, now.Add(-12*time.Hour - 30*time.Minute), now.Add(-time.Hour), "StatefulSet", "db"},
+		pod{shop, "db-1", .5, 4, begin, ago(13 * time.Hour), "StatefulSet", "old"},
+		pod{shop, "db-1", .5, 4, ago(12*time.Hour + 30*time.Minute), ago(time.Hour), "StatefulSet", "db"},
 	)
 	// A CronJob that runs for half an hour in each two hours, around the moment at which the history is looked at.
 	const every = 2 * time.Hour
@@ -239,7 +243,7 @@ func TestHistoryFromRecordingRules(t *testing.T) {
 func TestSeriesOfPods(t *testing.T) {
 	now := time.Now()
 	begin := now.Add(-20 * time.Minute)
-	cAdvisor := (&pod{namespace: "shop", name: "db-0", cores: 2, gibi: 4, begin: begin, end: now}).cAdvisor()
+	cAdvisor := (&pod{namespace: "shop", name: "db-0", cores: 2, gibi: 4, begin: begin, end: now.Add(margin)}).cAdvisor()
 	containersAlone := slices.DeleteFunc(slices.Clone(cAdvisor), func(s series) bool { return strings.Contains(s.name, `container=""`) })
 	relabeled := func(all []series, oldNew ...string) []series {
 		all = slices.Clone(all)
@@ -251,15 +255,15 @@ func TestSeriesOfPods(t *testing.T) {
 	// A second target measures the same.
 	twice := slices.Concat(cAdvisor, relabeled(cAdvisor, "{", `{job="again",`))
 	kubelet := []series{
-		{name: name("pod_cpu_usage_seconds_total", "namespace", "shop", "pod", "db-0"), rate: 2, begin: begin, end: now},
-		{name: name("pod_memory_working_set_bytes", "namespace", "shop", "pod", "db-0"), value: 4 * gibibyte, begin: begin, end: now},
+		{name: name("pod_cpu_usage_seconds_total", "namespace", "shop", "pod", "db-0"), rate: 2, begin: begin, end: now.Add(margin)},
+		{name: name("pod_memory_working_set_bytes", "namespace", "shop", "pod", "db-0"), value: 4 * gibibyte, begin: begin, end: now.Add(margin)},
 		// What is measured twice is read from the pods of the kubelet.
-		{name: name("container_cpu_usage_seconds_total", "namespace", "shop", "pod", "db-0", "container", ""), rate: 5, begin: begin, end: now},
+		{name: name("container_cpu_usage_seconds_total", "namespace", "shop", "pod", "db-0", "container", ""), rate: 5, begin: begin, end: now.Add(margin)},
 	}
 	// A target of a tenant's own, which has the labels of its pod and exposes what it likes, beside the kubelet's.
 	forged := func(metric string, rate, value float64, labels ...string) series {
 		labels = append([]string{"job", "tenant", "instance", "10.0.7.7:80", "namespace", "shop", "pod", "db-0"}, labels...)
-		return series{name: name(metric, labels...), rate: rate, value: value, begin: begin, end: now}
+		return series{name: name(metric, labels...), rate: rate, value: value, begin: begin, end: now.Add(margin)}
 	}
 	forgeries := []series{
 		forged("pod_cpu_usage_seconds_total", 64, 0), forged("pod_memory_working_set_bytes", 0, 64*gibibyte),

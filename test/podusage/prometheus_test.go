@@ -25,6 +25,10 @@ import (
 // scrapeInterval is the time between two samples.
 const scrapeInterval = 30 * time.Second
 
+// margin is how far the series of what still runs reach into the future, so that the rates are those of a full window however long
+// Prometheus takes to start on a busy machine.
+const margin = 30 * time.Minute
+
 var bin string
 
 // TestMain builds the programs that are missing.

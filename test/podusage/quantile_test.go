@@ -56,8 +56,8 @@ func TestQuantiles(t *testing.T) {
 	// long is at 80 % for a tenth of the day, which is more than a twentieth; short for a thirtieth, which is less. gone has no samples
 	// of the last ten minutes.
 	nodes := map[string][]phase{
-		"long":  {{13 * time.Hour, 0.2}, {144 * time.Minute, 0.8}, {576 * time.Minute, 0.2}},
-		"short": {{13 * time.Hour, 0.2}, {48 * time.Minute, 0.8}, {672 * time.Minute, 0.2}},
+		"long":  {{13 * time.Hour, 0.2}, {144 * time.Minute, 0.8}, {576*time.Minute + margin, 0.2}},
+		"short": {{13 * time.Hour, 0.2}, {48 * time.Minute, 0.8}, {672*time.Minute + margin, 0.2}},
 		"gone":  {{13 * time.Hour, 0.2}, {710 * time.Minute, 0.5}},
 	}
 	var all []series

@@ -43,8 +43,8 @@ func recipes(t *testing.T) map[string]string {
 
 // A real Prometheus returns a node's value for each metric to copy.
 func TestRecipes(t *testing.T) {
-	end := time.Now()
-	begin := end.Add(-20 * time.Minute)
+	now := time.Now()
+	begin, end := now.Add(-20*time.Minute), now.Add(margin)
 	var all []series
 	counter := func(rate float64, metric string, labels ...string) {
 		all = append(all, series{name: name(metric, labels...), rate: rate, begin: begin, end: end})
