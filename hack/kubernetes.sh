@@ -4,6 +4,8 @@
 #
 #   hack/kubernetes.sh           regenerates those of the older minors, each at the patch that it names
 #   hack/kubernetes.sh v1.37.1   moves a minor to this patch, or adds the minor; a new newest minor becomes go.mod
+#
+# The tools that are made of Kubernetes' libraries too get the versions of go.mod, so that these are compiled once.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export GOWORK=off GOFLAGS=-mod=mod
@@ -56,6 +58,36 @@ generate() {
 	go mod edit -dropreplace=k8s.io/kubernetes "$out/$file"
 }
 
+# share FOLDER: gives the modules that a tool's go.mod and the root's both require the root's versions. A module that requires a newer one
+# does without: the newer one is excluded.
+share() {
+	local module version has more=yes
+	local -A wants=()
+	mkdir -p "$out/$1"
+	sed -e '/^exclude (/,/^)/d' -e '/^exclude /d' "$1/go.mod" >"$out/$1/go.mod"
+	cp "$1/go.sum" "$out/$1"
+	while read -r module version; do
+		wants[$module]=$version
+		go mod edit -require="$module@$version" "$out/$1/go.mod"
+	done < <(awk '$1 == "require" || $1 == "replace" {$0 = substr($0, 9)}
+		NR == FNR && $2 == "=>" {version[$1] = $4; next}
+		$2 !~ /^v[0-9]/ {next}
+		NR == FNR {version[$1] = $2; next}
+		$1 in version {print $1, version[$1]}' "$root" "$1/go.mod")
+	cd "$out/$1"
+	# A version below the excluded one may be newer, too.
+	while [[ -n $more ]]; do
+		more=
+		while read -r module has; do
+			if [[ -n ${wants[$module]:-} && $has != "${wants[$module]}" ]]; then
+				go mod edit -exclude="$module@$has" -require="$module@${wants[$module]}"
+				more=yes
+			fi
+		done < <(go list -m -f '{{.Path}} {{.Version}}' all)
+	done
+	go mod tidy
+}
+
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 out=$scratch/out
@@ -82,6 +114,9 @@ if [[ -n $wanted ]]; then
 fi
 for file in "${older[@]}"; do
 	generate "$(required "$file" k8s.io/kubernetes)" "$file"
+done
+for folder in test/cluster/parts/* hack/tools/helm; do
+	if [[ -f $folder/go.mod ]]; then (share "$folder"); fi
 done
 # All versions could be had.
 cp -R "$out/." .

@@ -176,6 +176,43 @@ func TestKubernetesScript(t *testing.T) {
 	})
 }
 
+func TestKubernetesScript_ToolsShareVersions(t *testing.T) {
+	const lib, tool = "example.com/lib", "example.com/tool"
+	tr := newTree(t)
+	tr.serve(t, "37.0", true)
+	tr.serve(t, "36.0", true)
+	for _, version := range []string{"v1.0.0", "v1.1.0"} {
+		tr.serveModule(t, lib, version, "module "+lib+"\n\ngo 1.24\n", "package lib\n")
+	}
+	// The tool was made with an older k8s.io/api, and with a newer lib.
+	requirements := "require (\n\texample.com/lib v1.1.0\n\tk8s.io/api v0.36.0\n)\n"
+	tr.serveModule(t, tool, "v1.0.0", "module "+tool+"\n\ngo 1.24\n\n"+requirements, "package main\n\nimport (\n\t_ \""+lib+"\"\n\t_ \"k8s.io/api\"\n)\n\nfunc main() {}\n")
+	const folder = "hack/tools/helm"
+	write(t, filepath.Join(tr.dir, folder, "go.mod"), "module example.com/m/helm\n\ngo 1.24\n\ntool "+tool+"\n\nrequire "+tool+" v1.0.0 // indirect\n"+requirements)
+	write(t, filepath.Join(tr.dir, folder, "go.sum"), "")
+
+	for _, tt := range []struct {
+		root     string
+		excluded bool
+	}{
+		{"v1.0.0", true}, {"v1.0.0", true}, {"v1.1.0", false},
+	} {
+		write(t, filepath.Join(tr.dir, "m.go"), "package m\n\nimport (\n\t_ \""+lib+"\"\n\t_ \"k8s.io/kubernetes\"\n)\n")
+		write(t, filepath.Join(tr.dir, "go.mod"), "module example.com/m\n\ngo 1.24\n\nrequire (\n\t"+lib+" "+tt.root+"\n\tk8s.io/kubernetes v1.37.0\n)\n")
+		if output, err := tr.move(t, "v1.37.0"); err != nil {
+			t.Fatalf("%v:\n%s", err, output)
+		}
+		got := tr.files(t)[folder+"/go.mod"]
+		for text, want := range map[string]bool{
+			"\t" + tool + " v1.0.0": true, "\tk8s.io/api v0.37.0": true, "\t" + lib + " " + tt.root: true, "exclude " + lib + " v1.1.0": tt.excluded,
+		} {
+			if strings.Contains(got, text) != want {
+				t.Errorf("with lib %s in the root, the tool's go.mod has %q: %t, want %t:\n%s", tt.root, text, !want, want, got)
+			}
+		}
+	}
+}
+
 func write(t *testing.T, file, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
