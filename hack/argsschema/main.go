@@ -21,6 +21,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	configv1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/quantity"
 )
 
 func main() {
@@ -96,7 +97,7 @@ func schemaOf(t reflect.Type, definitions object) (object, error) {
 	case reflect.TypeFor[metav1.Duration]():
 		return merge(orNull("string"), object{"pattern": durationPattern}), nil
 	case reflect.TypeFor[resource.Quantity]():
-		return merge(orNull("string", "number"), object{"pattern": quantityPattern}), nil // of strings
+		return merge(orNull("string", "number"), object{"pattern": quantityPattern, "maxLength": quantity.MaxLength}), nil // of strings
 	case reflect.TypeFor[config.MetricProviderType]():
 		// An empty type is the default.
 		return object{"enum": []any{config.KubernetesMetricsServer, config.Prometheus, config.SignalFx, config.Datadog, "", nil}}, nil

@@ -103,7 +103,7 @@ func TestSchemaOf_PatternsAcceptWhatParses(t *testing.T) {
 			reflect.TypeFor[resource.Quantity](), func(s string) error { return new(quantity.Bounded).UnmarshalJSON([]byte(strconv.Quote(s))) },
 			[]string{
 				"1", "500m", "1Gi", "1.5Gi", "2k", "100u", "3n", "1E", "1Ei", "1e3", "1E3", "1e-3", "12E+2", "1e-999", "-1", "+1", ".5", "5.", "0",
-				"", "1 core", "1 Gi", "1K", "1ki", "1GB", "1gi", "one", "1e", "1.5.5", "--1", "1,5", "1e-9999",
+				"", "1 core", "1 Gi", "1K", "1ki", "1GB", "1gi", "one", "1e", "1.5.5", "--1", "1,5", "1e-9999", "1e9999", strings.Repeat("7", 64), strings.Repeat("7", 65),
 			},
 		},
 	} {
@@ -113,8 +113,10 @@ func TestSchemaOf_PatternsAcceptWhatParses(t *testing.T) {
 		}
 		pattern := regexp.MustCompile(schema["pattern"].(string))
 		for _, value := range tt.values {
-			if err := tt.parse(value); pattern.MatchString(value) != (err == nil) {
-				t.Errorf("%s %q: the pattern matches: %t; parsing it: %v", tt.of, value, pattern.MatchString(value), err)
+			longest, bounded := schema["maxLength"].(int)
+			accepted := pattern.MatchString(value) && (!bounded || len(value) <= longest)
+			if err := tt.parse(value); accepted != (err == nil) {
+				t.Errorf("%s %q: the schema accepts it: %t; parsing it: %v", tt.of, value, accepted, err)
 			}
 		}
 	}
@@ -129,7 +131,7 @@ func TestSchemaOf_Values(t *testing.T) {
 	if _, err := schemaOf(reflect.TypeFor[args](), definitions); err != nil {
 		t.Fatal(err)
 	}
-	amount := object{"type": []string{"string", "number", "null"}, "pattern": quantityPattern}
+	amount := object{"type": []string{"string", "number", "null"}, "pattern": quantityPattern, "maxLength": 64}
 	want := object{
 		"type":     object{"enum": []any{config.KubernetesMetricsServer, config.Prometheus, config.SignalFx, config.Datadog, "", nil}},
 		"requests": object{"type": []string{"object", "null"}, "properties": object{"cpu": amount, "memory": amount}},

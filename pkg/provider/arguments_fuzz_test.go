@@ -48,6 +48,7 @@ func FuzzArguments(f *testing.F) {
 		{packing, prometheus + "targetUtilization: 40\ndefaultRequests: {cpu: VALUE}\ndefaultRequestsMultiplier: '1.5'\n", "500m"},
 		{balancing, prometheus + "defaultRequests: {memory: VALUE}\nmissingLoad: Neutral\n", "9223372036854775807E"},
 		{balancing, prometheus + "defaultRequests: {memory: VALUE}\n", "1e-99999999"},
+		{balancing, prometheus + "defaultRequests: {memory: VALUE}\n", "1000e999"},
 		{packing, prometheus + "defaultRequestsMultiplier: VALUE\n", "1e308"},
 		{packing, "watcherAddress: VALUE\nmetricProvider: {type: SignalFx, token: hunter2}\n", "https://load-watcher.kube-system.svc:2020/prefix"},
 		{packing, "metricProvider: {type: Prometheus, address: VALUE}\n", "http://[::1]:65535"},

@@ -20,10 +20,17 @@ func TestBounded(t *testing.T) {
 		{`"2E"`, 2e18, ""},
 		{`"1Ei"`, 1 << 60, ""},
 		{`"1e-999"`, 1e-9, ""}, // the smallest quantity that there is
-		{`"1e-99999999"`, 0, `"\"1e-99999999\"" is no quantity`},
-		{`"1e999999999"`, 0, "an exponent of at most three digits"},
-		{`"9223372E368547758070"`, 0, "an exponent of at most three digits"},
-		{`1e-99999999`, 0, "an exponent of at most three digits"},
+		{`" 1e-999 "`, 1e-9, ""},
+		{`"1e9999"`, 0, "an exponent of at most 3 digits"},
+		{`"1e-1000"`, 0, "an exponent of at most 3 digits"},
+		{`"1000e999"`, 0, `"1000e999" is no quantity`}, // is written as 1e1002
+		{`"` + strings.Repeat("7", 64) + `"`, 7.777777777777778e63, ""},
+		{`"` + strings.Repeat("7", 65) + `"`, 0, "at most 64 characters"},
+		{`"` + strings.Repeat("7", 61) + `e98"`, 0, "is no quantity"}, // is written as 61 digits, 2 zeros and e96
+		{`"1e-99999999"`, 0, `"1e-99999999" is no quantity`},
+		{`"1e999999999"`, 0, "an exponent of at most 3 digits"},
+		{`"9223372E368547758070"`, 0, "an exponent of at most 3 digits"},
+		{`1e-99999999`, 0, "an exponent of at most 3 digits"},
 		{`"` + strings.Repeat("9", 60_000) + `"`, 0, "at most 64 characters"},
 		{`"x"`, 0, "quantities must match"},
 	} {
@@ -38,6 +45,13 @@ func TestBounded(t *testing.T) {
 		got := resource.Quantity(q)
 		if err != nil || got.AsApproximateFloat64() != tt.want {
 			t.Errorf("%s: %s, %v, want %g", tt.text, &got, err, tt.want)
+		}
+		written, err := json.Marshal(&got)
+		if err == nil {
+			err = json.Unmarshal(written, new(Bounded))
+		}
+		if err != nil {
+			t.Errorf("%s: written and read again: %v", tt.text, err)
 		}
 	}
 }

@@ -1,7 +1,9 @@
 package v1
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,19 +15,29 @@ import (
 // ResourceList is a corev1.ResourceList that is read in bounded time.
 type ResourceList corev1.ResourceList
 
-// UnmarshalJSON reads the quantities by resource. The error names the resource whose quantity is none.
+// UnmarshalJSON reads the quantities by resource. The error names the first resource that is there twice, or whose quantity is none: the
+// strict decoder does not look into a type that decodes itself.
 func (l *ResourceList) UnmarshalJSON(text []byte) error {
-	var values map[corev1.ResourceName]json.RawMessage
-	if err := json.Unmarshal(text, &values); err != nil {
-		return err
-	}
 	*l = nil
-	if values != nil {
-		*l = make(ResourceList, len(values))
+	if bytes.Equal(text, []byte("null")) {
+		return nil
 	}
-	for name, value := range values {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	if token, err := dec.Token(); err != nil || token != json.Delim('{') {
+		return errors.Join(errors.New("must be a mapping of resources to quantities"), err)
+	}
+	*l = ResourceList{}
+	for dec.More() {
+		token, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		name := corev1.ResourceName(token.(string)) // as all keys
+		if _, ok := (*l)[name]; ok {
+			return fmt.Errorf("duplicate field %.64q", name)
+		}
 		var q quantity.Bounded
-		if err := json.Unmarshal(value, &q); err != nil {
+		if err := dec.Decode(&q); err != nil {
 			return fmt.Errorf("%.64q: %w", name, err)
 		}
 		(*l)[name] = resource.Quantity(q)
