@@ -5,7 +5,8 @@
 #   hack/kubernetes.sh           regenerates those of the older minors, each at the patch that it names
 #   hack/kubernetes.sh v1.37.1   moves a minor to this patch, or adds the minor; a new newest minor becomes go.mod
 #
-# The tools that are made of Kubernetes' libraries too get the versions of go.mod, so that these are compiled once.
+# The tools that are made of Kubernetes' libraries too get the versions of go.mod for all modules that both have, so that these are
+# compiled once.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export GOWORK=off GOFLAGS=-mod=mod
@@ -23,8 +24,8 @@ cannot() {
 }
 
 # generate VERSION FILE: writes the go.mod FILE for a version of Kubernetes to the folder $out. From the newest minor's go.mod it takes
-# the direct requirements, except for the modules that Kubernetes requires too: of these, each minor gets the versions that it was made
-# with.
+# the direct requirements, except for the modules that Kubernetes requires directly too: of these, each minor gets the versions that it was
+# made with.
 generate() {
 	local version=$1 file=$2 kubernetes
 	if ! go mod download -json "k8s.io/kubernetes@$version" >"$scratch/download"; then
@@ -37,7 +38,7 @@ generate() {
 		grep -E '^(module|go) ' "$root"
 		echo "require ("
 		echo "k8s.io/kubernetes $version"
-		awk 'NR == FNR {if ($1 ~ /\./) named[$1] = 1; next}
+		awk 'NR == FNR {if ($1 ~ /\./ && !/ \/\/ indirect$/) named[$1] = 1; next}
 			/^require \(/ {inside = 1; next} /^\)/ {inside = 0}
 			inside && !/ \/\/ indirect$/ && !($1 in named) && $1 != "k8s.io/kubernetes"' "$kubernetes" "$root"
 		# Kubernetes requires its staging modules at a version that does not exist. Theirs have its minor and patch.
@@ -58,34 +59,43 @@ generate() {
 	go mod edit -dropreplace=k8s.io/kubernetes "$out/$file"
 }
 
-# share FOLDER: gives the modules that a tool's go.mod and the root's both require the root's versions. A module that requires a newer one
-# does without: the newer one is excluded.
+# share FOLDER: gives all modules that a tool's go.mod and the root's both require the root's versions. A module that requires a newer one
+# does without: the newer one is excluded. What a library of another version requires is seen once it is there, so it goes on until
+# nothing changes.
 share() {
-	local module version has more=yes
-	local -A wants=()
+	local module version list before= more
+	local -A wants
 	mkdir -p "$out/$1"
 	sed -e '/^exclude (/,/^)/d' -e '/^exclude /d' "$1/go.mod" >"$out/$1/go.mod"
 	cp "$1/go.sum" "$out/$1"
-	while read -r module version; do
-		wants[$module]=$version
-		go mod edit -require="$module@$version" "$out/$1/go.mod"
-	done < <(awk '$1 == "require" || $1 == "replace" {$0 = substr($0, 9)}
-		NR == FNR && $2 == "=>" {version[$1] = $4; next}
-		$2 !~ /^v[0-9]/ {next}
-		NR == FNR {version[$1] = $2; next}
-		$1 in version {print $1, version[$1]}' "$root" "$1/go.mod")
+	cp "$root" "$scratch/root.mod"
 	cd "$out/$1"
-	# A version below the excluded one may be newer, too.
-	while [[ -n $more ]]; do
-		more=
-		while read -r module has; do
-			if [[ -n ${wants[$module]:-} && $has != "${wants[$module]}" ]]; then
-				go mod edit -exclude="$module@$has" -require="$module@${wants[$module]}"
-				more=yes
-			fi
-		done < <(go list -m -f '{{.Path}} {{.Version}}' all)
+	while [[ $(<go.mod) != "$before" ]]; do
+		before=$(<go.mod)
+		wants=()
+		list=$(awk '$1 == "require" || $1 == "replace" {$0 = substr($0, 9)}
+			NR == FNR && $2 == "=>" {version[$1] = $4; next}
+			$2 !~ /^v[0-9]/ {next}
+			NR == FNR {version[$1] = $2; next}
+			$1 in version {print $1, version[$1]}' "$scratch/root.mod" go.mod)
+		while read -r module version; do
+			wants[$module]=$version
+			go mod edit -require="$module@$version"
+		done <<<"$list"
+		more=yes
+		# A version below the excluded one may be newer, too.
+		while [[ -n $more ]]; do
+			more=
+			list=$(go list -m -f '{{.Path}} {{.Version}}' all)
+			while read -r module version; do
+				if [[ -n ${wants[$module]:-} && $version != "${wants[$module]}" ]]; then
+					go mod edit -exclude="$module@$version" -require="$module@${wants[$module]}"
+					more=yes
+				fi
+			done <<<"$list"
+		done
+		go mod tidy
 	done
-	go mod tidy
 }
 
 scratch=$(mktemp -d)

@@ -187,9 +187,12 @@ func TestKubernetesScript_ToolsShareVersions(t *testing.T) {
 	// The tool was made with an older k8s.io/api, and with a newer lib.
 	requirements := "require (\n\texample.com/lib v1.1.0\n\tk8s.io/api v0.36.0\n)\n"
 	tr.serveModule(t, tool, "v1.0.0", "module "+tool+"\n\ngo 1.24\n\n"+requirements, "package main\n\nimport (\n\t_ \""+lib+"\"\n\t_ \"k8s.io/api\"\n)\n\nfunc main() {}\n")
-	const folder = "hack/tools/helm"
-	write(t, filepath.Join(tr.dir, folder, "go.mod"), "module example.com/m/helm\n\ngo 1.24\n\ntool "+tool+"\n\nrequire "+tool+" v1.0.0 // indirect\n"+requirements)
-	write(t, filepath.Join(tr.dir, folder, "go.sum"), "")
+	folders := []string{"hack/tools/helm", "test/cluster/parts/any"}
+	for _, folder := range folders {
+		write(t, filepath.Join(tr.dir, folder, "go.mod"), "module example.com/m/tool\n\ngo 1.24\n\ntool "+tool+"\n\nrequire "+tool+" v1.0.0 // indirect\n"+requirements+
+			"exclude (\n\texample.com/old v1.0.0\n\texample.com/old v1.1.0\n)\n")
+		write(t, filepath.Join(tr.dir, folder, "go.sum"), "")
+	}
 
 	for _, tt := range []struct {
 		root     string
@@ -202,12 +205,15 @@ func TestKubernetesScript_ToolsShareVersions(t *testing.T) {
 		if output, err := tr.move(t, "v1.37.0"); err != nil {
 			t.Fatalf("%v:\n%s", err, output)
 		}
-		got := tr.files(t)[folder+"/go.mod"]
-		for text, want := range map[string]bool{
-			"\t" + tool + " v1.0.0": true, "\tk8s.io/api v0.37.0": true, "\t" + lib + " " + tt.root: true, "exclude " + lib + " v1.1.0": tt.excluded,
-		} {
-			if strings.Contains(got, text) != want {
-				t.Errorf("with lib %s in the root, the tool's go.mod has %q: %t, want %t:\n%s", tt.root, text, !want, want, got)
+		for _, folder := range folders {
+			got := tr.files(t)[folder+"/go.mod"]
+			for text, want := range map[string]bool{
+				"\t" + tool + " v1.0.0": true, "\tk8s.io/api v0.37.0": true, "\t" + lib + " " + tt.root: true, "exclude " + lib + " v1.1.0": tt.excluded,
+				"example.com/old": false,
+			} {
+				if strings.Contains(got, text) != want {
+					t.Errorf("with lib %s in the root, %s/go.mod has %q: %t, want %t:\n%s", tt.root, folder, text, !want, want, got)
+				}
 			}
 		}
 	}

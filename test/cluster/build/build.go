@@ -3,6 +3,7 @@ package build
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -128,7 +129,10 @@ func (b *Builder) build(ctx context.Context, part Part) error {
 	if err != nil {
 		return err
 	}
-	want := stamp(part, version, platform(), flags)
+	want, err := b.stampOf(part, version, flags)
+	if err != nil {
+		return err
+	}
 	if ok, err := upToDate(binary, want); ok || err != nil {
 		return err
 	}
@@ -140,6 +144,18 @@ func (b *Builder) build(ctx context.Context, part Part) error {
 		return err
 	}
 	return os.WriteFile(stampPath(binary), []byte(want), 0o644)
+}
+
+// stampOf returns the stamp of a part for this machine. The libraries of one that has its own go.mod may change while its version stays.
+func (b *Builder) stampOf(part Part, version string, flags []string) (string, error) {
+	if part.Dir != "" {
+		requirements, err := os.ReadFile(filepath.Join(b.root, part.Dir, "go.mod"))
+		if err != nil {
+			return "", err
+		}
+		version += fmt.Sprintf(" of go.mod %x", sha256.Sum256(requirements))
+	}
+	return stamp(part, version, platform(), flags), nil
 }
 
 // link makes name another name of the program, so that it has all programs of a cluster beside it.

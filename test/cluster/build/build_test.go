@@ -182,13 +182,22 @@ func TestBuild_OlderMinor(t *testing.T) {
 	part := Part{Name: "shared", Package: ".", Module: "example.com/test", Dir: "other"}
 	writeFile(t, filepath.Join(b.Root(), "other", "go.mod"), "module example.com/test\n\ngo 1.26\n", 0o644)
 	writeFile(t, shared, "program", 0o755)
-	writeFile(t, stampPath(shared), stamp(part, "", platform(), nil), 0o644)
+	wanted, err := b.stampOf(part, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, stampPath(shared), wanted, 0o644)
 	for range 2 {
 		if err := b.Build(t.Context(), Part{Name: "own", Package: "."}, part); err != nil {
 			t.Fatalf("Build() = %v\n%s", err, out)
 		}
 	}
 	wantFiles(t, b.BinDir(), ".lock", "own", "shared")
+	// Its libraries have other versions now.
+	writeFile(t, filepath.Join(b.Root(), "other", "go.mod"), "module example.com/test\n\ngo 1.26\n\n// other libraries\n", 0o644)
+	if got, err := b.stampOf(part, "", nil); err != nil || got == wanted {
+		t.Errorf("stampOf() = %q, %v, the same as with another go.mod", got, err)
+	}
 
 	// While an older minor is built, the newest one's tests ask for their programs.
 	unlock, err := b.lock(t.Context())
