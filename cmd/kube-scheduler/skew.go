@@ -10,9 +10,9 @@ import (
 	componentversion "k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/warning"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/skew"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/warning"
 )
 
 // skewRetry is how long to wait before asking an API server again that did not respond.

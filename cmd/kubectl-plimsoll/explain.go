@@ -17,10 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	componentversion "k8s.io/component-base/version"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
 type explainOptions struct {
@@ -189,7 +189,7 @@ func (o *explainOptions) readFile(ctx context.Context, stdin io.Reader, c *live.
 		for _, w := range m.Workloads {
 			names = append(names, w.String())
 		}
-		return nil, usageError{fmt.Errorf("--filename: %s holds %s: explain takes one of them; for all, see what-if", o.file, source.FirstN(names))}
+		return nil, usageError{fmt.Errorf("--filename: %s holds %s: explain takes one of them; for all, see what-if", o.file, text.FirstN(names))}
 	}
 	w := m.Workloads[0]
 	if given := o.cluster.kube.Namespace; given != nil && *given != "" && *given != w.Namespace {
@@ -263,16 +263,16 @@ func notesOn(c *live.Cluster, objects *live.Objects, r *explain.Result) (notes [
 	usesStatistics := slices.ContainsFunc(r.ExpectedUsage, func(u explain.PodUsage) bool { return u.PeakParts != nil })
 	for _, s := range c.Sources() {
 		if s.Err != nil {
-			notes = append(notes, fmt.Sprintf("%s could not be read (%s): nodes are judged without what it measures.", s.Label, source.Excerpt(s.Err.Error())))
+			notes = append(notes, fmt.Sprintf("%s could not be read (%s): nodes are judged without what it measures.", s.Label, text.Excerpt(s.Err.Error())))
 		}
 	}
 	for _, s := range c.Statistics() {
 		switch {
 		case !usesStatistics: // another profile's
 		case s.Err != nil:
-			notes = append(notes, fmt.Sprintf("%s could not be read (%s): pods are judged without statistics.", s.Label, source.Excerpt(s.Err.Error())))
+			notes = append(notes, fmt.Sprintf("%s could not be read (%s): pods are judged without statistics.", s.Label, text.Excerpt(s.Err.Error())))
 		case s.HistoryErr != nil:
-			notes = append(notes, fmt.Sprintf("A part of the history of %s could not be read (%s).", s.Label, source.Excerpt(s.HistoryErr.Error())))
+			notes = append(notes, fmt.Sprintf("A part of the history of %s could not be read (%s).", s.Label, text.Excerpt(s.HistoryErr.Error())))
 		default:
 			notes = append(notes, fmt.Sprintf("%s: statistics of workloads were read now. The scheduler reads them every five minutes, and may know others.", s.Label))
 		}
@@ -288,7 +288,7 @@ func missingNote(m live.MissingKind) string {
 	if m.Group != "" {
 		name += "." + m.Group
 	}
-	note := fmt.Sprintf("%s could not be read (%s): the scheduler may decide otherwise.", name, source.Excerpt(m.Err.Error()))
+	note := fmt.Sprintf("%s could not be read (%s): the scheduler may decide otherwise.", name, text.Excerpt(m.Err.Error()))
 	if advice := m.Advice(); advice != "" {
 		note += " To read them: " + advice
 	}

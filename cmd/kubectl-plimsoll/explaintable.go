@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 )
 
@@ -34,14 +35,14 @@ func writeExplanation(w io.Writer, s style, r *explain.Result) error {
 		x.ruledOut(r.Relaxed.RuledOut)
 	}
 	if len(r.RuledOut) > 0 {
-		x.printf("\nFilters ruled out %d of %s:\n", r.Nodes-r.FeasibleNodes, count(r.Nodes, "node"))
+		x.printf("\nFilters ruled out %d of %s:\n", r.Nodes-r.FeasibleNodes, text.Count(r.Nodes, "node"))
 		x.ruledOut(r.RuledOut)
 	}
 	switch {
 	case r.Comparison != nil:
 		x.comparison(r.Comparison)
 	case len(r.Candidates) > 0:
-		x.printf("\nBest of %s that passed the filters:\n", count(r.FeasibleNodes, "node"))
+		x.printf("\nBest of %s that passed the filters:\n", text.Count(r.FeasibleNodes, "node"))
 		x.candidates(r.Candidates)
 	}
 	x.printf("\n")
@@ -411,7 +412,7 @@ func (x *explanation) preemption() {
 	switch {
 	case p == nil:
 	case p.Node != "":
-		x.printf("Preemption would make room on %s: it would evict %s.\n", p.Node, count(len(p.Victims), "pod"))
+		x.printf("Preemption would make room on %s: it would evict %s.\n", p.Node, text.Count(len(p.Victims), "pod"))
 		for _, v := range p.Victims {
 			x.printf("  %s/%s (priority %d)\n", v.Namespace, v.Name, v.Priority)
 		}

@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay"
 )
 
@@ -17,8 +18,8 @@ func hotMinutes(r *replay.Run) float64 { return r.HotMinutes }
 
 // writeTable writes a row for each policy.
 func writeTable(w io.Writer, r *replay.Report) error {
-	fmt.Fprintf(w, "%s: %s, %s, %s, figures of %s\n", r.Title, count(r.Nodes, "node"), count(int(math.Round(r.CPUCores)), "core"),
-		count(r.Pods, "pod"), count(int(r.Counted.Round(time.Hour).Hours()), "hour"))
+	fmt.Fprintf(w, "%s: %s, %s, %s, figures of %s\n", r.Title, text.Count(r.Nodes, "node"), text.Count(int(math.Round(r.CPUCores)), "core"),
+		text.Count(r.Pods, "pod"), text.Count(int(r.Counted.Round(time.Hour).Hours()), "hour"))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "POLICY\tHOT MIN\tSEVERE MIN\tUNSERVED CORE-H\tP99\tDEVIATION\tNODES\tPENDING\t× STOCK\t× CLAIRVOYANT")
 	for i := range r.Policies {
@@ -54,16 +55,8 @@ NODES: mean number of nodes that run a pod.
 PENDING: pods without a node at the end.
 × STOCK, × CLAIRVOYANT: hot minutes of all days, divided by those of that policy.
 Chance alone changes the hot minutes of a day by 5 to 7 %%: on one day, ignore differences below 10 %%.
-`, count(days, "day"), 100*r.HotAbove, 100*r.SevereAbove)
+`, text.Count(days, "day"), 100*r.HotAbove, 100*r.SevereAbove)
 	return err
-}
-
-// count returns a number with its noun.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func total(p *replay.PolicyReport, of figure) float64 {

@@ -12,6 +12,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/bar"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 )
@@ -251,9 +252,9 @@ func (m *nodeWatch) status() string {
 	if m.reverse {
 		order += ", reversed"
 	}
-	nodes := count(len(m.rows), "node")
+	nodes := text.Count(len(m.rows), "node")
 	if m.filter != "" {
-		nodes = fmt.Sprintf("%d of %s with %q", len(m.rows), count(len(m.nodes.Nodes), "node"), m.filter)
+		nodes = fmt.Sprintf("%d of %s with %q", len(m.rows), text.Count(len(m.nodes.Nodes), "node"), m.filter)
 	}
 	shown := ""
 	if len(m.rows) > m.visible() {

@@ -14,12 +14,12 @@ import (
 	componentversion "k8s.io/component-base/version"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
 // whatIfOptions are the flags of what-if.
@@ -232,13 +232,13 @@ func (o *whatIfOptions) place(ctx context.Context, cmd *cobra.Command, c *live.C
 	var usages whatif.PodUsages
 	if sources := cluster.Sources(); plan.Evicts() && len(sources) > 0 {
 		if usages, err = cluster.PodUsage(ctx, sources[0].Spec); err != nil {
-			result.note("What the evicted pods use could not be read, so that it is estimated: %v", source.ExcerptError(err))
+			result.note("What the evicted pods use could not be read, so that it is estimated: %v", text.ExcerptError(err))
 		}
 	}
 	clock.Stop()
 	for _, s := range cluster.Sources() {
 		if s.Err != nil {
-			result.note("%s could not be read, so that nodes are judged by requests: %v", s.Label, source.ExcerptError(s.Err))
+			result.note("%s could not be read, so that nodes are judged by requests: %v", s.Label, text.ExcerptError(s.Err))
 		}
 	}
 	out, err := o.simulate(ctx, cmd.ErrOrStderr(), cluster.Scheduler, plan, decoded, profile, usages)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/bar"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 )
@@ -90,18 +91,18 @@ func describe(o *whatIfOutcome) string {
 }
 
 func summary(o *whatIfOutcome) string {
-	text := fmt.Sprintf("%d of %s placed", o.Placed, count(o.Pods, "pod"))
+	line := fmt.Sprintf("%d of %s placed", o.Placed, text.Count(o.Pods, "pod"))
 	if o.Relaxed > 0 {
-		text += fmt.Sprintf(", %d of them because a limit was waived that left no node", o.Relaxed)
+		line += fmt.Sprintf(", %d of them because a limit was waived that left no node", o.Relaxed)
 	}
 	if len(o.Preempted) > 0 {
-		text += ", " + count(len(o.Preempted), "pod") + " preempted"
+		line += ", " + text.Count(len(o.Preempted), "pod") + " preempted"
 		if len(o.Lost) > 0 {
-			text += fmt.Sprintf(" (%d lost)", len(o.Lost))
+			line += fmt.Sprintf(" (%d lost)", len(o.Lost))
 		}
 	}
 	if o.LinePlugin == "" {
-		return text
+		return line
 	}
 	passing := 0
 	for i := range o.Nodes {
@@ -109,11 +110,11 @@ func summary(o *whatIfOutcome) string {
 			passing++
 		}
 	}
-	text += fmt.Sprintf("; above the load line: %d of %d nodes, %d before", o.NodesAboveAfter, o.NodesInCluster, o.NodesAboveBefore)
+	line += fmt.Sprintf("; above the load line: %d of %d nodes, %d before", o.NodesAboveAfter, o.NodesInCluster, o.NodesAboveBefore)
 	if passing > 0 {
-		text += fmt.Sprintf(" (%d pass it)", passing)
+		line += fmt.Sprintf(" (%d pass it)", passing)
 	}
-	return text
+	return line
 }
 
 // writeNodeTable writes a row for each node that changes in one of the outcomes.

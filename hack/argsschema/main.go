@@ -20,8 +20,8 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	configv1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
+	"github.com/plimsoll-scheduler/plimsoll/internal/quantity"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/quantity"
 )
 
 func main() {

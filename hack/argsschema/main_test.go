@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/quantity"
+	"github.com/plimsoll-scheduler/plimsoll/internal/quantity"
 )
 
 func TestWrite_ChartIsUpToDate(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // decodes the plugins' arguments
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/warning"
+	"github.com/plimsoll-scheduler/plimsoll/internal/warning"
 )
 
 // Options describe the scheduler that a configuration is for.

@@ -17,7 +17,7 @@ import (
 	kubeschedulerscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	sigsyaml "sigs.k8s.io/yaml"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/quantity"
+	"github.com/plimsoll-scheduler/plimsoll/internal/quantity"
 )
 
 // withFields returns the decoder's error with a sentence for each field that the decoder does not know: its line, its path, and the

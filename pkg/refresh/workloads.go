@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
@@ -323,7 +324,7 @@ func (t *tally) add(u *source.PodUsage) {
 	pod := t.pod(u.Namespace, u.Pod)
 	if pod == nil { // it has ended, or is of another cluster
 		if t.foreign++; t.foreign == 1 {
-			t.example = source.Excerpt(u.Namespace + "/" + u.Pod)
+			t.example = text.Excerpt(u.Namespace + "/" + u.Pod)
 		}
 		return
 	}

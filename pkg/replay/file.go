@@ -18,9 +18,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
 // fileFormat is the format of a file's first line.
@@ -176,7 +176,7 @@ func parseInput(content io.Reader) (*Input, error) {
 	if err := json.Unmarshal(lines.Bytes(), &header); err != nil || header.Format != fileFormat {
 		return nil, fmt.Errorf(`line 1: want a header with "format": %q`, fileFormat)
 	}
-	in := &Input{Name: source.Excerpt(header.Name), Seed: header.Seed, Start: header.Start, Length: seconds(header.LengthSeconds), Counted: seconds(header.CountedSeconds)}
+	in := &Input{Name: text.Excerpt(header.Name), Seed: header.Seed, Start: header.Start, Length: seconds(header.LengthSeconds), Counted: seconds(header.CountedSeconds)}
 	if in.Length < Tick || in.Length > maxLength || in.Counted < Tick || in.Counted > in.Length {
 		return nil, fmt.Errorf("line 1: lengthSeconds is %v and countedSeconds %v; want from %v to %v, and countedSeconds at most lengthSeconds",
 			header.LengthSeconds, header.CountedSeconds, Tick.Seconds(), maxLength.Seconds())

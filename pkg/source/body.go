@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/jsonstream"
+	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
 )
 
 // MaxResponseBytes returns how many bytes a source accepts of one response about so many nodes, unpacked. A series that names a

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"k8s.io/klog/v2"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
 
 // MaxUnmatched is how many names a source keeps of what it measured that belongs to no node.
@@ -19,6 +21,6 @@ func (l *UnmatchedLog) Log(logger klog.Logger, unmatched []string, msg string, k
 		return
 	}
 	l.last = unmatched
-	keysAndValues = append(keysAndValues, "count", len(unmatched), "examples", FirstN(unmatched))
+	keysAndValues = append(keysAndValues, "count", len(unmatched), "examples", text.FirstN(unmatched))
 	logger.WithCallDepth(1).V(2).Info(msg, keysAndValues...)
 }

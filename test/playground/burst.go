@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -150,8 +151,8 @@ func (r burst) write(page page) {
 	}
 	page.sideBySide(names, target, r.plimsoll, r.stock,
 		fact{"hottest", placement.hottestNode},
-		fact{"> " + percent(burstLimit), func(pl placement) string { return count(len(pl.above(burstLimit)), "node") }},
-		fact{"with room", func(pl placement) string { return count(len(pl.withRoom(burstShare, target)), "node") }},
+		fact{"> " + percent(burstLimit), func(pl placement) string { return text.Count(len(pl.above(burstLimit)), "node") }},
+		fact{"with room", func(pl placement) string { return text.Count(len(pl.withRoom(burstShare, target)), "node") }},
 	)
 }
 

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -238,8 +239,8 @@ func (r peaks) write(page page) {
 	page.line("a node's CPU after that, | the %.0f %% above which it is hot, +n its volatile pods.", 100*hot)
 	page.sideBySide(peakNodeNames(), hot, r.byMean, r.byPeak,
 		fact{"hottest", placement.hottestNode},
-		fact{fmt.Sprintf("> %.0f %%", 100*hot), func(pl placement) string { return count(len(pl.above(hot)), "node") }},
-		fact{"together", func(pl placement) string { return "volatile pods on " + count(len(pl.together()), "node") }},
+		fact{fmt.Sprintf("> %.0f %%", 100*hot), func(pl placement) string { return text.Count(len(pl.above(hot)), "node") }},
+		fact{"together", func(pl placement) string { return "volatile pods on " + text.Count(len(pl.together()), "node") }},
 	)
 }
 

@@ -107,14 +107,6 @@ func plus(pods int) string {
 	return fmt.Sprintf("+%d", pods)
 }
 
-// count returns a number and its noun, such as "1 node" or "2 nodes".
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
 // percent returns a fraction in percent, such as "1.25 %", without trailing zeros.
 func percent(fraction float64) string {
 	return strconv.FormatFloat(math.Round(10000*fraction)/100, 'f', -1, 64) + " %"

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -144,7 +145,7 @@ func (r requestsLie) write(page page) {
 	}
 	page.sideBySide(names, target, r.plimsoll, r.stock,
 		fact{"hottest", placement.hottestNode},
-		fact{fmt.Sprintf("> %.0f %%", 100*hot), func(pl placement) string { return count(len(pl.above(hot)), "node") }},
+		fact{fmt.Sprintf("> %.0f %%", 100*hot), func(pl placement) string { return text.Count(len(pl.above(hot)), "node") }},
 		fact{"on busy", func(pl placement) string { return fmt.Sprintf("%d of %d pods", pl.onBusy(), liePods) }},
 	)
 }
@@ -152,7 +153,7 @@ func (r requestsLie) write(page page) {
 func (r requestsLie) check() error {
 	var errs []error
 	if n := r.plimsoll.onBusy(); n != 0 {
-		errs = append(errs, fmt.Errorf("%s put %s on busy nodes, must be none", r.plimsoll.profile, count(n, "pod")))
+		errs = append(errs, fmt.Errorf("%s put %s on busy nodes, must be none", r.plimsoll.profile, text.Count(n, "pod")))
 	}
 	for _, node := range lieNodes() {
 		if utilization := r.plimsoll.measured[node.name]; !node.busy && utilization > lieLimit {
@@ -161,7 +162,7 @@ func (r requestsLie) check() error {
 		}
 	}
 	if n := r.stock.onBusy(); n <= liePods/2 {
-		errs = append(errs, fmt.Errorf("%s put %s on busy nodes, must be more than half of them because their requests are small", r.stock.profile, count(n, "pod")))
+		errs = append(errs, fmt.Errorf("%s put %s on busy nodes, must be more than half of them because their requests are small", r.stock.profile, text.Count(n, "pod")))
 	}
 	// The stock profile puts four pods on every busy node: no error of one pod's share turns this round.
 	if a, b := r.plimsoll.measured[r.plimsoll.hottest()], r.stock.measured[r.stock.hottest()]; a >= b {

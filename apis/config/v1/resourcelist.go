@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/quantity"
+	"github.com/plimsoll-scheduler/plimsoll/internal/quantity"
 )
 
 // ResourceList is a corev1.ResourceList that is read in bounded time.

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
 
 // apiServer is what the API server says of itself.
@@ -55,13 +55,13 @@ func askAPIServer(ctx context.Context, cfg *rest.Config) (apiServer, error) {
 		return apiServer{}, fmt.Errorf("the API server's version: %w", err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return apiServer{}, fmt.Errorf("the API server answers %s to GET /version: %s", resp.Status, source.Excerpt(string(body)))
+		return apiServer{}, fmt.Errorf("the API server answers %s to GET /version: %s", resp.Status, text.Excerpt(string(body)))
 	}
 	var info version.Info
 	if err := json.Unmarshal(body, &info); err != nil {
 		return apiServer{}, fmt.Errorf("the API server's version: %w", err)
 	}
-	server := apiServer{gitVersion: source.Excerpt(info.GitVersion)}
+	server := apiServer{gitVersion: text.Excerpt(info.GitVersion)}
 	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
 		// The header has whole seconds: on average the server's clock is half a second further.
 		server.skew, server.known = skewOf(date.Add(time.Second/2), sent, received), true

@@ -17,8 +17,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
@@ -45,7 +45,7 @@ func (s *examinedSource) certificateFault(err error, u *url.URL, message string)
 			}
 		}
 		for i := range names {
-			names[i] = source.Excerpt(names[i])
+			names[i] = text.Excerpt(names[i])
 		}
 		if len(names) == 0 {
 			return newCheck(Error, id, message, Advice{Text: "Let the server's administrator issue a certificate for " + u.Hostname() + "."}), true
@@ -56,7 +56,7 @@ func (s *examinedSource) certificateFault(err error, u *url.URL, message string)
 			other.Host = net.JoinHostPort(names[0], port)
 		}
 		return newCheck(Error, id, message, Advice{
-			Text: fmt.Sprintf("The certificate is for %s. %s name the server so:", source.FirstN(names), s.inConfiguration()),
+			Text: fmt.Sprintf("The certificate is for %s. %s name the server so:", text.FirstN(names), s.inConfiguration()),
 			YAML: s.addressYAML(httpclient.WithoutSecrets(&other)),
 		}), true
 	}
@@ -67,7 +67,7 @@ func (s *examinedSource) certificateFault(err error, u *url.URL, message string)
 func (s *examinedSource) adviseAuthority(signed *x509.Certificate, u *url.URL) []Advice {
 	issuer := "an authority that is not trusted"
 	if signed != nil {
-		issuer = source.Excerpt(cmp.Or(signed.Issuer.CommonName, signed.Issuer.String()))
+		issuer = text.Excerpt(cmp.Or(signed.Issuer.CommonName, signed.Issuer.String()))
 	}
 	if strings.HasPrefix(issuer, "openshift-service-serving-signer") {
 		return []Advice{{
@@ -175,7 +175,7 @@ func (s *examinedSource) adviseToken(code int) []Advice {
 	case code == http.StatusForbidden && isAccount && !expired && isName(namespace) && isName(account):
 		return []Advice{
 			{
-				Text:    fmt.Sprintf("The token is that of %s. If the server authorizes by the API server, as OpenShift's monitoring does, grant the right:", source.Excerpt(c.Subject)),
+				Text:    fmt.Sprintf("The token is that of %s. If the server authorizes by the API server, as OpenShift's monitoring does, grant the right:", text.Excerpt(c.Subject)),
 				Command: fmt.Sprintf("kubectl create clusterrolebinding plimsoll-monitoring-view --clusterrole=cluster-monitoring-view --serviceaccount=%s:%s", namespace, account),
 			},
 		}

@@ -6,7 +6,6 @@ package doctor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -232,14 +231,6 @@ func (o *objects) pod(namespace, name string) *corev1.Pod {
 
 // oneLine returns the error's text as a message.
 func oneLine(err error) string { return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ") }
-
-// count returns "1 node" or "3 nodes".
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
 
 // shownDuration rounds a duration as messages show it.
 func shownDuration(d time.Duration) string {

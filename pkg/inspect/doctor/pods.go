@@ -9,9 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
 // patience is how long a scheduler may take to look at a pod.
@@ -60,7 +60,7 @@ func (o *objects) waitingChecks(profiles []string, leading bool, away string, no
 			shown[i] = pod.Namespace + "/" + pod.Name
 		}
 		message := fmt.Sprintf("%s for scheduler %q, and no scheduler has looked at %s: %s", verb(len(pods), "pod waits", "pods wait"), name,
-			map[bool]string{true: "it", false: "them"}[len(pods) == 1], source.FirstN(shown))
+			map[bool]string{true: "it", false: "them"}[len(pods) == 1], text.FirstN(shown))
 		switch {
 		case slices.Contains(profiles, name) && leading:
 			if served[name] {

@@ -7,7 +7,7 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
 
 // checkPowerModels checks which nodes Peaks has a power model of. It returns the configuration that the sources of load are examined
@@ -21,13 +21,13 @@ func (e *examination) checkPowerModels() *schedulerconfig.KubeSchedulerConfigura
 			if !ok || !enabled(&decoded.Profiles[i], pluginConfig.Name) {
 				continue
 			}
-			profile := "profile " + source.Excerpt(decoded.Profiles[i].SchedulerName)
+			profile := "profile " + text.Excerpt(decoded.Profiles[i].SchedulerName)
 			switch file := e.powerModelFile(args); {
 			case file == "":
 				e.checkModelled(profile, args)
 			case os.Getenv(config.NodePowerModelVariable) == "":
 				examined.Profiles[i].PluginConfig[j].Args.(*config.PeaksArgs).NodePowerModels = []config.NodePowerModel{{PowerModel: config.PowerModel{K1: 1, K2: 0.01}}}
-				e.add(Warning, "nodes.modelled", fmt.Sprintf("%s: the power models of Peaks are in %s, a file of the scheduler's pod, and were not checked", profile, source.Excerpt(file)), Advice{
+				e.add(Warning, "nodes.modelled", fmt.Sprintf("%s: the power models of Peaks are in %s, a file of the scheduler's pod, and were not checked", profile, text.Excerpt(file)), Advice{
 					Text: "Check in the scheduler's pod, where the file is:", Command: execCommand(e.configuration.Workload),
 				})
 			}
@@ -64,7 +64,7 @@ func (e *examination) checkModelled(profile string, args *config.PeaksArgs) {
 		if len(without) == nodes {
 			status = Error
 		}
-		e.add(status, "nodes.modelled", fmt.Sprintf("%s: Peaks has no power model of %d of %s (%s)", profile, len(without), count(nodes, "node"), source.FirstN(without)), Advice{
+		e.add(status, "nodes.modelled", fmt.Sprintf("%s: Peaks has no power model of %d of %s (%s)", profile, len(without), text.Count(nodes, "node"), text.FirstN(without)), Advice{
 			Text: fmt.Sprintf("In %s, give them models by their names in nodePowerModel, or by a label in the arguments of Peaks, such as:", e.configuration.Origin),
 			YAML: "nodePowerModels:\n- nodeSelector: {node.kubernetes.io/instance-type: m5.large}\n  k0: 471\n  k1: -91\n  k2: -0.07\n",
 		})

@@ -16,8 +16,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
@@ -165,7 +165,7 @@ func redirectTarget(err error, u *url.URL) string {
 	if err != nil || at.Host == "" || at.Host == u.Host {
 		return ""
 	}
-	return source.Excerpt(at.Host)
+	return text.Excerpt(at.Host)
 }
 
 func apiStatus(err error) (status apierrors.APIStatus, ok bool) {

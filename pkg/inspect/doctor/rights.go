@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
@@ -131,7 +132,7 @@ func (e *examination) checkRights(ctx context.Context) {
 		for _, r := range needed {
 			n += len(r.verbs)
 		}
-		e.add(OK, "rights.scheduler", fmt.Sprintf("%s may do all that is needed, by %s", subject.shown, count(n, "right")))
+		e.add(OK, "rights.scheduler", fmt.Sprintf("%s may do all that is needed, by %s", subject.shown, text.Count(n, "right")))
 		return
 	}
 	e.addLacking(Error, "rights.scheduler", subject, lacking)

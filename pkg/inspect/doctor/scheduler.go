@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	componentversion "k8s.io/component-base/version"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/skew"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
@@ -63,7 +64,7 @@ func (e *examination) checkReplicas(w *live.Workload) {
 			first = pod
 		}
 	}
-	message := fmt.Sprintf("%d of %s of %s %s/%s ready", ready, count(len(w.Pods), "pod"), w.Kind, w.Namespace, w.Name)
+	message := fmt.Sprintf("%d of %s of %s %s/%s ready", ready, text.Count(len(w.Pods), "pod"), w.Kind, w.Namespace, w.Name)
 	if ready > 0 && ready == len(w.Pods) {
 		e.add(OK, "scheduler.ready", message)
 		return
@@ -84,7 +85,7 @@ func (e *examination) checkReplicas(w *live.Workload) {
 			continue
 		}
 		if c.State.Waiting != nil {
-			message += fmt.Sprintf("; %s waits: %s %s", first.Name, source.Excerpt(c.State.Waiting.Reason), source.Excerpt(c.State.Waiting.Message))
+			message += fmt.Sprintf("; %s waits: %s %s", first.Name, text.Excerpt(c.State.Waiting.Reason), text.Excerpt(c.State.Waiting.Message))
 		}
 		if last := c.LastTerminationState.Terminated; last != nil && c.RestartCount > 0 {
 			logs += " --previous"
@@ -121,7 +122,7 @@ func (e *examination) checkLeader(ctx context.Context, w *live.Workload) {
 	}
 	holder, renewed, duration := "", time.Time{}, election.LeaseDuration.Duration
 	if lease.Spec.HolderIdentity != nil {
-		holder, _, _ = strings.Cut(source.Excerpt(*lease.Spec.HolderIdentity), "_")
+		holder, _, _ = strings.Cut(text.Excerpt(*lease.Spec.HolderIdentity), "_")
 	}
 	if lease.Spec.RenewTime != nil {
 		renewed = lease.Spec.RenewTime.Time
@@ -175,7 +176,7 @@ func (e *examination) checkVersion(w *live.Workload, metrics model.Vector) {
 		e.addAll(versionChecks(scheduler, e.server.gitVersion, componentversion.Get().GitVersion, w))
 	case w != nil:
 		e.add(Warning, "scheduler.version", fmt.Sprintf("the API server is %s; neither the scheduler's metrics nor the tag of its image %s name its Kubernetes version",
-			e.server.gitVersion, source.Excerpt(w.Image)), Advice{
+			e.server.gitVersion, text.Excerpt(w.Image)), Advice{
 			Text:    "It must not be newer than the API server, and may be one minor version older. See which it is:",
 			Command: w.ExecCommand(live.ShellQuote(w.Args[0]) + " --version"),
 		})
@@ -193,7 +194,7 @@ func schedulerVersion(metrics model.Vector, w *live.Workload) string {
 			continue
 		}
 		if label, ok := labels[sample.Metric[model.MetricNameLabel]]; ok {
-			versions[source.Excerpt(string(sample.Metric[label]))] = true
+			versions[text.Excerpt(string(sample.Metric[label]))] = true
 		}
 	}
 	if len(versions) == 1 {
@@ -210,7 +211,7 @@ func versionChecks(scheduler, server, command string, w *live.Workload) []Check 
 	const id = "scheduler.version"
 	message := fmt.Sprintf("the scheduler is of Kubernetes %s, the API server of %s", scheduler, server)
 	if w != nil {
-		message += ", image " + source.Excerpt(w.Image)
+		message += ", image " + text.Excerpt(w.Image)
 	}
 	check := newCheck(OK, id, message)
 	compared, err := skew.Compare(scheduler, server)
@@ -382,7 +383,7 @@ func (e *examination) readThroughProxy(ctx context.Context, w *live.Workload, po
 	body, err := e.conn.Client.CoreV1().RESTClient().Get().Namespace(w.Namespace).Resource("pods").
 		Name("https:" + pod + ":" + metricsPort(w)).SubResource("proxy").Suffix("metrics").Stream(ctx)
 	if err != nil {
-		return nil, source.ExcerptError(err)
+		return nil, text.ExcerptError(err)
 	}
 	defer func() { _ = body.Close() }() // it has been read
 	return parseMetrics(source.BoundBody(body, maxMetricsBytes))
@@ -414,7 +415,7 @@ func metricChecks(metrics model.Vector, from string) []Check {
 	results, decisions, fallbacks := map[string]map[string]float64{}, map[string]float64{}, map[string]map[string]float64{}
 	for _, sample := range metrics {
 		value := float64(sample.Value)
-		label := func(name model.LabelName) string { return source.Excerpt(string(sample.Metric[name])) }
+		label := func(name model.LabelName) string { return text.Excerpt(string(sample.Metric[name])) }
 		switch sample.Metric[model.MetricNameLabel] {
 		case "plimsoll_load_nodes":
 			k := key{label("source"), label("resource")}

@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 )
 
@@ -59,7 +59,7 @@ func (s *examinedSource) checkSeries() {
 		}
 	}
 	if n := slices.IndexFunc(d.Queries, func(q prometheus.QueryDiagnosis) bool { return strings.HasPrefix(q.Query, "metric ") && q.Err == nil }); n >= 0 {
-		s.add(OK, "source.metrics", fmt.Sprintf("NodeMetrics: %s has a value of %s", d.Queries[n].Query, count(d.Queries[n].Nodes, "node")))
+		s.add(OK, "source.metrics", fmt.Sprintf("NodeMetrics: %s has a value of %s", d.Queries[n].Query, text.Count(d.Queries[n].Nodes, "node")))
 	}
 	if len(s.requirements.windows) > 0 {
 		s.checkMatching()
@@ -79,7 +79,7 @@ func (s *examinedSource) checkDialect() {
 	}
 	var tried []string
 	for _, t := range d.Tried {
-		tried = append(tried, fmt.Sprintf("%s (%s)", t.Dialect, source.Excerpt(t.Err.Error())))
+		tried = append(tried, fmt.Sprintf("%s (%s)", t.Dialect, text.Excerpt(t.Err.Error())))
 	}
 	passed := ""
 	if len(tried) > 0 {
@@ -112,17 +112,17 @@ func (s *examinedSource) checkMatching() {
 	missing, unmatched := len(d.NodesWithoutSeries), len(d.UnmatchedSeries)
 	stray := ""
 	if unmatched > 0 {
-		stray = fmt.Sprintf("; %s no node: %s", verb(unmatched, "series belongs to", "series belong to"), source.FirstN(d.UnmatchedSeries))
+		stray = fmt.Sprintf("; %s no node: %s", verb(unmatched, "series belongs to", "series belong to"), text.FirstN(d.UnmatchedSeries))
 	}
 	if missing == 0 {
-		s.add(OK, "nodes.measured", fmt.Sprintf("the load of all %s is known%s", count(d.NodeCount, "node"), stray))
+		s.add(OK, "nodes.measured", fmt.Sprintf("the load of all %s is known%s", text.Count(d.NodeCount, "node"), stray))
 		return
 	}
 	status := Warning
 	if missing == d.NodeCount {
 		status = Error
 	}
-	s.add(status, "nodes.measured", fmt.Sprintf("nodes without load: %d of %d (%s)", missing, d.NodeCount, source.FirstN(d.NodesWithoutSeries)), s.adviseMissing()...)
+	s.add(status, "nodes.measured", fmt.Sprintf("nodes without load: %d of %d (%s)", missing, d.NodeCount, text.FirstN(d.NodesWithoutSeries)), s.adviseMissing()...)
 	var similar, unlike []string
 	for _, n := range s.examined.Nearest {
 		if n.Series == "" {
@@ -132,16 +132,16 @@ func (s *examinedSource) checkMatching() {
 		}
 	}
 	if len(similar) > 0 {
-		s.add(Warning, "nodes.nearest", "the series most similar to nodes without load: "+source.FirstN(similar), s.adviseSimilar()...)
+		s.add(Warning, "nodes.nearest", "the series most similar to nodes without load: "+text.FirstN(similar), s.adviseSimilar()...)
 	}
 	if len(unlike) > 0 {
-		s.add(Warning, "nodes.nearest", "no series has a label that looks like the name of a node without load: "+source.FirstN(unlike), Advice{
+		s.add(Warning, "nodes.nearest", "no series has a label that looks like the name of a node without load: "+text.FirstN(unlike), Advice{
 			Text:    "Let Prometheus scrape node_exporter or the kubelets of these nodes. This shows whether it tries:",
 			Command: s.queryCommand("up == 0"),
 		})
 	}
 	if unmatched > 0 {
-		s.add(Warning, "nodes.unmatched", fmt.Sprintf("%s no node: %s", verb(unmatched, "series belongs to", "series belong to"), source.FirstN(d.UnmatchedSeries)),
+		s.add(Warning, "nodes.unmatched", fmt.Sprintf("%s no node: %s", verb(unmatched, "series belongs to", "series belong to"), text.FirstN(d.UnmatchedSeries)),
 			Advice{Text: "They are of machines outside the cluster, which is no fault, or of the nodes above: what mends these, mends them too."})
 	}
 }
@@ -281,7 +281,7 @@ func (s *examinedSource) checkSampling() {
 		return
 	}
 	s.add(Warning, "time.coverage", fmt.Sprintf("samples of %s cover less than the window of %s; of %s they cover %.0f %%",
-		count(young, "node"), window, youngNode, 100*youngest.Since.Seconds()/window.Seconds()), Advice{
+		text.Count(young, "node"), window, youngNode, 100*youngest.Since.Seconds()/window.Seconds()), Advice{
 		Text:    fmt.Sprintf("Wait for %s: then they do, unless Prometheus misses scrapes. This shows whether it does:", shownDuration(window-youngest.Since)),
 		Command: s.queryCommand(fmt.Sprintf("avg_over_time(up[%ds]) < 1", int(window.Seconds()))),
 	})

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
@@ -83,7 +84,7 @@ func (s *examinedSource) adviseService(v *corev1.Service, u *url.URL) []Advice {
 		}}
 	}
 	return []Advice{{
-		Text: fmt.Sprintf("Service %s/%s has %s. A NetworkPolicy may keep the scheduler from it:", v.Namespace, v.Name, count(ready, "ready pod")),
+		Text: fmt.Sprintf("Service %s/%s has %s. A NetworkPolicy may keep the scheduler from it:", v.Namespace, v.Name, text.Count(ready, "ready pod")),
 		Command: fmt.Sprintf("kubectl -n %s get endpointslices -l %s; kubectl get networkpolicies -A",
 			live.ShellQuote(v.Namespace), live.ShellQuote("kubernetes.io/service-name="+v.Name)),
 	}}

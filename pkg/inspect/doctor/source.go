@@ -14,9 +14,9 @@ import (
 	inTree "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 )
 
@@ -70,7 +70,7 @@ func (e *examination) checkStatistics(all []live.Statistics) {
 	for i := range all {
 		s := &all[i]
 		known := s.Publisher.Latest().Len()
-		message := fmt.Sprintf("%s: statistics of %s, %s", s.Label, count(known, "workload"), s.Route)
+		message := fmt.Sprintf("%s: statistics of %s, %s", s.Label, text.Count(known, "workload"), s.Route)
 		advice := Advice{Text: "Let the source have what pods use: cAdvisor's series, or those of the kubelet's /metrics/resource. PredictedPeak goes by requests until then."}
 		switch {
 		case s.Err != nil:
@@ -103,7 +103,7 @@ func (e *examination) adviseUnknownPlugin() Advice {
 			}
 			if similar := configlint.SimilarNames(name, names); len(similar) > 0 {
 				return Advice{
-					Text: fmt.Sprintf("In %s, in profiles[%d].plugins, in place of %s write:", e.configuration.Origin, i, source.Excerpt(name)),
+					Text: fmt.Sprintf("In %s, in profiles[%d].plugins, in place of %s write:", e.configuration.Origin, i, text.Excerpt(name)),
 					YAML: "name: " + similar[0] + "\n",
 				}
 			}

@@ -14,11 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 )
 
@@ -112,7 +112,7 @@ func (s *examinedSource) tableChecks(loads map[string]load.NodeLoad, now time.Ti
 		if isPrometheus {
 			advice = Advice{Text: "Find out why Prometheus scrapes these nodes no more; this shows the targets that it cannot scrape:", Command: s.queryCommand("up == 0")}
 		}
-		add(Error, "time.age", fmt.Sprintf("the load of %s is too old to be trusted, up to %s (%s): %s", count(len(expired), "resource"), shownDuration(oldest), oldestNode, source.FirstN(expired)), advice)
+		add(Error, "time.age", fmt.Sprintf("the load of %s is too old to be trusted, up to %s (%s): %s", text.Count(len(expired), "resource"), shownDuration(oldest), oldestNode, text.FirstN(expired)), advice)
 	case oldest > trust.MaxAge/2:
 		add(Warning, "time.age", ages+": "+oldestNode+" expires soon", Advice{
 			Text: s.inConfiguration() + " trust load for longer, or let the source measure more often:",
@@ -123,7 +123,7 @@ func (s *examinedSource) tableChecks(loads map[string]load.NodeLoad, now time.Ti
 	}
 	if len(zero) > 0 {
 		node, _, _ := strings.Cut(zero[0], " ")
-		add(Warning, "values.zero", fmt.Sprintf("%s at exactly 0, which no running node is: %s", verb(len(zero), "resource is", "resources are"), source.FirstN(zero)), Advice{
+		add(Warning, "values.zero", fmt.Sprintf("%s at exactly 0, which no running node is: %s", verb(len(zero), "resource is", "resources are"), text.FirstN(zero)), Advice{
 			Text:    "What measures these nodes does not see what runs there. Compare with what the kubelet says, and restart the exporter of the node:",
 			Command: fmt.Sprintf("kubectl get --raw %s | grep ^node_", live.ShellQuote("/api/v1/nodes/"+node+"/proxy/metrics/resource")),
 		})
@@ -131,7 +131,7 @@ func (s *examinedSource) tableChecks(loads map[string]load.NodeLoad, now time.Ti
 		add(OK, "values.zero", "no node is at exactly 0")
 	}
 	if !isPrometheus && len(above) > 0 {
-		add(Warning, "values.capacity", fmt.Sprintf("%s at 100 %% of capacity or more: %s", verb(len(above), "resource is", "resources are"), source.FirstN(above)), s.adviseCapacity(strings.Fields(above[0])[0])...)
+		add(Warning, "values.capacity", fmt.Sprintf("%s at 100 %% of capacity or more: %s", verb(len(above), "resource is", "resources are"), text.FirstN(above)), s.adviseCapacity(strings.Fields(above[0])[0])...)
 	}
 	switch {
 	case isPrometheus:
@@ -147,7 +147,7 @@ func (s *examinedSource) tableChecks(loads map[string]load.NodeLoad, now time.Ti
 // absentChecks returns the check of the nodes without load, for a source that does not tell why.
 func (s *examinedSource) absentChecks(absent []string, nodes int) []Check {
 	if len(absent) == 0 {
-		return []Check{newCheck(OK, "nodes.measured", s.prefix+fmt.Sprintf("the load of all %s is known", count(nodes, "node")))}
+		return []Check{newCheck(OK, "nodes.measured", s.prefix+fmt.Sprintf("the load of all %s is known", text.Count(nodes, "node")))}
 	}
 	status := Warning
 	if len(absent) == nodes {
@@ -163,7 +163,7 @@ func (s *examinedSource) absentChecks(absent []string, nodes int) []Check {
 			Command: "kubectl -n kube-system logs -l k8s-app=metrics-server --tail=20",
 		}
 	}
-	return []Check{newCheck(status, "nodes.measured", s.prefix+fmt.Sprintf("nodes without load: %d of %d (%s)", len(absent), nodes, source.FirstN(absent)), advice)}
+	return []Check{newCheck(status, "nodes.measured", s.prefix+fmt.Sprintf("nodes without load: %d of %d (%s)", len(absent), nodes, text.FirstN(absent)), advice)}
 }
 
 // withoutDeviation returns the resources of which a Prometheus has a mean of more nodes than a deviation.
@@ -176,7 +176,7 @@ func (s *examinedSource) withoutDeviation() []string {
 	for _, query := range sortedKeys(nodes) {
 		of, ok := strings.CutPrefix(query, "mean of ")
 		if deviations, asked := nodes["standard deviation of "+of]; ok && asked && deviations < nodes[query] {
-			without = append(without, fmt.Sprintf("%s on %s", of, count(nodes[query]-deviations, "node")))
+			without = append(without, fmt.Sprintf("%s on %s", of, text.Count(nodes[query]-deviations, "node")))
 		}
 	}
 	return without
@@ -188,7 +188,7 @@ func (s *examinedSource) deviationCheck(without []string) Check {
 	if len(without) == 0 {
 		return newCheck(OK, id, s.prefix+"the deviation is known wherever the mean is")
 	}
-	message := s.prefix + "the deviation is not known, and counts as 0: " + source.FirstN(without)
+	message := s.prefix + "the deviation is not known, and counts as 0: " + text.FirstN(without)
 	if !s.requirements.deviation {
 		return newCheck(OK, id, message+"; no plugin that is enabled uses it")
 	}

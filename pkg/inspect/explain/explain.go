@@ -15,11 +15,11 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
 // Options say what is explained.
@@ -151,7 +151,7 @@ func unitOf(r load.Resource) string {
 
 func partsOf(parts []podusage.Part) (all []Part) {
 	for _, p := range parts {
-		all = append(all, Part{Amount: p.Amount, Basis: source.Excerpt(p.Basis)})
+		all = append(all, Part{Amount: p.Amount, Basis: text.Excerpt(p.Basis)})
 	}
 	return all
 }
@@ -165,7 +165,7 @@ func ruledOut(d *sim.Decision) []RuledOut {
 		if n.Status == nil {
 			continue
 		}
-		k := key{n.Status.Plugin(), source.Excerpt(strings.Join(n.Status.Reasons(), ", "))}
+		k := key{n.Status.Plugin(), text.Excerpt(strings.Join(n.Status.Reasons(), ", "))}
 		g := groups[k]
 		if g == nil {
 			g = &RuledOut{Plugin: k.plugin, Reason: k.reason}
@@ -195,7 +195,7 @@ func exceeded(n *sim.NodeResult, plugin string) (limits []Limit) {
 		}
 		for _, l := range x.Limits {
 			if l.Exceeded {
-				limits = append(limits, Limit{Name: source.Excerpt(l.Name), Value: l.Value, Rule: l.Rule, Unit: l.Unit, Terms: termsOf(l.Terms)})
+				limits = append(limits, Limit{Name: text.Excerpt(l.Name), Value: l.Value, Rule: l.Rule, Unit: l.Unit, Terms: termsOf(l.Terms)})
 			}
 		}
 	}
@@ -204,7 +204,7 @@ func exceeded(n *sim.NodeResult, plugin string) (limits []Limit) {
 
 func termsOf(terms []plugins.Term) (all []Term) {
 	for _, t := range terms {
-		all = append(all, Term{Name: source.Excerpt(t.Name), Value: t.Value, Unit: t.Unit})
+		all = append(all, Term{Name: text.Excerpt(t.Name), Value: t.Value, Unit: t.Unit})
 	}
 	return all
 }
@@ -229,7 +229,7 @@ func rank(d *sim.Decision) (ranked []Node) {
 func nodeOf(r *sim.NodeResult) Node {
 	n := Node{Name: r.Name, Total: r.Total}
 	if r.Status != nil {
-		n.RuledOutBy, n.Reason = r.Status.Plugin(), source.Excerpt(strings.Join(r.Status.Reasons(), ", "))
+		n.RuledOutBy, n.Reason = r.Status.Plugin(), text.Excerpt(strings.Join(r.Status.Reasons(), ", "))
 		n.Limits = exceeded(r, n.RuledOutBy)
 	}
 	for _, s := range r.Scores {
@@ -252,7 +252,7 @@ func preemptionOf(d *sim.Decision) *Preemption {
 	}
 	p := &Preemption{Node: d.PostFilter.NominatedNode}
 	if p.Node == "" { // some minor versions of Kubernetes have a message for success too
-		p.Message = source.Excerpt(d.PostFilter.Status.Message())
+		p.Message = text.Excerpt(d.PostFilter.Status.Message())
 	}
 	for _, v := range d.PostFilter.Victims {
 		victim := Victim{Namespace: v.Namespace, Name: v.Name}
@@ -371,7 +371,7 @@ func knowsLoad(ctx context.Context, s *sim.Scheduler, reader plugins.LoadReader)
 func (r *Result) note(pod *corev1.Pod) {
 	add := func(format string, args ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, args...)) }
 	for _, gate := range pod.Spec.SchedulingGates {
-		add("The pod waits for scheduling gate %s to be removed: until then it is not scheduled at all.", source.Excerpt(gate.Name))
+		add("The pod waits for scheduling gate %s to be removed: until then it is not scheduled at all.", text.Excerpt(gate.Name))
 	}
 	if pod.DeletionTimestamp != nil {
 		add("The pod is being deleted: the scheduler does not place it.")

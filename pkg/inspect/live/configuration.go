@@ -24,9 +24,9 @@ import (
 	inTree "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/boundedfile"
+	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
 const (
@@ -595,7 +595,7 @@ func (c *Connection) notFound(ctx context.Context, others []string) error {
 			node, file := pod.Spec.NodeName, hostFile(pod.Spec, w)
 			return fmt.Errorf("the scheduler is the static pod %s, whose configuration %s is a file of node %s that the API server cannot read; "+
 				"copy it (kubectl debug %s -q -i --image=busybox --profile=sysadmin -- cat %s > scheduler.yaml, or with ssh), and write --config scheduler.yaml",
-				pod.Name, source.Excerpt(file), node, ShellQuote("node/"+node), ShellQuote("/host"+file))
+				pod.Name, text.Excerpt(file), node, ShellQuote("node/"+node), ShellQuote("/host"+file))
 		}
 	}
 	text := "no scheduler was found: no Deployment has the labels " + schedulerSelector + " and " + chartLabel + "=" + chartPrefix + "..., and an account that may bind pods, and no static pod of kube-system a --config"

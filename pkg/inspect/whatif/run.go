@@ -13,12 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
 // Outcome is where the pods of a Plan go.
@@ -152,10 +152,10 @@ func (p *Plan) Run(ctx context.Context, s *sim.Scheduler, o RunOptions) (*Outcom
 		return nil, err
 	}
 	if len(out.Preempted) > 0 {
-		out.Notes = append(out.Notes, "Preempted: "+source.FirstN(out.Preempted))
+		out.Notes = append(out.Notes, "Preempted: "+text.FirstN(out.Preempted))
 	}
 	if len(out.Lost) > 0 {
-		out.Notes = append(out.Notes, fmt.Sprintf("%s without a controller would be preempted and lost, for nobody creates them again: %s", counted(len(out.Lost), "pod"), source.FirstN(out.Lost)))
+		out.Notes = append(out.Notes, fmt.Sprintf("%s without a controller would be preempted and lost, for nobody creates them again: %s", text.Count(len(out.Lost), "pod"), text.FirstN(out.Lost)))
 	}
 	if out.after, err = loadLines(ctx, s, line); err != nil {
 		return nil, err
@@ -372,7 +372,7 @@ func reasonOf(d *sim.Decision) string {
 	}
 	parts := strings.Split(strings.TrimSuffix(reason, "."), ", ")
 	for i := range parts {
-		parts[i] = source.Excerpt(parts[i])
+		parts[i] = text.Excerpt(parts[i])
 	}
 	return strings.Join(parts, ", ")
 }
@@ -434,9 +434,9 @@ func loadOf(before plugins.LoadLine, existed bool, after plugins.LoadLine, r loa
 
 // String is one line that sums the outcome up.
 func (o *Outcome) String() string {
-	text := fmt.Sprintf("%d of %s placed", o.Placed, counted(o.Pods, "pod"))
+	line := fmt.Sprintf("%d of %s placed", o.Placed, text.Count(o.Pods, "pod"))
 	if missing := o.Pods - o.Placed; missing > 0 {
-		text += fmt.Sprintf(", %d without a node", missing)
+		line += fmt.Sprintf(", %d without a node", missing)
 	}
-	return text
+	return line
 }

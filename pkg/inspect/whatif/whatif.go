@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,8 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
 // Bounds of scenarios.
@@ -196,9 +195,9 @@ func (p *planner) addNodes(count int, like string) error {
 		}
 	}
 	p.added = append(p.added, pods...)
-	change := fmt.Sprintf("%s like %s added", counted(count, "node"), like)
+	change := fmt.Sprintf("%s like %s added", text.Count(count, "node"), like)
 	if len(pods) > 0 {
-		change += fmt.Sprintf(", each with %s of DaemonSets and static pods", counted(len(pods)/count, "pod"))
+		change += fmt.Sprintf(", each with %s of DaemonSets and static pods", text.Count(len(pods)/count, "pod"))
 	}
 	p.Changes = append(p.Changes, change)
 	p.note("New nodes count as idle, as they are measured after their first window, plus what their DaemonSet and static pods are expected to use. " +
@@ -281,7 +280,7 @@ func (p *planner) evict(drain, namespaces []string) error {
 		}
 	}
 	if len(p.Lost) > 0 {
-		p.note("%s without a controller would be lost, for nobody creates them again: %s", counted(len(p.Lost), "pod"), source.FirstN(p.Lost))
+		p.note("%s without a controller would be lost, for nobody creates them again: %s", text.Count(len(p.Lost), "pod"), text.FirstN(p.Lost))
 	}
 	p.noteBudgets()
 	return nil
@@ -300,11 +299,11 @@ func (e evictions) with(isLost bool) evictions {
 
 // text says what becomes of the pods.
 func (e evictions) text(where string) string {
-	text := fmt.Sprintf("%s evicted, %d to place %s", counted(e.pods, "pod"), e.pods-e.lost, where)
+	line := fmt.Sprintf("%s evicted, %d to place %s", text.Count(e.pods, "pod"), e.pods-e.lost, where)
 	if e.lost > 0 {
-		text += fmt.Sprintf(", %d lost", e.lost)
+		line += fmt.Sprintf(", %d lost", e.lost)
 	}
-	return text
+	return line
 }
 
 // noteBudgets notes the PodDisruptionBudgets that would hold evictions up.
@@ -322,7 +321,7 @@ func (p *planner) noteBudgets() {
 		}
 		if allowed := int(budget.Status.DisruptionsAllowed); matching > allowed {
 			p.note("PodDisruptionBudget %s/%s lets %d of %s go at a time: the eviction takes as long as it takes others to be ready elsewhere",
-				budget.Namespace, budget.Name, allowed, counted(matching, "pod"))
+				budget.Namespace, budget.Name, allowed, text.Count(matching, "pod"))
 		}
 	}
 }
@@ -330,7 +329,7 @@ func (p *planner) noteBudgets() {
 // ownerOf names the pod's controller, or the pod itself. Whoever may create a pod may write any text into an ownerReference.
 func ownerOf(pod *corev1.Pod) string {
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
-		return fmt.Sprintf("%s %s/%s", source.Excerpt(owner.Kind), pod.Namespace, source.Excerpt(owner.Name))
+		return fmt.Sprintf("%s %s/%s", text.Excerpt(owner.Kind), pod.Namespace, text.Excerpt(owner.Name))
 	}
 	return fmt.Sprintf("Pod %s/%s", pod.Namespace, pod.Name)
 }
@@ -347,7 +346,7 @@ func (p *planner) addPending() {
 		waiting.Status.NominatedNodeName = ""
 		p.queue = append(p.queue, queued{pod: waiting, of: ownerOf(pod), inCluster: true})
 	}
-	p.change("%s to place", counted(count, "waiting pod"))
+	p.change("%s to place", text.Count(count, "waiting pod"))
 }
 
 // addManifest queues the pods of the manifest.
@@ -364,7 +363,7 @@ func (p *planner) addManifest(s *Scenario) error {
 		}
 	}
 	if len(s.Manifest.Ignored) > 0 {
-		p.note("Not looked at: %s", source.FirstN(s.Manifest.Ignored))
+		p.note("Not looked at: %s", text.FirstN(s.Manifest.Ignored))
 	}
 	total := 0
 	for _, w := range workloads {
@@ -395,7 +394,7 @@ func (p *planner) addWorkload(s *Scenario, w *manifest.Workload, replicas int) e
 		}
 	}
 	if running := p.running(w); running > 0 {
-		p.note("%s runs %s already; %s placed beside them", w, counted(running, "pod"), isOrAre(replicas, "pod"))
+		p.note("%s runs %s already; %s placed beside them", w, text.Count(running, "pod"), isOrAre(replicas, "pod"))
 	}
 	for index, placed := 0, 0; placed < replicas; index++ {
 		pod, claims := w.Pod(index)
@@ -422,7 +421,7 @@ func (p *planner) addWorkload(s *Scenario, w *manifest.Workload, replicas int) e
 		}
 		p.queue = append(p.queue, queued{pod: pod, of: w.String(), alike: len(claims) == 0})
 	}
-	p.change("%s of %s to place", counted(replicas, "pod"), w)
+	p.change("%s of %s to place", text.Count(replicas, "pod"), w)
 	return nil
 }
 
@@ -491,16 +490,9 @@ func (p *Plan) SchedulerNames() []string {
 func (p *Plan) Evicts() bool { return len(p.evicted) > 0 }
 
 // counted returns a number with its noun.
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.Itoa(n) + " " + noun + "s"
-}
-
 func isOrAre(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun + " is"
 	}
-	return counted(n, noun) + " are"
+	return text.Count(n, noun) + " are"
 }

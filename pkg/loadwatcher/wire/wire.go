@@ -11,7 +11,7 @@ import (
 
 	kjson "sigs.k8s.io/json"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/jsonstream"
+	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
 )
 
 // MaxBytes is the largest document that is read, whatever the number of nodes: some 40,000 nodes with four metrics each.

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/jsonstream"
+	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )

@@ -9,7 +9,8 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/jsonstream"
+	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
@@ -83,7 +84,7 @@ func (c client) query(ctx context.Context, queries [load.ResourceCount]query, rn
 		for _, i := range decoded.unreadable {
 			hosts = append(hosts, c.Excerpt(decoded.series[i].host()))
 		}
-		err = errors.Join(err, fmt.Errorf("POST %s: %d series cannot be read, for their values are no list: %s", c.Endpoint(path), n, source.FirstN(hosts)))
+		err = errors.Join(err, fmt.Errorf("POST %s: %d series cannot be read, for their values are no list: %s", c.Endpoint(path), n, text.FirstN(hosts)))
 	}
 	return decoded, err
 }

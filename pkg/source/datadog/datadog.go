@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
@@ -223,7 +224,7 @@ func (s *Source) problemsOf(ctx context.Context, m measurement) []error {
 		if len(s.dialects) > 1 && s.own[r] == "" {
 			problem = fmt.Errorf("no dialect of %v has a value: %w", s.dialects, problem)
 		}
-		problems = append(problems, fmt.Errorf("%s: query %s at %s: %w", resource, source.Excerpt(q.text), s.client.Endpoint(), problem))
+		problems = append(problems, fmt.Errorf("%s: query %s at %s: %w", resource, text.Excerpt(q.text), s.client.Endpoint(), problem))
 		if s.limit.Check(s.clock.Now()) != nil {
 			break
 		}

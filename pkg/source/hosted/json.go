@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/jsonstream"
+	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
 )
 
 // Decode reads a value as dec.Decode does, and leaves out the parts that have another type than into has. It reports whether all

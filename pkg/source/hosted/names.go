@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
 // lookupInterval is the time between two lookups of metric names: while a query finds nothing, each refresh fails.
@@ -41,7 +41,7 @@ func (n *Names) NoSeries(ctx context.Context, now time.Time, r load.Resource, lo
 			last.text = fmt.Sprintf("the account has no metric with %q in its name: check that the address, the token and the agent are of the same account", word)
 		default:
 			last.text = fmt.Sprintf("with %q in its name the account has %s: set queries.%s to the metric to read, or, if it is the one that was read, check clusterName and hostNameSuffix",
-				word, source.FirstN(names), r)
+				word, text.FirstN(names), r)
 		}
 	}
 	return errors.New("no series; " + last.text)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
@@ -49,7 +49,7 @@ func (l *RateLimit) Observe(now time.Time, err error) error {
 		return err
 	}
 	l.reset = now.Add(waitOf(refused.Header, now))
-	return source.WithText(errors.Join(err, &LimitedError{Reset: l.reset}), fmt.Sprintf("%v: %v", err, &LimitedError{Reset: l.reset}))
+	return text.WithText(errors.Join(err, &LimitedError{Reset: l.reset}), fmt.Sprintf("%v: %v", err, &LimitedError{Reset: l.reset}))
 }
 
 // waitOf returns how long the headers of a refusal demand to wait: Retry-After, or else X-RateLimit-Reset.

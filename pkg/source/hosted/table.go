@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	corelisters "k8s.io/client-go/listers/core/v1"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
@@ -164,7 +165,7 @@ func (t *Table) Emptiness(r load.Resource, advice string) error {
 		return fmt.Errorf("none of %d series has a host: %s", t.series[r], advice)
 	case t.matched[r] == 0:
 		return fmt.Errorf("none of %d series belongs to a Node: %s: set hostNameSuffix to what the hosts have after the names of the Nodes, or clusterName to what the cluster is called there",
-			t.series[r], source.FirstN(t.Unmatched()))
+			t.series[r], text.FirstN(t.Unmatched()))
 	}
 	return fmt.Errorf("none of the %d series of Nodes has a recent point: check that the agent on the Nodes still reports, and that their clocks are right", t.matched[r])
 }

@@ -9,13 +9,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
 func TestTable_UnmatchedAreBounded(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
-	table := NewTable([]*corev1.Node{node}, ".example.com", source.Excerpt)
+	table := NewTable([]*corev1.Node{node}, ".example.com", text.Excerpt)
 	rng := Range{Step: time.Minute, Windows: []time.Duration{time.Minute}}
 	one := rng.Summarize([]Point{{Time: time.Unix(60, 0), Value: 0.5}}, time.Unix(60, 0))
 	for i := range source.MaxUnmatched + 100 {

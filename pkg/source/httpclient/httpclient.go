@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
@@ -158,12 +159,12 @@ func WithoutSecrets(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
 }
 
-// Excerpt returns a text of a server as source.Excerpt does, and without the token and the key, which the debug pages of proxies repeat.
-func (c *Client) Excerpt(text string) string {
+// Excerpt returns a text of a server as text.Excerpt does, and without the token and the key, which the debug pages of proxies repeat.
+func (c *Client) Excerpt(message string) string {
 	for _, t := range c.credentials {
-		text = t.hide(text)
+		message = t.hide(message)
 	}
-	return source.Excerpt(text)
+	return text.Excerpt(message)
 }
 
 // Explain returns err as an Excerpt, with a hint at the setting to look at, and without credentials in the request's URL. Pass the
@@ -190,7 +191,7 @@ func (c *Client) Explain(err error) error {
 	case errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout():
 		hint = fmt.Sprintf(" (no complete response within the timeout of %v)", c.client.Timeout)
 	}
-	return source.WithText(err, prefix+c.Excerpt(err.Error())+hint)
+	return text.WithText(err, prefix+c.Excerpt(err.Error())+hint)
 }
 
 // StatusError is a response whose HTTP status is not the wanted one.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/common/config"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/boundedfile"
+	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 )
 
 // newTransport returns a transport that verifies certificates as cfg says. It is replaced when a CA file changes.

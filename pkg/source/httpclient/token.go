@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/boundedfile"
+	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 )
 
 const (

@@ -14,6 +14,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher/wire"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
@@ -86,7 +87,7 @@ func (s *Source) Fetch(ctx context.Context, _ source.Request) (source.Batch, err
 	s.unmatched.Log(klog.FromContext(ctx), unmatched, "Hosts of the load-watcher service that are not a node", "url", s.shown)
 	if len(samples) == 0 {
 		return source.Batch{}, fmt.Errorf("GET %s: none of its %d hosts is one of the %d nodes of this cluster: %s",
-			s.shown, len(measured), len(nodes), source.FirstN(unmatched))
+			s.shown, len(measured), len(nodes), text.FirstN(unmatched))
 	}
 	return source.Batch{Samples: samples, UnmatchedCount: len(unmatched)}, nil
 }
@@ -169,7 +170,7 @@ func (s *Source) attribute(measured []load.Sample, nodes []*corev1.Node) (sample
 		}
 		host := s.client.Excerpt(sample.Node)
 		if node != nil {
-			host = source.Excerpt(fmt.Sprintf("%s (node %s, as is %s)", host, node.Name, s.client.Excerpt(hostOf[node.Name])))
+			host = text.Excerpt(fmt.Sprintf("%s (node %s, as is %s)", host, node.Name, s.client.Excerpt(hostOf[node.Name])))
 		}
 		unmatched = append(unmatched, host)
 	}

@@ -23,9 +23,10 @@ import (
 	"k8s.io/klog/v2"
 	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned/typed/metrics/v1beta1"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/jsonstream"
+	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
+	"github.com/plimsoll-scheduler/plimsoll/internal/quantity"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/quantity"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
@@ -81,7 +82,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	}
 	if !httpclient.SameOrigin(req.URL, via[0].URL) {
 		return fmt.Errorf("redirected to %s://%s, where the credentials of the API server are not sent",
-			source.Excerpt(req.URL.Scheme), source.Excerpt(req.URL.Host))
+			text.Excerpt(req.URL.Scheme), text.Excerpt(req.URL.Host))
 	}
 	return nil
 }
@@ -127,7 +128,7 @@ func (s *Source) Fetch(ctx context.Context, _ source.Request) (source.Batch, err
 	s.unmatched.Log(klog.FromContext(ctx), found.unmatched, "Metrics of metrics.k8s.io that are not of a node")
 	if len(found.samples) == 0 {
 		return source.Batch{}, fmt.Errorf("metrics.k8s.io holds the metrics of %d nodes, none of them one of the %d nodes known here with a capacity (unmatched: %d %s)",
-			found.objects, len(nodes), len(found.unmatched), source.FirstN(found.unmatched))
+			found.objects, len(nodes), len(found.unmatched), text.FirstN(found.unmatched))
 	}
 	return source.Batch{Samples: found.samples, UnmatchedCount: len(found.unmatched)}, nil
 }
@@ -196,7 +197,7 @@ func (r *result) add(object *nodeMetrics) {
 	node, ok := r.rest[object.Metadata.Name]
 	if !ok {
 		if len(r.unmatched) < source.MaxUnmatched {
-			r.unmatched = append(r.unmatched, source.Excerpt(object.Metadata.Name))
+			r.unmatched = append(r.unmatched, text.Excerpt(object.Metadata.Name))
 		}
 		return
 	}
@@ -223,7 +224,7 @@ func utilization(name corev1.ResourceName, usage map[corev1.ResourceName]quantit
 
 // explain adds to err what an operator can do about it.
 func explain(err error, resource string, timeout time.Duration, count int) error {
-	err = fmt.Errorf("list %s of metrics.k8s.io: %w", resource, source.ExcerptError(err))
+	err = fmt.Errorf("list %s of metrics.k8s.io: %w", resource, text.ExcerptError(err))
 	switch {
 	case source.IsTooLarge(err):
 		return fmt.Errorf("%w, the bound for %d %s: see what serves APIService v1beta1.metrics.k8s.io", err, count, resource)

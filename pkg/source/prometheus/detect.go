@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
 
 // TriedDialect is a dialect that Auto tried and did not take.
@@ -72,7 +72,7 @@ func (s *Source) detectDialect(ctx context.Context, qr *querier, windows []time.
 		s.dialect = ""
 		reasons := make([]string, len(tried))
 		for i, t := range tried {
-			reasons[i] = fmt.Sprintf("%s: %s", t.Dialect, source.Excerpt(t.Err.Error()))
+			reasons[i] = fmt.Sprintf("%s: %s", t.Dialect, text.Excerpt(t.Err.Error()))
 		}
 		return fmt.Errorf("no series hold the load of nodes at %s: check that it scrapes the nodes, or set dialect, queries or nodeLabels: tried %s",
 			s.client.endpoint, strings.Join(reasons, "; "))

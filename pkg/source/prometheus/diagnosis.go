@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
@@ -200,14 +201,14 @@ func (l *diagnosisLog) logQueries(logger klog.Logger, now time.Time, d *Diagnosi
 			if err == nil {
 				logger.Info("All queries to Prometheus are answered again")
 			} else {
-				logger.Error(err, "Part of what is asked for cannot be read from Prometheus", "queries", source.FirstN(failing))
+				logger.Error(err, "Part of what is asked for cannot be read from Prometheus", "queries", text.FirstN(failing))
 			}
 		}
 	}
 	if warnings := d.warnings(); !slices.Equal(warnings, l.warnings) {
 		if logger, ok := l.notices.Allow(logger, now); ok {
 			l.warnings = warnings
-			logger.V(4).Info("Prometheus warns", "warnings", source.FirstN(warnings))
+			logger.V(4).Info("Prometheus warns", "warnings", text.FirstN(warnings))
 		}
 	}
 }
@@ -228,6 +229,6 @@ func (l *diagnosisLog) logMatching(logger klog.Logger, now time.Time, d *Diagnos
 	}
 	l.nodesWithoutSeries, l.unmatchedSeries = d.NodesWithoutSeries, d.UnmatchedSeries
 	logger.Info("Matching series of Prometheus to nodes", "nodeCount", d.NodeCount,
-		"nodesWithoutSeries", len(d.NodesWithoutSeries), "nodes", source.FirstN(d.NodesWithoutSeries),
-		"seriesWithoutNode", len(d.UnmatchedSeries), "series", source.FirstN(d.UnmatchedSeries))
+		"nodesWithoutSeries", len(d.NodesWithoutSeries), "nodes", text.FirstN(d.NodesWithoutSeries),
+		"seriesWithoutNode", len(d.UnmatchedSeries), "series", text.FirstN(d.UnmatchedSeries))
 }

@@ -19,9 +19,9 @@ func equateErrors() cmp.Option {
 	})
 }
 
-type text string
+type textError string
 
-func (e text) Error() string { return string(e) }
+func (e textError) Error() string { return string(e) }
 
 func TestDiagnosis(t *testing.T) {
 	warned := `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"node":"w1"},"value":[1700000000,"8589934592"]}]},"warnings":["partial"]}`
@@ -48,16 +48,16 @@ func TestDiagnosis(t *testing.T) {
 		Endpoint: endpoint,
 		Dialect:  Kubelet,
 		Tried: []TriedDialect{
-			{NodeExporter, text("query refused (execution): too many samples")},
-			{KubePrometheus, text(`none of 1 series belongs to a Node: {node="gone"}`)},
+			{NodeExporter, textError("query refused (execution): too many samples")},
+			{KubePrometheus, textError(`none of 1 series belongs to a Node: {node="gone"}`)},
 		},
 		Queries: []QueryDiagnosis{
 			{Query: "time of the newest sample of cpu (dialect Kubelet)", Series: 2, Matched: 2, Nodes: 2, Highest: 1699999980, HighestNode: "w1"},
 			{Query: "mean of cpu over 5m (dialect Kubelet)", Series: 3, Matched: 1, Nodes: 1, Highest: 0.25, HighestNode: "w1"},
 			{Query: "mean of memory over 5m (dialect Kubelet)", Series: 1, Matched: 1, Nodes: 1, Highest: 0.5, HighestNode: "w1", Warnings: []string{"partial"}},
-			{Query: "standard deviation of cpu over 5m (dialect Kubelet)", Err: text("standard deviation of cpu over 5m (dialect Kubelet): no series")},
-			{Query: "standard deviation of memory over 5m (dialect Kubelet)", Err: text("standard deviation of memory over 5m (dialect Kubelet): no series")},
-			{Query: `metric "latency"`, Err: text(`metric "latency": GET ` + endpoint + ": status 502 Bad Gateway")},
+			{Query: "standard deviation of cpu over 5m (dialect Kubelet)", Err: textError("standard deviation of cpu over 5m (dialect Kubelet): no series")},
+			{Query: "standard deviation of memory over 5m (dialect Kubelet)", Err: textError("standard deviation of memory over 5m (dialect Kubelet): no series")},
+			{Query: `metric "latency"`, Err: textError(`metric "latency": GET ` + endpoint + ": status 502 Bad Gateway")},
 		},
 		NodeCount:          3,
 		NodesWithoutSeries: []string{"w2", "w3"},

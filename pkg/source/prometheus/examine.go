@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
 const (
@@ -399,7 +399,7 @@ func (e *examiner) describe(labels map[string]string) string {
 			parts = append(parts, fmt.Sprintf("%s=%q", e.qr.matcher.excerpt(name), e.qr.matcher.excerpt(labels[name])))
 		}
 	}
-	return source.Excerpt(e.qr.matcher.excerpt(labels[model.MetricNameLabel]) + "{" + strings.Join(parts, ", ") + "}")
+	return text.Excerpt(e.qr.matcher.excerpt(labels[model.MetricNameLabel]) + "{" + strings.Join(parts, ", ") + "}")
 }
 
 // longestRun returns the length of the longest text that both have, without regard to case, and where it begins in each.

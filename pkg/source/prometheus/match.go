@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
@@ -58,7 +59,7 @@ func (m *matcher) describe(series map[string]string) string {
 			fmt.Fprintf(&b, "%s=%q", label, m.excerpt(value))
 		}
 	}
-	return source.Excerpt("{" + b.String() + "}")
+	return text.Excerpt("{" + b.String() + "}")
 }
 
 // capacity returns the cores or the bytes of the node at a position. It is the capacity and not the allocatable, for usage

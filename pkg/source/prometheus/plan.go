@@ -7,8 +7,8 @@ import (
 
 	"github.com/prometheus/common/model"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
 // kind is what a query returns of each node.
@@ -47,7 +47,7 @@ func (q *query) String() string {
 	}
 	switch q.kind {
 	case nodeMetric:
-		return fmt.Sprintf("metric %q", source.Excerpt(q.promql))
+		return fmt.Sprintf("metric %q", text.Excerpt(q.promql))
 	case newestSample:
 		return fmt.Sprintf("time of the newest sample of %s (%s)", q.resource, origin)
 	case stdDev:

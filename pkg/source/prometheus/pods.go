@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/common/model"
 	"k8s.io/klog/v2"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
@@ -184,7 +185,7 @@ func (s *PodSource) query(ctx context.Context, promql string, at time.Time, limi
 	noLabels := func(labels *podLabels) { *labels = podLabels{} }
 	warnings, err := s.client.send(ctx, parameters, limit, eachSeries(noLabels, visit))
 	if len(warnings) > 0 {
-		klog.FromContext(ctx).V(4).Info("Prometheus warns", "warnings", source.FirstN(warnings))
+		klog.FromContext(ctx).V(4).Info("Prometheus warns", "warnings", text.FirstN(warnings))
 	}
 	return err
 }

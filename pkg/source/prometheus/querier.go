@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
@@ -102,7 +103,7 @@ func (r *queryResult) problem() error {
 func (r *queryResult) emptiness() error {
 	switch {
 	case len(r.unmatched) > 0:
-		return fmt.Errorf("none of %d series belongs to a Node: %s", r.series, source.FirstN(slices.Sorted(maps.Keys(r.unmatched))))
+		return fmt.Errorf("none of %d series belongs to a Node: %s", r.series, text.FirstN(slices.Sorted(maps.Keys(r.unmatched))))
 	case r.series > 0:
 		return errors.New("the Nodes that have a series have no capacity")
 	}

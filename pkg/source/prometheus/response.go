@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/jsonstream"
+	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
 )
 
 // series is one element of an instant vector, with all of its labels.

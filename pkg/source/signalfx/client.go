@@ -9,7 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/jsonstream"
+	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
 )
@@ -54,14 +55,14 @@ func (c client) values(ctx context.Context, query string, rng hosted.Range, now 
 		for i, text := range response.errors {
 			response.errors[i] = c.Excerpt(text)
 		}
-		err = fmt.Errorf("GET %s: the response is partial: %s", c.Endpoint(path), source.FirstN(response.errors))
+		err = fmt.Errorf("GET %s: the response is partial: %s", c.Endpoint(path), text.FirstN(response.errors))
 	}
 	if n := len(response.unreadable); n > 0 {
 		for i, id := range response.unreadable {
 			response.unreadable[i] = c.Excerpt(id)
 		}
 		err = errors.Join(err, fmt.Errorf("GET %s: %d series cannot be read, for their points are no pairs of a time and a value: %s",
-			c.Endpoint(path), n, source.FirstN(response.unreadable)))
+			c.Endpoint(path), n, text.FirstN(response.unreadable)))
 	}
 	return response.series, err
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
@@ -173,7 +174,7 @@ func (s *Source) measure(ctx context.Context, r load.Resource, windows []time.Du
 		if !found {
 			problem = s.names.NoSeries(ctx, s.clock.Now(), r, s.metrics)
 		}
-		problems = append(problems, fmt.Errorf("query %s at %s: %w", source.Excerpt(s.queries[r]), s.client.Endpoint(), problem))
+		problems = append(problems, fmt.Errorf("query %s at %s: %w", text.Excerpt(s.queries[r]), s.client.Endpoint(), problem))
 	}
 	return hosted.Summary(problems)
 }

@@ -8,7 +8,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/warning"
+	"github.com/plimsoll-scheduler/plimsoll/internal/warning"
 )
 
 // TestLog_Text expects a line as klog marks warnings.

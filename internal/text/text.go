@@ -1,4 +1,5 @@
-package source
+// Package text prepares text for logs, errors and tables.
+package text
 
 import (
 	"strconv"
@@ -89,3 +90,11 @@ type textError struct {
 func (e *textError) Error() string { return e.text }
 
 func (e *textError) Unwrap() error { return e.error }
+
+// Count returns a number and its noun: "1 node", "2 nodes". The plural is the noun with an s.
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
