@@ -102,8 +102,8 @@ func TestLive_ServiceThroughTheProxy(t *testing.T) {
 	opened := open()
 	source = opened.Sources()[0]
 	must(t, source.Err)
-	if source.Route != "through the API server's proxy" {
-		t.Errorf("route %q", source.Route)
+	if source.Route != live.ServiceProxy {
+		t.Errorf("route %s", source.Route)
 	}
 	model, err := opened.Model(ctx, source.Spec, podusage.BySpec{})
 	must(t, err)
@@ -157,7 +157,7 @@ func TestLive_AsTheScheduler(t *testing.T) {
 	opened, err := c.Open(ctx, live.Options{Configuration: configuration.Decoded, Objects: objects.All})
 	must(t, err)
 	for _, source := range opened.Sources() {
-		if source.Route != "directly" {
+		if source.Route != live.Direct {
 			t.Errorf("%s is read %s", source.Label, source.Route)
 		}
 	}

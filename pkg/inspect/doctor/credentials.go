@@ -150,7 +150,7 @@ func claimsOf(token string) (c claims, ok bool) {
 
 // adviseToken says what to do about a token that a source refuses.
 func (s *examinedSource) adviseToken(code int) []Advice {
-	if viaProxy(s.Route) {
+	if s.Route == live.ServiceProxy {
 		return []Advice{{
 			Text: "Through the API server's proxy no token is sent. Check from the scheduler's pod, with its token:", Command: execCommand(s.configuration.Workload),
 		}}

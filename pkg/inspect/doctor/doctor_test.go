@@ -55,7 +55,7 @@ func examinedAt(address string, pods ...*corev1.Pod) *examinedSource {
 				},
 			},
 		},
-		Source:       &live.Source{Label: "Prometheus", Spec: spec, Route: "directly", Reader: &prometheus.Source{}},
+		Source:       &live.Source{Label: "Prometheus", Spec: spec, Address: address, Reader: &prometheus.Source{}},
 		requirements: requirements{windows: []time.Duration{5 * time.Minute}, spec: spec},
 	}
 }
@@ -88,47 +88,47 @@ func TestFault(t *testing.T) {
 	unknown := x509.UnknownAuthorityError{Cert: &x509.Certificate{Issuer: pkix.Name{CommonName: "house-ca"}}}
 	status := func(code int, body string) error { return &httpclient.StatusError{Code: code, Body: []byte(body)} }
 	for _, tt := range []struct {
-		name, address, route string
-		err                  error
-		pods                 []*corev1.Pod
-		stage                string
+		name, address string
+		route         live.Route
+		err           error
+		pods          []*corev1.Pod
+		stage         string
 		// wants are in the first advice with its YAML and command.
 		wants []string
 	}{
-		{"a Service of another name", "http://prometheus.monitoring.svc:9090/x", "", &net.DNSError{Err: "no such host", Name: "prometheus.monitoring.svc"}, nil,
+		{"a Service of another name", "http://prometheus.monitoring.svc:9090/x", live.Direct, &net.DNSError{Err: "no such host", Name: "prometheus.monitoring.svc"}, nil,
 			stageResolves, []string{"There is no Service monitoring/prometheus.", "address: http://prometheus-operated.monitoring.svc:9090/x"}},
-		{"a Service that does not exist, by the proxy", "http://prometheus.monitoring.svc:9090", "through the API server's proxy", status(404, `{"kind":"Status"}`), nil,
+		{"a Service that does not exist, by the proxy", "http://prometheus.monitoring.svc:9090", live.ServiceProxy, status(404, `{"kind":"Status"}`), nil,
 			stageResolves, []string{"address: http://prometheus-operated.monitoring.svc:9090"}},
-		{"no Service is similar", "http://graphite.nowhere.svc:80", "", &net.DNSError{Err: "no such host"}, nil, stageResolves, []string{"kubectl get services -A"}},
-		{"another port", "http://prometheus-operated.monitoring.svc:80", "", syscall.ECONNREFUSED, nil,
+		{"no Service is similar", "http://graphite.nowhere.svc:80", live.Direct, &net.DNSError{Err: "no such host"}, nil, stageResolves, []string{"kubectl get services -A"}},
+		{"another port", "http://prometheus-operated.monitoring.svc:80", live.Direct, syscall.ECONNREFUSED, nil,
 			stageConnects, []string{"has no port 80", "address: http://prometheus-operated.monitoring.svc:9090"}},
-		{"no pod behind the Service", "http://prometheus-operated.monitoring.svc:9090", "", syscall.ECONNREFUSED, nil,
+		{"no pod behind the Service", "http://prometheus-operated.monitoring.svc:9090", live.Direct, syscall.ECONNREFUSED, nil,
 			stageConnects, []string{"No ready pod", "kubectl -n monitoring describe pods -l app=prometheus-operated"}},
-		{"a server that is no Service", "http://10.0.0.9:9090/p", "", syscall.ECONNREFUSED, nil, stageConnects, []string{"Start the server at 10.0.0.9:9090", "curl -sS 'http://10.0.0.9:9090/p/api/v1/query?query=1'"}},
-		{"an unknown authority, with a ConfigMap", there, "", fmt.Errorf("x: %w", unknown), []*corev1.Pod{schedulerPod()},
+		{"a server that is no Service", "http://10.0.0.9:9090/p", live.Direct, syscall.ECONNREFUSED, nil, stageConnects, []string{"Start the server at 10.0.0.9:9090", "curl -sS 'http://10.0.0.9:9090/p/api/v1/query?query=1'"}},
+		{"an unknown authority, with a ConfigMap", there, live.Direct, fmt.Errorf("x: %w", unknown), []*corev1.Pod{schedulerPod()},
 			stageTLS, []string{"house-ca signed the certificate", "-connect prometheus-operated.monitoring.svc:9090",
 				"kubectl -n plimsoll-system create configmap prometheus-ca --from-file=ca.crt=ca.crt"}},
-		{"OpenShift's authority", there, "", x509.UnknownAuthorityError{Cert: &x509.Certificate{Issuer: pkix.Name{CommonName: "openshift-service-serving-signer@1"}}}, nil,
+		{"OpenShift's authority", there, live.Direct, x509.UnknownAuthorityError{Cert: &x509.Certificate{Issuer: pkix.Name{CommonName: "openshift-service-serving-signer@1"}}}, nil,
 			stageTLS, []string{"caFile: /var/run/secrets/kubernetes.io/serviceaccount/service-ca.crt"}},
-		{"another name in the certificate", there, "", x509.HostnameError{Host: "x", Certificate: &x509.Certificate{DNSNames: []string{"prom.example.org"}}}, nil,
+		{"another name in the certificate", there, live.Direct, x509.HostnameError{Host: "x", Certificate: &x509.Certificate{DNSNames: []string{"prom.example.org"}}}, nil,
 			stageTLS, []string{"address: https://prom.example.org:9090/prefix"}},
-		{"an expired certificate", there, "", x509.CertificateInvalidError{Reason: x509.Expired, Cert: &x509.Certificate{}}, nil, stageTLS, []string{"renew the certificate"}},
-		{"plain HTTP where HTTPS is spoken", "http://prometheus-operated.monitoring.svc:9090", "", status(400, "Client sent an HTTP request to an HTTPS server."), nil,
+		{"an expired certificate", there, live.Direct, x509.CertificateInvalidError{Reason: x509.Expired, Cert: &x509.Certificate{}}, nil, stageTLS, []string{"renew the certificate"}},
+		{"plain HTTP where HTTPS is spoken", "http://prometheus-operated.monitoring.svc:9090", live.Direct, status(400, "Client sent an HTTP request to an HTTPS server."), nil,
 			stageTLS, []string{"address: https://prometheus-operated.monitoring.svc:9090"}},
-		{"a token by the proxy", there, "through the API server's proxy", status(401, "no"), nil, stageAuthorized, []string{"kubectl -n plimsoll-system exec deploy/plimsoll -c kube-scheduler -- kubectl-plimsoll doctor"}},
-		{"the proxy is forbidden", there, "through the API server's proxy", status(403, `{"kind":"Status"}`), nil, stageAuthorized, []string{"Your user may not use"}},
-		{"no token", there, "", status(401, "no"), nil, stageAuthorized, []string{"tokenFile: /etc/plimsoll/token/token"}},
-		{"a file of the pod", there, "", os.ErrNotExist, nil, stageAuthorized, []string{"exec deploy/plimsoll"}},
-		{"a redirect to a server that is down", "http://10.0.0.9:9090", "", &url.Error{Op: "Get", URL: "http://10.0.0.8:9/x", Err: syscall.ECONNREFUSED}, nil,
+		{"a token by the proxy", there, live.ServiceProxy, status(401, "no"), nil, stageAuthorized, []string{"kubectl -n plimsoll-system exec deploy/plimsoll -c kube-scheduler -- kubectl-plimsoll doctor"}},
+		{"the proxy is forbidden", there, live.ServiceProxy, status(403, `{"kind":"Status"}`), nil, stageAuthorized, []string{"Your user may not use"}},
+		{"no token, and an address that looks like a proxy", "http://sql-proxy.example:9090", live.Replaced, status(401, "no"), nil, stageAuthorized, []string{"No token is sent"}},
+		{"no token", there, live.Direct, status(401, "no"), nil, stageAuthorized, []string{"tokenFile: /etc/plimsoll/token/token"}},
+		{"a file of the pod", there, live.Direct, os.ErrNotExist, nil, stageAuthorized, []string{"exec deploy/plimsoll"}},
+		{"a redirect to a server that is down", "http://10.0.0.9:9090", live.Direct, &url.Error{Op: "Get", URL: "http://10.0.0.8:9/x", Err: syscall.ECONNREFUSED}, nil,
 			stageAnswers, []string{"10.0.0.9:9090 redirects to 10.0.0.8:9", "curl -sSI http://10.0.0.9:9090"}},
-		{"another status", "http://10.0.0.9:9090", "", status(http.StatusBadGateway, ""), nil, stageAnswers, []string{"10.0.0.9:9090"}},
-		{"an error of another kind, such as of a source that is new", there, "", fmt.Errorf("quota of the account is used up"), nil, stageAnswers, []string{"Do what the message says"}},
+		{"another status", "http://10.0.0.9:9090", live.Direct, status(http.StatusBadGateway, ""), nil, stageAnswers, []string{"10.0.0.9:9090"}},
+		{"an error of another kind, such as of a source that is new", there, live.Direct, fmt.Errorf("quota of the account is used up"), nil, stageAnswers, []string{"Do what the message says"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := examinedAt(tt.address, tt.pods...)
-			if tt.route != "" {
-				s.Route = tt.route
-			}
+			s.Route = tt.route
 			s.Err = tt.err
 			s.checkReached()
 			last := s.report.Checks[len(s.report.Checks)-1]

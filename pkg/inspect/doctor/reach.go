@@ -48,7 +48,7 @@ const (
 func (s *examinedSource) checkReached() {
 	u, _ := url.Parse(s.address()) // validation has parsed it
 	var stages []string
-	messages := map[string]string{stageAnswers: fmt.Sprintf("%s answers; it is reached %s", s.Label, s.Route)}
+	messages := map[string]string{stageAnswers: fmt.Sprintf("%s answers; it is reached %s", s.Label, s.Source.Reached())}
 	if u != nil && u.Host != "" {
 		if net.ParseIP(u.Hostname()) == nil {
 			stages = append(stages, stageResolves)
@@ -84,7 +84,7 @@ func (s *examinedSource) checkReached() {
 				YAML: "metricProvider:\n  insecureSkipVerify: false\n",
 			}}
 		}
-		if viaProxy(s.Route) && (stage == stageResolves || stage == stageConnects || stage == stageTLS) {
+		if s.Route == live.ServiceProxy && (stage == stageResolves || stage == stageConnects || stage == stageTLS) {
 			continue // the API server does these
 		}
 		s.add(status, stage, messages[stage], advice...)
@@ -94,9 +94,6 @@ func (s *examinedSource) checkReached() {
 		s.addAll([]Check{failed})
 	}
 }
-
-// viaProxy reports whether a route is through the API server.
-func viaProxy(route string) bool { return strings.Contains(route, "proxy") }
 
 // fault returns the stage that failed, and what to do.
 func (s *examinedSource) fault(err error, u *url.URL) Check {
@@ -119,7 +116,7 @@ func (s *examinedSource) fault(err error, u *url.URL) Check {
 	_, notResolved := asError[*net.DNSError](err)
 	_, isRecord := asError[tls.RecordHeaderError](err)
 	switch {
-	case strings.Contains(err.Error(), "is a file of the scheduler's pod"):
+	case errors.Is(err, live.ErrFileInPod):
 		return newCheck(Warning, stageAuthorized, message, Advice{
 			Text: "Or check in the scheduler's pod, where the file is:", Command: execCommand(s.configuration.Workload),
 		})
@@ -180,7 +177,7 @@ func isTimeout(err error) bool {
 
 // statusFault returns the check for a response with another status than 200.
 func (s *examinedSource) statusFault(err *httpclient.StatusError, u *url.URL, message string) Check {
-	proxied := viaProxy(s.Route) && strings.Contains(string(err.Body), `"kind":"Status"`)
+	proxied := s.Route == live.ServiceProxy && strings.Contains(string(err.Body), `"kind":"Status"`)
 	refused := err.Code == http.StatusUnauthorized || err.Code == http.StatusForbidden
 	hosted := s.Spec.WatcherAddress == "" && slices.Contains([]config.MetricProviderType{config.SignalFx, config.Datadog}, s.Spec.MetricProvider.Type)
 	switch {

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -190,7 +189,7 @@ func enabled(p *schedulerconfig.KubeSchedulerProfile, plugin string) bool {
 
 // address returns the configured URL of the source; empty if it has none.
 func (s *examinedSource) address() string {
-	return cmp.Or(s.options.Source.Address, s.Spec.WatcherAddress, s.Spec.MetricProvider.Address)
+	return s.Source.Address
 }
 
 // answered reports whether the source answered, though without load of any node.

@@ -205,17 +205,20 @@ func local(address string) bool {
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// elsewhere returns an error if the settings need files, which are in the scheduler's pod.
+// ErrFileInPod is the error of a file in the scheduler's pod, which this program does not read.
+var ErrFileInPod = errors.New("is a file of the scheduler's pod")
+
+// elsewhere returns an error for each file that the settings need: all are in the scheduler's pod.
 func elsewhere(cfg httpclient.Config) error {
 	var errs []error
-	if cfg.BearerTokenFile != "" {
-		errs = append(errs, fmt.Errorf("tokenFile %s is a file of the scheduler's pod; write --source-token-file FILE", cfg.BearerTokenFile))
-	}
-	if cfg.KeyFile != "" {
-		errs = append(errs, fmt.Errorf("applicationKeyFile %s is a file of the scheduler's pod; write --source-application-key-file FILE", cfg.KeyFile))
-	}
-	if cfg.CAFile != "" {
-		errs = append(errs, fmt.Errorf("caFile %s is a file of the scheduler's pod; write --source-ca-file FILE", cfg.CAFile))
+	for _, file := range []struct{ field, name, flag string }{
+		{"tokenFile", cfg.BearerTokenFile, "--source-token-file"},
+		{"applicationKeyFile", cfg.KeyFile, "--source-application-key-file"},
+		{"caFile", cfg.CAFile, "--source-ca-file"},
+	} {
+		if file.name != "" {
+			errs = append(errs, fmt.Errorf("%s %s %w; write %s FILE", file.field, file.name, ErrFileInPod, file.flag))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -275,18 +278,39 @@ func addressOf(spec config.LoadSpec) string {
 	return spec.MetricProvider.Address
 }
 
-// routeOf says how the server of the spec is reached.
-func (a *access) routeOf(spec config.LoadSpec) string {
+// Route is how a server is reached.
+type Route int
+
+const (
+	// Direct is a connection to the configured address.
+	Direct Route = iota
+	// Replaced is a connection to the address of --source-address.
+	Replaced
+	// ServiceProxy is the API server's proxy to a Service.
+	ServiceProxy
+	// Aggregation is the API server's aggregation of metrics.k8s.io.
+	Aggregation
+)
+
+// String completes the sentence "It is reached …".
+func (r Route) String() string {
+	return [...]string{
+		"directly", "at the address of --source-address", "through the API server's proxy", "through the API server's aggregation of metrics.k8s.io",
+	}[r]
+}
+
+// routeOf returns the address at which the server of the spec is reached, and how. There is none for Aggregation.
+func (a *access) routeOf(spec config.LoadSpec) (Route, string) {
 	address := addressOf(spec)
 	switch {
-	case address == "":
-		return "by the API server's aggregation of metrics.k8s.io"
-	case a.Address != "":
-		return "at " + a.Address
+	case a.Address != "" && (address != "" || spec.IsHosted()):
+		return Replaced, a.Address
+	case address == "" && !spec.IsHosted():
+		return Aggregation, ""
 	case a.proxied(address):
-		return "through the API server's proxy"
+		return ServiceProxy, address
 	}
-	return "directly"
+	return Direct, address
 }
 
 func (a *access) proxied(address string) bool {

@@ -105,8 +105,9 @@ type Source struct {
 	Label string
 	// Spec is that of the first plugin that names the source, as configured.
 	Spec config.LoadSpec
-	// Route says how it was reached, such as "through the API server's proxy".
-	Route string
+	// Route is how it was reached, and Address the URL; empty if it has none.
+	Route   Route
+	Address string
 	// Reader is the source itself, for what it can tell beyond a batch, such as (*prometheus.Source).Diagnosis.
 	Reader source.Source
 	// Took is how long the last refresh took, and Err why it failed.
@@ -114,12 +115,21 @@ type Source struct {
 	Err  error
 }
 
+// Reached completes the sentence "It is reached …".
+func (s *Source) Reached() string {
+	if s.Route == Replaced {
+		return "at " + s.Address
+	}
+	return s.Route.String()
+}
+
 // Sources returns the sources of nodes' load, in the order in which plugins named them first.
 func (c *Cluster) Sources() []Source {
 	var all []Source
 	for _, s := range c.provider.Sources() {
+		route, address := c.access.routeOf(s.Spec)
 		all = append(all, Source{
-			Label: s.Label, Spec: s.Spec, Route: c.access.routeOf(s.Spec), Reader: s.Source,
+			Label: s.Label, Spec: s.Spec, Route: route, Address: address, Reader: s.Source,
 			Took: s.Took, Err: c.access.explain(s.Spec, s.Err),
 		})
 	}
@@ -133,8 +143,8 @@ type Statistics struct {
 	// Spec and Statistics are those of the first plugin that reads them, as configured.
 	Spec       config.LoadSpec
 	Statistics config.StatisticsSpec
-	// Route says how the source was reached.
-	Route string
+	// Route is how the source was reached.
+	Route Route
 	// Publisher has the statistics.
 	Publisher *learned.Publisher
 	// Took is how long the last refresh took, and Err why it failed. HistoryErr is why a part of the history is missing.
@@ -146,8 +156,9 @@ type Statistics struct {
 func (c *Cluster) Statistics() []Statistics {
 	var all []Statistics
 	for _, s := range c.provider.AllStatistics() {
+		route, _ := c.access.routeOf(s.Spec)
 		all = append(all, Statistics{
-			Label: s.Label, Spec: s.Spec, Statistics: s.Statistics, Route: c.access.routeOf(s.Spec), Publisher: s.Publisher,
+			Label: s.Label, Spec: s.Spec, Statistics: s.Statistics, Route: route, Publisher: s.Publisher,
 			Took: s.Took, Err: c.access.explain(s.Spec, s.Err), HistoryErr: c.access.explain(s.Spec, s.HistoryErr),
 		})
 	}

@@ -738,7 +738,7 @@ func TestOpen_ReadsAServiceThroughTheProxy(t *testing.T) {
 			}
 			cluster := open(t, s.connect(t, false), "metricProvider: {type: Prometheus, address: '"+tt.address+"', token: token-of-the-source, "+ownQueries+"}", SourceOptions{}, service)
 			source := cluster.Sources()[0]
-			if source.Err != nil || source.Route != "through the API server's proxy" || source.Label != "Prometheus" || source.Took <= 0 {
+			if source.Err != nil || source.Route != ServiceProxy || source.Label != "Prometheus" || source.Took <= 0 {
 				t.Errorf("source %+v", source)
 			}
 			if source.Spec.MetricProvider.Address != tt.address {
@@ -818,20 +818,20 @@ func TestOpen_ReadsDirectly(t *testing.T) {
 		options SourceOptions
 		want    string
 		err     []string
-		route   string
+		route   Route
 	}{
-		{name: "outside the cluster, with a token", fields: "token: of-config, ", want: "Bearer of-config", route: "directly"},
+		{name: "outside the cluster, with a token", fields: "token: of-config, ", want: "Bearer of-config", route: Direct},
 		{
 			name: "files of the configuration are those of the pod, also where this machine has them", fields: "tokenFile: " + token + ", ",
-			err: []string{"tokenFile " + token, "--source-token-file FILE"}, route: "directly",
+			err: []string{"tokenFile " + token, "--source-token-file FILE"}, route: Direct,
 		},
-		{name: "in the scheduler's pod they are read", fields: "tokenFile: " + token + ", ", inPod: true, own: true, want: "Bearer of-a-file", route: "directly"},
+		{name: "in the scheduler's pod they are read", fields: "tokenFile: " + token + ", ", inPod: true, own: true, want: "Bearer of-a-file", route: Direct},
 		{
 			name: "in another pod they are not", fields: "tokenFile: " + token + ", ", inPod: true,
-			err: []string{"tokenFile " + token, "--source-token-file FILE"}, route: "directly",
+			err: []string{"tokenFile " + token, "--source-token-file FILE"}, route: Direct,
 		},
-		{name: "a flag replaces them", fields: "tokenFile: /absent, ", options: SourceOptions{TokenFile: token}, want: "Bearer of-a-file", route: "directly"},
-		{name: "a flag replaces the address", options: SourceOptions{Address: server.URL + "/other"}, route: "at " + server.URL + "/other"},
+		{name: "a flag replaces them", fields: "tokenFile: /absent, ", options: SourceOptions{TokenFile: token}, want: "Bearer of-a-file", route: Direct},
+		{name: "a flag replaces the address", options: SourceOptions{Address: server.URL + "/other"}, route: Replaced},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			before := len(p.seen())
@@ -842,7 +842,7 @@ func TestOpen_ReadsDirectly(t *testing.T) {
 			cluster := open(t, c, spec(tt.fields), tt.options)
 			source := cluster.Sources()[0]
 			if source.Route != tt.route {
-				t.Errorf("route %q, want %q", source.Route, tt.route)
+				t.Errorf("it is reached %s, want %s", source.Route, tt.route)
 			}
 			if tt.err != nil {
 				wantError(t, source.Err, tt.err...)
@@ -1053,7 +1053,7 @@ func TestOpen_FindsServices(t *testing.T) {
 	for _, host := range []string{"127.9.9.9", "prometheus.monitoring"} {
 		spec := "metricProvider: {type: Prometheus, address: 'http://" + host + ":9090', token: of-config, " + ownQueries + "}"
 		s := newAPIServer(t, prometheus)
-		if source := open(t, s.connect(t, false), spec, SourceOptions{}).Sources()[0]; source.Route != "through the API server's proxy" {
+		if source := open(t, s.connect(t, false), spec, SourceOptions{}).Sources()[0]; source.Route != ServiceProxy {
 			t.Errorf("%s is reached %s", host, source.Route)
 		}
 	}
