@@ -130,9 +130,9 @@ func checkFile(file string, options configlint.Options) ([]configlint.Finding, e
 // fatal returns an error if the scheduler does not start with the findings.
 func fatal(findings []configlint.Finding) error {
 	var errs []error
-	for _, finding := range findings {
-		if finding.Fatal {
-			errs = append(errs, errors.New(finding.String()))
+	for i := range findings {
+		if findings[i].Fatal {
+			errs = append(errs, errors.New(findings[i].String()))
 		}
 	}
 	return utilerrors.NewAggregate(errs)
@@ -150,9 +150,9 @@ func validate(cmd *cobra.Command, file string, options configlint.Options) error
 	}
 	options.FilesAreElsewhere = true
 	findings, err := configlint.Check(content, options)
-	for _, finding := range findings {
-		if !finding.Fatal {
-			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "Warning: %v\n", finding)
+	for i := range findings {
+		if !findings[i].Fatal {
+			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "Warning: %v\n", &findings[i])
 		}
 	}
 	if err == nil {

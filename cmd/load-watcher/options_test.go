@@ -381,8 +381,8 @@ func TestOptions_CheckQueries(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []configlint.Finding{{
-		Message: "Prometheus cannot parse the query; a server with another dialect of PromQL may accept it",
-		Field:   "--memory-query",
+		Code:  configlint.QueryInvalid,
+		Field: "--memory-query",
 		Details: []any{"query", "rate(a)", "queryLine", "1", "queryColumn", "6",
 			"problem", `expected type range vector in call to function "rate", got instant vector`},
 	}}

@@ -30,37 +30,86 @@ type Options struct {
 	Getenv func(variable string) string
 }
 
-// Finding is something in a configuration that can be decoded, and that the operator probably did not mean.
+// Code is the kind of a finding.
+type Code string
+
+// The kinds of findings.
+const (
+	PluginEnabled   Code = "UnknownPluginEnabled"
+	PluginDisabled  Code = "UnknownPluginDisabled"
+	PluginArguments Code = "UnknownPluginArguments"
+	FieldOverridden Code = "FieldOverridden"
+	QueryInvalid    Code = "QueryInvalid"
+	QueryUngrouped  Code = "QueryUngrouped"
+	QueryUnfiltered Code = "QueryUnfiltered"
+	ProfileRepeated Code = "ProfileRepeated"
+	LoadOutweighed  Code = "LoadOutweighed"
+	LimitUnweighted Code = "LimitUnweighted"
+	LimitUnfiltered Code = "LimitUnfiltered"
+	LimitNotWaived  Code = "LimitNotWaived"
+	MetricUnused    Code = "MetricUnused"
+)
+
+// String returns what the finding means, in one line.
+func (c Code) String() string {
+	return map[Code]string{
+		PluginEnabled:   "The configuration enables a plugin that does not exist; the scheduler does not start",
+		PluginDisabled:  "The configuration disables a plugin that does not exist; the entry has no effect",
+		PluginArguments: "The configuration has arguments for a plugin that does not exist; they have no effect",
+		FieldOverridden: "A flag overrides the configuration",
+		QueryInvalid:    "Prometheus cannot parse the query; a server with another dialect of PromQL may accept it",
+		QueryUngrouped:  "The query to Datadog is not grouped by the host's tag: its series belong to no node",
+		QueryUnfiltered: "The query to Datadog has no $filter: clusterName and hostNameSuffix have no effect",
+		ProfileRepeated: "Two profiles have the same name; the scheduler does not start",
+		LoadOutweighed:  "The plugins that score by load are outweighed by those that score by requests",
+		LimitUnweighted: "The weight at score is too small: a pod for which the limit is waived may go to the most loaded node",
+		LimitUnfiltered: "The limits of a plugin have no effect, because it is not enabled at filter",
+		LimitNotWaived:  "The limit is never waived, because the plugin is not enabled at preFilter: pods wait until a node is below it",
+		MetricUnused:    "The metric has no effect: its weight is 0, and it rejects no node",
+	}[c]
+}
+
+// Finding is something in a valid configuration that the operator probably did not mean.
 type Finding struct {
-	// Message is the same for all findings of one kind.
-	Message string
+	Code Code
 	// Field is the path from the top of the file, such as profiles[0].pluginConfig[1].args.metrics[0].query, or a flag.
 	Field string
 	// Line is the line in the file, counted from 1; 0 if it is not known.
 	Line int
 	// Details are further keys and values of a structured log line.
 	Details []any
+	// Advice is an imperative. Similar are names that exist. Both may be empty.
+	Advice  string
+	Similar []string
+	// YAML replaces the profile's, the entry's or the field's YAML; empty if no YAML fixes it.
+	YAML string
 	// Fatal says that the scheduler does not start with it.
 	Fatal bool
-	// YAML is what to write instead, in the profile, the plugin's entry or the field that Field names; empty if no YAML mends it.
-	YAML string
 }
 
-// KeysAndValues returns Field, Line, if known, and Details as the keys and values of a structured log line.
-func (f Finding) KeysAndValues() []any {
-	if f.Line == 0 {
-		return append([]any{"field", f.Field}, f.Details...)
+// KeysAndValues returns the finding as the keys and values of a structured log line.
+func (f *Finding) KeysAndValues() []any {
+	all := []any{"field", f.Field}
+	if f.Line > 0 {
+		all = append(all, "line", f.Line)
 	}
-	return append([]any{"field", f.Field, "line", f.Line}, f.Details...)
+	all = append(all, f.Details...)
+	if f.Advice != "" {
+		all = append(all, "advice", f.Advice)
+	}
+	if len(f.Similar) > 0 {
+		all = append(all, "similar", f.Similar)
+	}
+	return all
 }
 
-// String returns the finding as a line of klog's text format has it.
-func (f Finding) String() string { return warning.Text(f.Message, f.KeysAndValues()...) }
+// String returns the finding as klog's text format shows it.
+func (f *Finding) String() string { return warning.Text(f.Code.String(), f.KeysAndValues()...) }
 
 // Warn logs findings as warnings. format is the log's.
 func Warn(findings []Finding, format string) {
-	for _, finding := range findings {
-		warning.Log(format, finding.Message, finding.KeysAndValues()...)
+	for i := range findings {
+		warning.Log(format, findings[i].Code.String(), findings[i].KeysAndValues()...)
 	}
 }
 

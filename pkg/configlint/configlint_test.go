@@ -39,26 +39,13 @@ func check(t *testing.T, config string, args ...string) []configlint.Finding {
 }
 
 func TestCheck_UnknownPlugins(t *testing.T) {
-	disabled := func(field string, line int, details ...any) configlint.Finding {
+	finding := func(code configlint.Code, field string, line int, plugin, advice string, similar ...string) configlint.Finding {
 		return configlint.Finding{
-			Message: "The configuration disables a plugin that does not exist; the entry has no effect",
-			Field:   field, Line: line, Details: details,
-		}
-	}
-	enabled := func(field string, line int, details ...any) configlint.Finding {
-		return configlint.Finding{
-			Message: "The configuration enables a plugin that does not exist; the scheduler does not start",
-			Field:   field, Line: line, Details: details, Fatal: true,
+			Code: code, Field: field, Line: line, Details: []any{"name", plugin}, Advice: advice, Similar: similar, Fatal: code == configlint.PluginEnabled,
 		}
 	}
 	const other = "remove this entry: the plugin is one of sigs.k8s.io/scheduler-plugins that this scheduler does not have. For pods that " +
 		"need it, run that project's scheduler beside this one, with a schedulerName of its own"
-	configured := func(field string, line int, details ...any) configlint.Finding {
-		return configlint.Finding{
-			Message: "The configuration has arguments for a plugin that does not exist; they are not used",
-			Field:   field, Line: line, Details: details,
-		}
-	}
 	for _, tt := range []struct {
 		name, config string
 		want         []configlint.Finding
@@ -83,11 +70,11 @@ func TestCheck_UnknownPlugins(t *testing.T) {
   pluginConfig:
   - name: TargetLoadPaking
 `, []configlint.Finding{
-			disabled("profiles[1].plugins.score.disabled[0]", 9, "name", "NodeResourceFit", "similar", []string{"NodeResourcesFit"}),
-			disabled("profiles[1].plugins.score.disabled[1]", 10, "name", "nodeResourceFits", "similar", []string{"NodeResourcesFit"}),
-			disabled("profiles[1].plugins.score.disabled[2]", 11, "name", "NodeResourcesBalanced", "similar", []string{"NodeResourcesBalancedAllocation"}),
-			disabled("profiles[1].plugins.score.disabled[3]", 12, "name", "Coscheduling", "advice", other),
-			configured("profiles[1].pluginConfig[0]", 14, "name", "TargetLoadPaking", "similar", []string{"TargetLoadPacking"}),
+			finding(configlint.PluginDisabled, "profiles[1].plugins.score.disabled[0]", 9, "NodeResourceFit", "", "NodeResourcesFit"),
+			finding(configlint.PluginDisabled, "profiles[1].plugins.score.disabled[1]", 10, "nodeResourceFits", "", "NodeResourcesFit"),
+			finding(configlint.PluginDisabled, "profiles[1].plugins.score.disabled[2]", 11, "NodeResourcesBalanced", "", "NodeResourcesBalancedAllocation"),
+			finding(configlint.PluginDisabled, "profiles[1].plugins.score.disabled[3]", 12, "Coscheduling", other),
+			finding(configlint.PluginArguments, "profiles[1].pluginConfig[0]", 14, "TargetLoadPaking", "", "TargetLoadPacking"),
 		}},
 		{"enabled plugins", `profiles:
 - plugins:
@@ -97,10 +84,9 @@ func TestCheck_UnknownPlugins(t *testing.T) {
       - name: TargetLoadPaking
       - name: NodeResourcesMostAllocated
 `, []configlint.Finding{
-			enabled("profiles[0].plugins.multiPoint.enabled[0]", 5, "name", "Coscheduling", "advice", other),
-			enabled("profiles[0].plugins.score.enabled[0]", 8, "name", "TargetLoadPaking", "similar", []string{"TargetLoadPacking"}),
-			enabled("profiles[0].plugins.score.enabled[1]", 9, "name", "NodeResourcesMostAllocated", "advice",
-				"write NodeResourcesFit, and for it below pluginConfig, args: {scoringStrategy: {type: MostAllocated}}"),
+			finding(configlint.PluginEnabled, "profiles[0].plugins.multiPoint.enabled[0]", 5, "Coscheduling", other),
+			finding(configlint.PluginEnabled, "profiles[0].plugins.score.enabled[0]", 8, "TargetLoadPaking", "", "TargetLoadPacking"),
+			finding(configlint.PluginEnabled, "profiles[0].plugins.score.enabled[1]", 9, "NodeResourcesMostAllocated", "write NodeResourcesFit, and for it below pluginConfig, args: {scoringStrategy: {type: MostAllocated}}"),
 		}},
 		{"one list for two profiles", `profiles:
 - schedulerName: one
@@ -108,17 +94,17 @@ func TestCheck_UnknownPlugins(t *testing.T) {
 - schedulerName: two
   plugins: *both
 `, []configlint.Finding{
-			disabled("profiles[0].plugins.score.disabled[0]", 5, "name", "Coscheduling", "advice", other),
-			disabled("profiles[1].plugins.score.disabled[0]", 5, "name", "Coscheduling", "advice", other),
+			finding(configlint.PluginDisabled, "profiles[0].plugins.score.disabled[0]", 5, "Coscheduling", other),
+			finding(configlint.PluginDisabled, "profiles[1].plugins.score.disabled[0]", 5, "Coscheduling", other),
 		}},
 		{"names of removed plugins", `profiles:
 - plugins:
     score: {disabled: [{name: NodeResourcesLeastAllocated}, {name: SelectorSpread}]}
   pluginConfig: [{name: NodeResourcesMostAllocated}]
 `, []configlint.Finding{
-			disabled("profiles[0].plugins.score.disabled[0]", 5, "name", "NodeResourcesLeastAllocated", "advice", "write NodeResourcesFit, which now scores by requests and, disabled under score alone, still filters"),
-			disabled("profiles[0].plugins.score.disabled[1]", 5, "name", "SelectorSpread", "advice", "remove this entry"),
-			configured("profiles[0].pluginConfig[0]", 6, "name", "NodeResourcesMostAllocated", "advice", "write name: NodeResourcesFit, and args: {scoringStrategy: {type: MostAllocated, resources: […]}} with the values of these args"),
+			finding(configlint.PluginDisabled, "profiles[0].plugins.score.disabled[0]", 5, "NodeResourcesLeastAllocated", "write NodeResourcesFit, which now scores by requests and, disabled under score alone, still filters"),
+			finding(configlint.PluginDisabled, "profiles[0].plugins.score.disabled[1]", 5, "SelectorSpread", "remove this entry"),
+			finding(configlint.PluginArguments, "profiles[0].pluginConfig[0]", 6, "NodeResourcesMostAllocated", "write name: NodeResourcesFit, and args: {scoringStrategy: {type: MostAllocated, resources: […]}} with the values of these args"),
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -132,8 +118,9 @@ func TestCheck_UnknownPlugins(t *testing.T) {
 func TestCheck_OverriddenFields(t *testing.T) {
 	overridden := func(field string, line int, configured, flag string) configlint.Finding {
 		return configlint.Finding{
-			Message: "A flag overrides the configuration",
-			Field:   "leaderElection." + field, Line: line, Details: []any{"configured", configured, "flag", flag},
+			Code:  configlint.FieldOverridden,
+			Field: "leaderElection." + field, Line: line, Details: []any{"configured", configured, "flag", flag},
+			Advice: "write the value of the flag " + flag + ", or remove the field",
 		}
 	}
 	for _, tt := range []struct {
@@ -176,8 +163,8 @@ func TestCheck_OverriddenFields(t *testing.T) {
 func TestCheck_Queries(t *testing.T) {
 	rejected := func(field string, line int, details ...any) configlint.Finding {
 		return configlint.Finding{
-			Message: "Prometheus cannot parse the query; a server with another dialect of PromQL may accept it",
-			Field:   field, Line: line, Details: details,
+			Code:  configlint.QueryInvalid,
+			Field: field, Line: line, Details: details,
 		}
 	}
 	for _, tt := range []struct {
@@ -239,14 +226,15 @@ func TestCheck_Queries(t *testing.T) {
     args: {metricProvider: {type: Datadog, token: t, applicationKey: k, queries: {cpu: "avg:my.cpu{*} by {host}"}}}
 `, []configlint.Finding{
 			{
-				Message: "The query to Datadog is not grouped by a tag that names the host: its series belong to no node",
-				Field:   "profiles[0].pluginConfig[0].args.metricProvider.queries.cpu", Line: 6,
-				Details: []any{"query", "avg:my.cpu{*}", "advice", "group it, such as by {host}"},
+				Code:  configlint.QueryUngrouped,
+				Field: "profiles[0].pluginConfig[0].args.metricProvider.queries.cpu", Line: 6,
+				Details: []any{"query", "avg:my.cpu{*}"}, Advice: "group it, such as by {host}",
 			},
 			{
-				Message: "The query to Datadog has no $filter: clusterName and hostNameSuffix have no effect on what it selects",
-				Field:   "profiles[0].pluginConfig[0].args.metricProvider.queries.cpu", Line: 6,
-				Details: []any{"query", "avg:my.cpu{*}", "advice", "write $filter between the braces, such as avg:my.metric{$filter}"},
+				Code:  configlint.QueryUnfiltered,
+				Field: "profiles[0].pluginConfig[0].args.metricProvider.queries.cpu", Line: 6,
+				Details: []any{"query", "avg:my.cpu{*}"},
+				Advice:  "write $filter between the braces, such as avg:my.metric{$filter}",
 			},
 		}},
 		// rate(a[$window]) has 16 characters and is followed by a blank.
@@ -321,15 +309,15 @@ leaderElection: {leaderElect: false}
 }
 
 func TestFinding_String(t *testing.T) {
-	finding := configlint.Finding{Message: "m", Field: "f", Line: 3, Details: []any{"name", "n"}}
-	if got, want := finding.String(), `"m" field="f" line=3 name="n"`; got != want {
+	finding := configlint.Finding{Code: configlint.MetricUnused, Field: "f", Line: 3, Details: []any{"name", "n"}, Advice: "a", Similar: []string{"s"}}
+	if got, want := finding.String(), `"The metric has no effect: its weight is 0, and it rejects no node" field="f" line=3 name="n" advice="a" similar=["s"]`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
 func TestFinding_KeysAndValues(t *testing.T) {
-	finding := configlint.Finding{Message: "m", Field: "f", Line: 3, Details: []any{"name", "n"}}
-	if diff := cmp.Diff([]any{"field", "f", "line", 3, "name", "n"}, finding.KeysAndValues()); diff != "" {
+	finding := configlint.Finding{Code: configlint.MetricUnused, Field: "f", Line: 3, Details: []any{"name", "n"}, Advice: "a", Similar: []string{"s"}}
+	if diff := cmp.Diff([]any{"field", "f", "line", 3, "name", "n", "advice", "a", "similar", []string{"s"}}, finding.KeysAndValues()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

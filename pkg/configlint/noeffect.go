@@ -19,36 +19,33 @@ func unknownPlugins(root *yaml.Node, plugins []string) []Finding {
 		return nil
 	}
 	var findings []Finding
-	check := func(entries *yaml.Node, path, message string, fatal bool, advice func(replacement) string) {
+	check := func(code Code, entries *yaml.Node, path string, advice func(replacement) string) {
 		for i, plugin := range items(entries) {
 			name := entry(plugin, "name")
 			if text(name) == "" || text(name) == "*" || slices.Contains(plugins, name.Value) {
 				continue
 			}
-			details := []any{"name", name.Value}
-			if removed, ok := removedPlugins()[name.Value]; ok {
-				details = append(details, "advice", cmp.Or(advice(removed), noReplacement))
-			} else if slices.Contains(OtherPlugins(), name.Value) {
-				details = append(details, "advice", adviceOnOther)
-			} else if similar := SimilarNames(name.Value, plugins); len(similar) > 0 {
-				details = append(details, "similar", similar)
+			finding := Finding{
+				Code: code, Field: fmt.Sprintf("%s[%d]", path, i), Line: name.Line, Details: []any{"name", name.Value}, Fatal: code == PluginEnabled,
 			}
-			findings = append(findings, Finding{Message: message, Field: fmt.Sprintf("%s[%d]", path, i), Line: name.Line, Details: details, Fatal: fatal})
+			if removed, ok := removedPlugins()[name.Value]; ok {
+				finding.Advice = cmp.Or(advice(removed), noReplacement)
+			} else if slices.Contains(OtherPlugins(), name.Value) {
+				finding.Advice = adviceOnOther
+			} else {
+				finding.Similar = SimilarNames(name.Value, plugins)
+			}
+			findings = append(findings, finding)
 		}
 	}
 	for i, profile := range items(entry(root, "profiles")) {
 		path := fmt.Sprintf("profiles[%d].", i)
 		for point, set := range pairs(entry(profile, "plugins")) {
-			check(entry(set, "enabled"), path+"plugins."+point.Value+".enabled",
-				"The configuration enables a plugin that does not exist; the scheduler does not start", true,
-				func(r replacement) string { return r.enabled })
-			check(entry(set, "disabled"), path+"plugins."+point.Value+".disabled",
-				"The configuration disables a plugin that does not exist; the entry has no effect", false,
-				func(r replacement) string { return r.disabled })
+			at := path + "plugins." + point.Value
+			check(PluginEnabled, entry(set, "enabled"), at+".enabled", func(r replacement) string { return r.enabled })
+			check(PluginDisabled, entry(set, "disabled"), at+".disabled", func(r replacement) string { return r.disabled })
 		}
-		check(entry(profile, "pluginConfig"), path+"pluginConfig",
-			"The configuration has arguments for a plugin that does not exist; they are not used", false,
-			func(r replacement) string { return r.args })
+		check(PluginArguments, entry(profile, "pluginConfig"), path+"pluginConfig", func(r replacement) string { return r.args })
 	}
 	return findings
 }
@@ -87,11 +84,11 @@ func overriddenFields(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerCon
 		if key == nil || flag == nil || !flag.Changed || flag.Value.String() == setting.value {
 			continue
 		}
+		argument := fmt.Sprintf("--%s=%s", flag.Name, flag.Value)
 		findings = append(findings, Finding{
-			Message: "A flag overrides the configuration",
-			Field:   "leaderElection." + setting.field,
-			Line:    key.Line,
-			Details: []any{"configured", setting.value, "flag", fmt.Sprintf("--%s=%s", flag.Name, flag.Value)},
+			Code: FieldOverridden, Field: "leaderElection." + setting.field, Line: key.Line,
+			Details: []any{"configured", setting.value, "flag", argument},
+			Advice:  "write the value of the flag " + argument + ", or remove the field",
 		})
 	}
 	return findings

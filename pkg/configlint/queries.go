@@ -58,14 +58,13 @@ func CheckLoadQuery(field, query string, provider *config.MetricProviderSpec) []
 func checkDatadogQuery(field, query string, provider *config.MetricProviderSpec) (findings []Finding) {
 	if !strings.Contains(query, " by {") {
 		findings = append(findings, Finding{
-			Message: "The query to Datadog is not grouped by a tag that names the host: its series belong to no node",
-			Field:   field, Details: []any{"query", query, "advice", "group it, such as by {host}"},
+			Code: QueryUngrouped, Field: field, Details: []any{"query", query}, Advice: "group it, such as by {host}",
 		})
 	}
 	if !strings.Contains(query, "$filter") && provider.ClusterName+provider.HostNameSuffix != "" {
 		findings = append(findings, Finding{
-			Message: "The query to Datadog has no $filter: clusterName and hostNameSuffix have no effect on what it selects",
-			Field:   field, Details: []any{"query", query, "advice", "write $filter between the braces, such as avg:my.metric{$filter}"},
+			Code: QueryUnfiltered, Field: field, Details: []any{"query", query},
+			Advice: "write $filter between the braces, such as avg:my.metric{$filter}",
 		})
 	}
 	return findings
@@ -85,9 +84,5 @@ func checkQuery(field, query, promQL string) []Finding {
 		details = append(details, "queryLine", line, "queryColumn", column)
 		err = first.Err
 	}
-	return []Finding{{
-		Message: "Prometheus cannot parse the query; a server with another dialect of PromQL may accept it",
-		Field:   field,
-		Details: append(details, "problem", err.Error()),
-	}}
+	return []Finding{{Code: QueryInvalid, Field: field, Details: append(details, "problem", err.Error())}}
 }

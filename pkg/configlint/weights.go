@@ -30,11 +30,11 @@ func repeatedProfiles(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerCon
 			taken[unused]++
 			field := fmt.Sprintf("profiles[%d].schedulerName", i)
 			findings = append(findings, Finding{
-				Message: "Two profiles have the same name; the scheduler does not start",
-				Field:   field, Line: lineOf(root, field),
-				Details: []any{"name", name, "first", fmt.Sprintf("profiles[%d]", j), "advice", "give the profile a name of its own, or remove it"},
-				Fatal:   true,
+				Code: ProfileRepeated, Field: field, Line: lineOf(root, field),
+				Details: []any{"name", name, "first", fmt.Sprintf("profiles[%d]", j)},
+				Advice:  "rename the profile, or remove it",
 				YAML:    "schedulerName: " + unused + "\n",
+				Fatal:   true,
 			})
 			continue
 		}
@@ -125,9 +125,9 @@ func (p *profile) outvoted() []Finding {
 		return nil
 	}
 	return []Finding{{
-		Message: "The plugins that score by requests weigh as much as those that score by load, or more",
-		Field:   p.path + ".plugins.score",
-		Details: []any{"byLoad", byLoad, "byRequests", byRequests, "advice", "disable those that score by requests at score; they still filter"},
+		Code: LoadOutweighed, Field: p.path + ".plugins.score",
+		Details: []any{"byLoad", byLoad, "byRequests", byRequests},
+		Advice:  "disable the plugins that score by requests at score; they still filter",
 		YAML: "plugins:\n  score:\n    disabled:\n    - name: " + names.NodeResourcesFit + "\n    - name: " +
 			names.NodeResourcesBalancedAllocation + "\n",
 	}}
@@ -155,9 +155,9 @@ func (p *profile) unweightedLimit() []Finding {
 	}
 	const enough = 100
 	return []Finding{{
-		Message: "LoadThreshold has too little weight at score: a pod for which the limit is waived may go to the most loaded node",
-		Field:   p.path + ".plugins.score",
-		Details: []any{"weight", weight, "others", others, "advice", "enable it at score with more weight than all other plugins together"},
+		Code: LimitUnweighted, Field: p.path + ".plugins.score",
+		Details: []any{"name", config.LoadThreshold, "weight", weight, "others", others},
+		Advice:  "enable it at score with more weight than all other plugins together",
 		YAML: fmt.Sprintf("plugins:\n  score:\n    enabled:\n    - name: %s\n      weight: %d\n",
 			config.LoadThreshold, max(enough, 2*others)),
 	}}
@@ -172,9 +172,9 @@ func (p *profile) limitsWithoutFilter() []Finding {
 			return
 		}
 		findings = append(findings, Finding{
-			Message: "The limits of a plugin have no effect, because it is not enabled at filter",
-			Field:   p.path + ".plugins.filter",
-			Details: []any{"name", plugin, "advice", "enable it at filter, too"},
+			Code: LimitUnfiltered, Field: p.path + ".plugins.filter",
+			Details: []any{"name", plugin},
+			Advice:  "enable it at filter, too",
 			YAML:    "plugins:\n  filter:\n    enabled:\n    - name: " + plugin + "\n",
 		})
 	}
@@ -193,9 +193,9 @@ func (p *profile) limitWithoutPreFilter() []Finding {
 		return nil
 	}
 	return []Finding{{
-		Message: "LoadThreshold never waives its limit, because it is not enabled at preFilter: pods wait until a node is below it",
-		Field:   p.path + ".plugins.preFilter",
-		Details: []any{"name", config.LoadThreshold, "advice", "enable it at preFilter, too, or write whenNoneFits: Reject"},
+		Code: LimitNotWaived, Field: p.path + ".plugins.preFilter",
+		Details: []any{"name", config.LoadThreshold},
+		Advice:  "enable it at preFilter, too, or write whenNoneFits: Reject",
 		YAML:    "plugins:\n  preFilter:\n    enabled:\n    - name: " + config.LoadThreshold + "\n",
 	}}
 }
@@ -214,9 +214,9 @@ func idleMetrics(cfg *kubeschedulerconfig.KubeSchedulerConfiguration) []Finding 
 					continue
 				}
 				findings = append(findings, Finding{
-					Message: "The metric has no effect: its weight is 0, and it rejects no node",
-					Field:   fmt.Sprintf("profiles[%d].pluginConfig[%d].args.metrics[%d].weight", i, j, k),
-					Details: []any{"name", metric.Name, "advice", "give it a weight or a reject rule, or remove it"},
+					Code: MetricUnused, Field: fmt.Sprintf("profiles[%d].pluginConfig[%d].args.metrics[%d].weight", i, j, k),
+					Details: []any{"name", metric.Name},
+					Advice:  "give it a weight or a reject rule, or remove it",
 					YAML:    "weight: 1\n",
 				})
 			}

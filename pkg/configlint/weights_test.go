@@ -20,26 +20,26 @@ const byRequestsDisabled = `plugins:
 func TestCheck_Weights(t *testing.T) {
 	outvoted := func(line int, byLoad, byRequests string) configlint.Finding {
 		return configlint.Finding{
-			Message: "The plugins that score by requests weigh as much as those that score by load, or more",
-			Field:   "profiles[0].plugins.score", Line: line,
-			Details: []any{"byLoad", byLoad, "byRequests", byRequests, "advice", "disable those that score by requests at score; they still filter"},
-			YAML:    byRequestsDisabled,
+			Code:  configlint.LoadOutweighed,
+			Field: "profiles[0].plugins.score", Line: line,
+			Details: []any{"byLoad", byLoad, "byRequests", byRequests}, Advice: "disable the plugins that score by requests at score; they still filter",
+			YAML: byRequestsDisabled,
 		}
 	}
 	unweighted := func(line int, weight, others int64, yaml string) configlint.Finding {
 		return configlint.Finding{
-			Message: "LoadThreshold has too little weight at score: a pod for which the limit is waived may go to the most loaded node",
-			Field:   "profiles[0].plugins.score", Line: line,
-			Details: []any{"weight", weight, "others", others, "advice", "enable it at score with more weight than all other plugins together"},
-			YAML:    "plugins:\n  score:\n    enabled:\n    - name: LoadThreshold\n      weight: " + yaml + "\n",
+			Code:  configlint.LimitUnweighted,
+			Field: "profiles[0].plugins.score", Line: line,
+			Details: []any{"name", "LoadThreshold", "weight", weight, "others", others}, Advice: "enable it at score with more weight than all other plugins together",
+			YAML: "plugins:\n  score:\n    enabled:\n    - name: LoadThreshold\n      weight: " + yaml + "\n",
 		}
 	}
 	unfiltered := func(plugin string) configlint.Finding {
 		return configlint.Finding{
-			Message: "The limits of a plugin have no effect, because it is not enabled at filter",
-			Field:   "profiles[0].plugins.filter", Line: 5,
-			Details: []any{"name", plugin, "advice", "enable it at filter, too"},
-			YAML:    "plugins:\n  filter:\n    enabled:\n    - name: " + plugin + "\n",
+			Code:  configlint.LimitUnfiltered,
+			Field: "profiles[0].plugins.filter", Line: 5,
+			Details: []any{"name", plugin}, Advice: "enable it at filter, too",
+			YAML: "plugins:\n  filter:\n    enabled:\n    - name: " + plugin + "\n",
 		}
 	}
 	// The stock plugins have 12 together, and 2 more with DynamicResources, which scores from Kubernetes 1.35 on.
@@ -91,17 +91,17 @@ func TestCheck_Weights(t *testing.T) {
 		{"a limit that does not filter", "profiles:\n- plugins:\n    filter: {disabled: [{name: LoadThreshold}]}\n    score: {enabled: [{name: LoadThreshold}]}\n",
 			[]configlint.Finding{unfiltered("LoadThreshold")}},
 		{"a limit that scores alone", "profiles:\n- plugins:\n    score: {enabled: [{name: LoadThreshold}]}\n", []configlint.Finding{{
-			Message: "The limits of a plugin have no effect, because it is not enabled at filter",
-			Field:   "profiles[0].plugins.filter", Line: 4,
-			Details: []any{"name", "LoadThreshold", "advice", "enable it at filter, too"},
-			YAML:    "plugins:\n  filter:\n    enabled:\n    - name: LoadThreshold\n",
+			Code:  configlint.LimitUnfiltered,
+			Field: "profiles[0].plugins.filter", Line: 4,
+			Details: []any{"name", "LoadThreshold"}, Advice: "enable it at filter, too",
+			YAML: "plugins:\n  filter:\n    enabled:\n    - name: LoadThreshold\n",
 		}}},
 		{"a limit that is not enabled at preFilter", "profiles:\n- plugins:\n    preFilter: {disabled: [{name: LoadThreshold}]}\n    filter: {enabled: [{name: LoadThreshold}]}\n",
 			[]configlint.Finding{{
-				Message: "LoadThreshold never waives its limit, because it is not enabled at preFilter: pods wait until a node is below it",
-				Field:   "profiles[0].plugins.preFilter", Line: 5,
-				Details: []any{"name", "LoadThreshold", "advice", "enable it at preFilter, too, or write whenNoneFits: Reject"},
-				YAML:    "plugins:\n  preFilter:\n    enabled:\n    - name: LoadThreshold\n",
+				Code:  configlint.LimitNotWaived,
+				Field: "profiles[0].plugins.preFilter", Line: 5,
+				Details: []any{"name", "LoadThreshold"}, Advice: "enable it at preFilter, too, or write whenNoneFits: Reject",
+				YAML: "plugins:\n  preFilter:\n    enabled:\n    - name: LoadThreshold\n",
 			}}},
 		{"a limit that is never waived and not enabled at preFilter", "profiles:\n- plugins:\n    preFilter: {disabled: [{name: LoadThreshold}]}\n    filter: {enabled: [{name: LoadThreshold}]}\n" +
 			"  pluginConfig: [{name: LoadThreshold, args: {whenNoneFits: Reject}}]\n", nil},
@@ -109,9 +109,9 @@ func TestCheck_Weights(t *testing.T) {
 			[]configlint.Finding{unfiltered("NodeMetrics")}},
 		{"a metric without weight and rule", "profiles:\n- plugins: {multiPoint: {enabled: [{name: NodeMetrics, weight: 5}]}}\n" + metrics + "weight: 0}\n",
 			[]configlint.Finding{{
-				Message: "The metric has no effect: its weight is 0, and it rejects no node",
-				Field:   "profiles[0].pluginConfig[0].args.metrics[0].weight", Line: 10,
-				Details: []any{"name", "m", "advice", "give it a weight or a reject rule, or remove it"}, YAML: "weight: 1\n",
+				Code:  configlint.MetricUnused,
+				Field: "profiles[0].pluginConfig[0].args.metrics[0].weight", Line: 10,
+				Details: []any{"name", "m"}, Advice: "give it a weight or a reject rule, or remove it", YAML: "weight: 1\n",
 			}}},
 		{"a metric that only rejects", "profiles:\n- plugins: {multiPoint: {enabled: [{name: NodeMetrics, weight: 5}]}}\n" + metrics + "weight: 0, reject: '> 5'}\n", nil},
 	} {
@@ -126,11 +126,11 @@ func TestCheck_Weights(t *testing.T) {
 func TestCheck_RepeatedProfiles(t *testing.T) {
 	repeated := func(field string, line int, name, first, unused string) configlint.Finding {
 		return configlint.Finding{
-			Message: "Two profiles have the same name; the scheduler does not start",
-			Field:   field, Line: line,
-			Details: []any{"name", name, "first", first, "advice", "give the profile a name of its own, or remove it"},
-			Fatal:   true,
-			YAML:    "schedulerName: " + unused + "\n",
+			Code:  configlint.ProfileRepeated,
+			Field: field, Line: line,
+			Details: []any{"name", name, "first", first}, Advice: "rename the profile, or remove it",
+			Fatal: true,
+			YAML:  "schedulerName: " + unused + "\n",
 		}
 	}
 	got := check(t, `profiles:

@@ -46,10 +46,10 @@ func findingChecks(findings []configlint.Finding, origin string) []Check {
 	for i := range findings {
 		f := &findings[i]
 		status, id := Warning, "configuration.effect"
-		switch {
-		case strings.HasSuffix(f.Field, ".schedulerName"):
+		switch f.Code {
+		case configlint.ProfileRepeated:
 			id = "configuration.profiles"
-		case strings.HasSuffix(f.Field, ".plugins.score"):
+		case configlint.LoadOutweighed, configlint.LimitUnweighted:
 			id = "configuration.weights"
 		}
 		if f.Fatal {
@@ -63,37 +63,22 @@ func findingChecks(findings []configlint.Finding, origin string) []Check {
 // findingMessage returns the finding on one line.
 func findingMessage(f *configlint.Finding) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s", f.Field, f.Message)
+	fmt.Fprintf(&b, "%s: %s", f.Field, f.Code)
 	for i := 0; i+1 < len(f.Details); i += 2 {
-		if key := f.Details[i].(string); key != "advice" && key != "similar" {
-			fmt.Fprintf(&b, ", %s %q", key, fmt.Sprint(f.Details[i+1]))
-		}
+		fmt.Fprintf(&b, ", %s %q", f.Details[i], fmt.Sprint(f.Details[i+1]))
 	}
 	return strings.ReplaceAll(b.String(), "\n", `\n`)
 }
 
 func findingAdvice(f *configlint.Finding, origin string) Advice {
-	where := f.Field
+	where, todo, yaml := f.Field, cmp.Or(f.Advice, "correct or remove it"), f.YAML
 	if f.Line > 0 {
 		where = fmt.Sprintf("%s (line %d)", f.Field, f.Line)
 	}
-	todo := "correct or remove it"
-	advice := Advice{YAML: f.YAML}
-	for i := 0; i+1 < len(f.Details); i += 2 {
-		switch value := f.Details[i+1].(type) {
-		case string:
-			switch f.Details[i] {
-			case "advice":
-				todo = value
-			case "flag":
-				todo = "write the value of the flag " + value + " there, or remove the field"
-			}
-		case []string:
-			todo, advice.YAML = "write the name of a plugin that exists", "name: "+value[0]+"\n"
-		}
+	if len(f.Similar) > 0 {
+		todo, yaml = "write the name of a plugin that exists", "name: "+f.Similar[0]+"\n"
 	}
-	advice.Text = fmt.Sprintf("In %s, at %s: %s.", origin, where, strings.TrimSuffix(todo, "."))
-	return advice
+	return Advice{Text: fmt.Sprintf("In %s, at %s: %s.", origin, where, todo), YAML: yaml}
 }
 
 // checkSharedProfiles finds a profile that the default scheduler has too.
