@@ -27,8 +27,8 @@ const (
 	WorkloadInterval = 5 * time.Minute
 	// workloadRetryAfter is as retryAfter, but longer: the queries are more work for the source.
 	workloadRetryAfter = 15 * time.Second
-	// maxWorkloads bounds the workloads of which statistics are kept.
-	maxWorkloads = 20000
+	// MaxWorkloads bounds the workloads that have statistics.
+	MaxWorkloads = 20000
 	// shortestRun is how long a pod has run at least when it is observed: what it used is divided by this time, which is known
 	// to about half a scrape interval.
 	shortestRun = 2 * time.Minute
@@ -154,18 +154,15 @@ func (w *WorkloadWatcher) observe(ctx context.Context, now time.Time) error {
 		failed = [load.ResourceCount]error{err, err}
 	}
 	w.logFailure(ctx, failed)
-	latest := w.publisher.Latest()
-	cluster, read := latest.Cluster(), false
-	for r, err := range failed {
-		if err == nil {
-			read = true
-			cluster = cluster.With(&t.requesting, load.Resource(r), now.Sub(latest.At()), w.History)
-		}
-	}
-	if !read {
+	if failed[load.CPU] != nil && failed[load.Memory] != nil {
 		return failed[load.CPU]
 	}
-	w.publish(t.observations(failed), cluster)
+	for r, err := range failed {
+		if err != nil {
+			t.usages.Discard(load.Resource(r))
+		}
+	}
+	w.publisher.Publish(w.publisher.Latest().WithTally(t.usages, now, WorkloadInterval, w.bounds()))
 	klog.FromContext(ctx).V(4).Info("Usage of pods read", "pods", len(pods), "known", t.known, "measured", t.measured, "workloads", w.publisher.Latest().Len())
 	return nil
 }
@@ -192,8 +189,9 @@ func (w *WorkloadWatcher) logFailure(ctx context.Context, failed [load.ResourceC
 	w.failure = failure
 }
 
-func (w *WorkloadWatcher) publish(observations []learned.Observation, cluster learned.Cluster) {
-	w.publisher.Publish(w.publisher.Latest().With(observations, cluster, learned.Config{History: w.History, MaxWorkloads: maxWorkloads}))
+// bounds limits the published statistics.
+func (w *WorkloadWatcher) bounds() learned.Config {
+	return learned.Config{History: w.History, MaxWorkloads: MaxWorkloads}
 }
 
 // periods returns the periods of the history before end, the newest first.
@@ -217,7 +215,7 @@ func (w *WorkloadWatcher) readHistory(ctx context.Context, history source.Worklo
 	for len(w.missing) > 0 {
 		p := w.missing[0]
 		var observations []learned.Observation
-		err := history.FetchHistory(ctx, p, maxWorkloads, func(u *source.WorkloadUsage) {
+		err := history.FetchHistory(ctx, p, MaxWorkloads, func(u *source.WorkloadUsage) {
 			workload := learned.Workload{Namespace: u.Namespace, Name: u.Workload}
 			if name, ok := names[workload]; ok {
 				workload.Name = name
@@ -234,7 +232,8 @@ func (w *WorkloadWatcher) readHistory(ctx context.Context, history source.Worklo
 			w.historyFailed(ctx, err)
 			return
 		}
-		w.publish(observations, w.publisher.Latest().Cluster())
+		latest := w.publisher.Latest()
+		w.publisher.Publish(latest.With(observations, latest.Cluster(), w.bounds()))
 		w.missing = w.missing[1:]
 	}
 	w.historyErr = nil
@@ -277,19 +276,15 @@ func (w *WorkloadWatcher) namesByOwner() map[learned.Workload]string {
 	return names
 }
 
-// sums are over the pods of a workload, each with the share of the interval that it was observed for.
-type sums struct{ pods, usage, squares float64 }
-
-// tally adds up what pods use, by workload.
+// tally counts the values of one refresh, and adds up those of pods that have run for long enough.
 type tally struct {
 	*WorkloadConfig
-	now       time.Time
-	workloads map[learned.Workload]*[load.ResourceCount]sums
+	now    time.Time
+	usages *learned.Tally
 	// podsOf are the listers of the namespaces met, and capacities those of the nodes, in milliCPU and bytes: both are needed of
 	// each pod.
 	podsOf     map[string]corelisters.PodNamespaceLister
 	capacities map[string]podusage.Amounts
-	requesting learned.Requesting
 	// known is the number of values of pods of the cluster, and measured of those that were added. foreign is the number of values
 	// of other pods, of which example is one.
 	known, measured, foreign int
@@ -299,7 +294,7 @@ type tally struct {
 func newTally(c *WorkloadConfig, now time.Time) *tally {
 	nodes, _ := c.Nodes.List(labels.Everything()) // a lister of a cache returns no error
 	t := &tally{
-		WorkloadConfig: c, now: now, workloads: map[learned.Workload]*[load.ResourceCount]sums{},
+		WorkloadConfig: c, now: now, usages: learned.NewTally(c.WorkloadLabel),
 		podsOf: map[string]corelisters.PodNamespaceLister{}, capacities: make(map[string]podusage.Amounts, len(nodes)),
 	}
 	for _, node := range nodes {
@@ -346,20 +341,7 @@ func (t *tally) add(u *source.PodUsage) {
 	usage = t.bounded(pod, u.Resource, usage)
 	t.measured++
 	share := min(float64(ran)/float64(WorkloadInterval), 1)
-	t.requesting.Add(u.Resource, usage, podusage.Request(pod, u.Resource), share)
-	workload, ok := learned.WorkloadOf(pod, t.WorkloadLabel)
-	if !ok {
-		return
-	}
-	of, ok := t.workloads[workload]
-	if !ok {
-		of = &[load.ResourceCount]sums{}
-		t.workloads[workload] = of
-	}
-	into := &of[u.Resource]
-	into.pods += share
-	into.usage += share * usage
-	into.squares += share * usage * usage
+	t.usages.Add(pod, u.Resource, usage, podusage.Request(pod, u.Resource), share)
 }
 
 // checked returns a usage that can be, and counts what cannot.
@@ -414,20 +396,4 @@ func (t *tally) ran(pod *corev1.Pod) time.Duration {
 func hasUniqueName(pod *corev1.Pod) bool {
 	const randomCharacters = 5
 	return pod.GenerateName != "" && len(pod.Name) == len(pod.GenerateName)+randomCharacters
-}
-
-// observations returns what was added of the resources that did not fail.
-func (t *tally) observations(failed [load.ResourceCount]error) []learned.Observation {
-	all := make([]learned.Observation, 0, len(t.workloads)*int(load.ResourceCount))
-	for workload, resources := range t.workloads {
-		for r := range resources {
-			if s := &resources[r]; failed[r] == nil && s.pods > 0 {
-				all = append(all, learned.Observation{
-					Workload: workload, Resource: load.Resource(r), At: t.now, Span: WorkloadInterval,
-					Pods: s.pods, Sum: s.usage, SumSquares: s.squares,
-				})
-			}
-		}
-	}
-	return all
 }

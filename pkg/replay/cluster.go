@@ -14,7 +14,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
 // maxPodsPerNode is the kubelet's default.
@@ -78,11 +77,6 @@ func newPodTemplate(w *Workload, index int, schedulerName string) podTemplate {
 		},
 		replicaSet: replicaSet,
 	}
-}
-
-// workload returns the name under which statistics of the pods are kept, by the label if it is not empty.
-func (t *podTemplate) workload(label string) (learned.Workload, bool) {
-	return learned.WorkloadOf(&corev1.Pod{ObjectMeta: t.meta}, label)
 }
 
 // pod returns the pod with the given index, not bound yet.

@@ -53,10 +53,10 @@ type engine struct {
 	// ends are the pods that end at a tick.
 	ends map[int][]int
 	// arrived is the number of pods that have arrived.
-	arrived      int
-	observations observations
-	// observed says of which workloads a pod has been observed.
+	arrived int
+	// observed tells the workloads whose pods are in the statistics; those of flushed will be next.
 	observed []bool
+	flushed  []int
 }
 
 // nodeState is a node and what runs on it.
@@ -109,7 +109,7 @@ func newEngine(ctx context.Context, in *Input, policy Policy) (*engine, error) {
 	e := &engine{
 		Input: in, policy: policy, clock: clocktesting.NewFakeClock(in.Start), measured: newMeasured(in), noise: newNoise(),
 		figures: newFigures(in), nodeOf: map[string]int{}, pods: make([]podState, len(in.Pods)), ends: map[int][]int{},
-		observations: observations{byWorkload: make([]observation, len(in.Workloads))}, observed: make([]bool, len(in.Workloads)),
+		observed: make([]bool, len(in.Workloads)),
 	}
 	var objects []runtime.Object
 	for i := range in.Nodes {
@@ -157,7 +157,7 @@ func (e *engine) tick(ctx context.Context, tick int) error {
 			return err
 		}
 	}
-	if time.Duration(tick)*Tick%statisticsInterval == 0 {
+	if tick%ticksPerStatistics == 0 {
 		e.observe()
 	}
 	e.clock.SetTime(now.Add(decideAfter))

@@ -66,7 +66,7 @@ func (p *loadProvider) Statistics(_ context.Context, _ minor.Handle, _ config.Lo
 			return s.publisher, nil
 		}
 	}
-	s := &statistics{spec: spec, publisher: learned.NewPublisher()}
+	s := newStatistics(spec)
 	p.statistics = append(p.statistics, s)
 	return s.publisher, nil
 }

@@ -66,29 +66,6 @@ type Cluster struct {
 	requested [load.ResourceCount]float64
 }
 
-// Requesting adds up what pods that request something use and request, in milliCPU or bytes. A pod counts with a usage of at most
-// 1.5 times its request, so that pods with tiny requests do not decide for all others.
-type Requesting struct{ used, requested [load.ResourceCount]float64 }
-
-// Add adds a pod that was observed for the given share of the interval. One that requests nothing is left out.
-func (q *Requesting) Add(r load.Resource, usage, request, share float64) {
-	const most = 1.5
-	if request > 0 {
-		q.used[r] += share * min(usage, most*request)
-		q.requested[r] += share * request
-	}
-}
-
-// With returns c with the pods of one more interval added, which ends so long after the one before.
-func (c Cluster) With(q *Requesting, r load.Resource, after, history time.Duration) Cluster {
-	before := c.requested[r] * weightAt(max(after, 0), history)
-	if total := before + q.requested[r]; total > 0 {
-		c.UsagePerRequest[r] = (c.UsagePerRequest[r]*before + q.used[r]) / total
-		c.requested[r] = total
-	}
-	return c
-}
-
 // entry is the statistics of one workload, at half the size: there may be many.
 type entry struct {
 	resources [load.ResourceCount]struct{ podSeconds, mean, variance float32 }
