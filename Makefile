@@ -56,7 +56,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION) \
 unit := ./apis/... ./cmd/... ./hack/argsschema ./pkg/... ./test/cluster/... ./test/manifests/... ./test/minors/... ./test/playground/... ./test/podusage/...
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-all fuzz verify lint generate image release push manifests playground bench bench-quick quality outdated clean download
+.PHONY: help build test test-all fuzz verify lint vale generate image release push manifests playground bench bench-quick quality outdated clean download
 
 help: ## show this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -124,6 +124,9 @@ lint: ## run the linters
 	bin/golangci-lint run ./...
 	cd test/perf/report && ../../../bin/golangci-lint run ./...
 	cd hack/release && ../../bin/golangci-lint run ./...
+
+vale: ## check the prose of Markdown, comments, messages and the chart (ROOM=pkg/load for a folder)
+	@hack/vale.sh $(ROOM)
 
 outdated: ## list the dependencies of which the module proxy has newer versions
 	@hack/outdated.sh
