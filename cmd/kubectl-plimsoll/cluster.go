@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"slices"
 
@@ -42,7 +41,7 @@ func (f *clusterFlags) addTo(flags *pflag.FlagSet) {
 }
 
 // connect returns a connection that cannot change the cluster.
-func (f *clusterFlags) connect(context.Context) (*live.Connection, error) {
+func (f *clusterFlags) connect() (*live.Connection, error) {
 	kubeConfig, err := f.kube.ToRESTConfig()
 	if err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ users: [{name: c, user: {token: t}}], contexts: [{name: c, context: {cluster: c,
 	}
 	flags := newClusterFlags()
 	flags.kube.KubeConfig = &file
-	c, err := flags.connect(t.Context())
+	c, err := flags.connect()
 	if err != nil {
 		t.Fatal(err)
 	}

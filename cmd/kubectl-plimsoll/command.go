@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -41,7 +42,7 @@ func report(w io.Writer, command *cobra.Command, err error) {
 	if err == nil || errors.Is(err, errFound) {
 		return
 	}
-	fmt.Fprintln(w, "Error:", escapeLines(err.Error()))
+	printLines(w, strings.Split("Error: "+err.Error(), "\n")...)
 	_, usage := errors.AsType[usageError](err)
 	if _, option := errors.AsType[*live.OptionError](err); usage || option {
 		fmt.Fprintf(w, "See '%s --help' for usage.\n", command.CommandPath())

@@ -144,14 +144,3 @@ func TestCompletion(t *testing.T) {
 		t.Errorf("User-Agent %q", agent)
 	}
 }
-
-func TestStyle_NoColourInFiles(t *testing.T) {
-	file, err := os.CreateTemp(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = file.Close() }()
-	if s := styleOf(file); s.colour || s.width != 0 {
-		t.Errorf("style %+v of a file", s)
-	}
-}

@@ -15,7 +15,7 @@ import (
 // addCompletion lets a shell complete the values of flags and the names of objects, for the command and those below it.
 func addCompletion(command *cobra.Command) {
 	for name, complete := range map[string]cobra.CompletionFunc{
-		"output":       cobra.FixedCompletions([]cobra.Completion{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp),
+		"output":       cobra.FixedCompletions([]cobra.Completion{"table", "json", "yaml", "jsonpath=", "go-template="}, cobra.ShellCompDirectiveNoFileComp),
 		"context":      completeContexts,
 		"namespace":    completeNames(namespaces),
 		"node":         completeNames(nodes),
@@ -66,7 +66,7 @@ func completeContexts(command *cobra.Command, _ []string, _ string) ([]cobra.Com
 // completeNames completes the names of objects of the cluster.
 func completeNames(list func(context.Context, *live.Connection) ([]string, error)) cobra.CompletionFunc {
 	return func(command *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		connection, err := clusterFlagsOf(command).connect(command.Context())
+		connection, err := clusterFlagsOf(command).connect()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}

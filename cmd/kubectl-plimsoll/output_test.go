@@ -3,15 +3,18 @@ package main
 import (
 	"bytes"
 	"errors"
-	"io"
 	"reflect"
 	"strings"
 	"testing"
 	"unicode"
 
+	"github.com/spf13/cobra"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 )
 
 // fill gives each exported string, element and pointer of v a value, as a hostile tenant would.
@@ -39,21 +42,26 @@ func fill(v reflect.Value) {
 }
 
 func TestPrint_EscapesHostileStrings(t *testing.T) {
-	report, nodes, pods, explanation, outcome := &doctor.Report{}, &top.Nodes{}, &top.Pods{}, &explain.Result{}, &whatIfResult{}
+	report, nodes, pods, explanation, outcome := &doctor.Report{}, &top.Nodes{}, &top.Pods{}, &explain.Result{}, &whatif.Result{}
+	noNotes := func() []string { return nil }
 	for name, tc := range map[string]struct {
 		result any
-		table  func(io.Writer, style) error
+		notes  func() []string
+		table  func(*terminal.Printer)
 	}{
-		"doctor":    {report, func(w io.Writer, s style) error { return printReport(w, s, report) }},
-		"top nodes": {nodes, func(w io.Writer, s style) error { return writeNodes(w, nodes, s, top.ByLine, true) }},
-		"top pods":  {pods, func(w io.Writer, s style) error { return writePods(w, pods, s, true) }},
-		"explain":   {explanation, func(w io.Writer, s style) error { return writeExplanation(w, s, explanation) }},
-		"what-if":   {outcome, func(w io.Writer, s style) error { return writeWhatIf(w, s, outcome) }},
+		"doctor":    {report, noNotes, report.Print},
+		"top nodes": {nodes, nodes.Notes, func(p *terminal.Printer) { nodes.Print(p, top.ByLine, true) }},
+		"top pods":  {pods, pods.Notes, func(p *terminal.Printer) { pods.Print(p, true) }},
+		"explain":   {explanation, noNotes, explanation.Print},
+		"what-if":   {outcome, noNotes, outcome.Print},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fill(reflect.ValueOf(tc.result).Elem())
 			var b bytes.Buffer
-			if err := (&outputFlags{format: "table"}).print(&b, tc.result, tc.table); err != nil {
+			cmd := &cobra.Command{}
+			cmd.SetOut(&b)
+			cmd.SetErr(&b)
+			if err := (&outputFlags{format: "table"}).print(cmd, tc.result, nodes.Title(), tc.notes(), tc.table); err != nil {
 				t.Fatal(err)
 			}
 			if !strings.Contains(b.String(), `a\x1b[2J\tb\r\u202e`) {
@@ -66,6 +74,32 @@ func TestPrint_EscapesHostileStrings(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestPrint_Formats(t *testing.T) {
+	result := &whatif.Result{Changes: []string{"worker-1 drained"}}
+	for format, want := range map[string]string{
+		"json":                             "{\n  \"changes\": [\n    \"worker-1 drained\"\n  ],\n  \"outcomes\": null\n}\n",
+		"yaml":                             "changes:\n- worker-1 drained\noutcomes: null\n",
+		"jsonpath={.changes[0]}":           "worker-1 drained",
+		"go-template={{index .changes 0}}": "worker-1 drained",
+	} {
+		f := &outputFlags{format: format}
+		if err := f.validate(); err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		cmd := &cobra.Command{}
+		cmd.SetOut(&b)
+		if err := f.print(cmd, result, "title", nil, result.Print); err != nil || b.String() != want {
+			t.Errorf("%s: error %v, got %q, want %q", format, err, b.String(), want)
+		}
+	}
+	for _, format := range []string{"wide", "jsonpath={", ""} {
+		if _, ok := errors.AsType[usageError]((&outputFlags{format: format}).validate()); !ok {
+			t.Errorf("%q is accepted", format)
+		}
 	}
 }
 

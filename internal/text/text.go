@@ -23,23 +23,32 @@ func Excerpt(text string) string {
 		return text
 	}
 	// Escaping makes no text shorter, but white space does: cut generously first, so that the work is bounded.
-	text = strings.Join(strings.Fields(cut(text, 8*excerptBytes)), " ")
+	return cut(Escape(strings.Join(strings.Fields(cut(text, 8*excerptBytes)), " ")), excerptBytes)
+}
+
+// Escape escapes characters that are not printable, as Go source does: \n, \x1b, \u202e. They could control a terminal or forge lines.
+func Escape(text string) string {
+	if !strings.ContainsFunc(text, isUnprintable) && utf8.ValidString(text) {
+		return text
+	}
 	var b strings.Builder
-	for i := 0; i < len(text) && b.Len() <= excerptBytes; {
-		r, size := utf8.DecodeRuneInString(text[i:])
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
 		switch {
 		case r == utf8.RuneError && size == 1:
-			b.WriteString(`\x` + strconv.FormatUint(uint64(text[i]), 16))
+			b.WriteString(`\x` + strconv.FormatUint(uint64(text[0]), 16))
 		case strconv.IsPrint(r):
 			b.WriteRune(r)
 		default:
 			quoted := strconv.QuoteRune(r)
 			b.WriteString(quoted[1 : len(quoted)-1])
 		}
-		i += size
+		text = text[size:]
 	}
-	return cut(b.String(), excerptBytes)
+	return b.String()
 }
+
+func isUnprintable(r rune) bool { return !strconv.IsPrint(r) }
 
 // isPlain tells, without allocating, a text that is its own Excerpt; others may be so too.
 func isPlain(text string) bool {

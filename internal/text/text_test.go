@@ -56,6 +56,14 @@ func TestFirstN_LongNames(t *testing.T) {
 	}
 }
 
+// Escape keeps white space, and cuts nothing.
+func TestEscape(t *testing.T) {
+	long := strings.Repeat("x ", 300)
+	if got, want := Escape(long+"\n\x1b[2J\xff"), long+`\n\x1b[2J\xff`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 func TestExcerptError(t *testing.T) {
 	err := ExcerptError(errors.Join(io.ErrUnexpectedEOF, errors.New("\x00")))
 	if got := err.Error(); got != `unexpected EOF \x00` || !errors.Is(err, io.ErrUnexpectedEOF) {

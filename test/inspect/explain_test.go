@@ -375,7 +375,7 @@ func explainText(t *testing.T) {
 	wants(shared.plimsoll(t, "explain", "placed", "--node=n-1", "--node=n-3"), 0, "n-1 and n-3:", "DIFFERENCE", "n-1 ranks", "n-3 ranks")
 	unreachable := shared.writeConfiguration(t, strings.ReplaceAll(configuration, "{{ .Prometheus }}", "http://127.0.0.1:1"))
 	wants(shared.plimsoll(t, "explain", "placed", "--config", unreachable), 0,
-		"TargetLoadPacking scores nothing: no node has fresh load", "LoadThreshold rules out nothing", "Prometheus could not be read")
+		"TargetLoadPacking scores nothing: no node has fresh load", "LoadThreshold rules out nothing", "Cannot read Prometheus")
 	ended, err := shared.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), "placed", metav1.GetOptions{})
 	must(t, err)
 	ended.Status.Phase = corev1.PodSucceeded
@@ -412,7 +412,7 @@ func TestExplain_Errors(t *testing.T) {
 		args        []string
 		want        []string
 	}{
-		{"no pod of that name", "", []string{"nowhere"}, []string{"namespace default has no such pod", "-n"}},
+		{"no pod of that name", "", []string{"nowhere"}, []string{"not found in namespace default", "-n"}},
 		{"no pod", "", nil, []string{"no pod", "-f FILE"}},
 		{"a name and a file", "", []string{"p", "-f", "-"}, []string{"leave out one"}},
 		{"one node to compare", "", []string{"p", "--node", "a"}, []string{"two different nodes"}},

@@ -1,6 +1,9 @@
 package main
 
-import "github.com/plimsoll-scheduler/plimsoll/pkg/inspect/bar"
+import (
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/bar"
+)
 
 // barCells is the width of a bar. The whole width is the capacity of a node.
 const barCells = 30
@@ -16,12 +19,9 @@ func (p paint) bar(utilization, line float64) string {
 // paint colors text for a terminal, if it is on.
 type paint struct{ on bool }
 
-func (p paint) red(s string) string  { return p.with(bar.Red, s) }
-func (p paint) bold(s string) string { return p.with("1", s) }
+func (p paint) red(s string) string  { return p.with(terminal.Red, s) }
+func (p paint) bold(s string) string { return p.with(terminal.Bold, s) }
 
-func (p paint) with(color, s string) string {
-	if !p.on {
-		return s
-	}
-	return bar.Paint(color, s)
+func (p paint) with(color terminal.Color, s string) string {
+	return terminal.Style{Color: p.on}.Paint(color, s)
 }

@@ -4,17 +4,12 @@ package bar
 import (
 	"math"
 	"strings"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 )
 
 // Hot is the utilization above which a node is called hot, as a fraction.
 const Hot = 0.80
-
-// Colors of text, as parameters of the ANSI sequence that selects them.
-const (
-	Red    = "31"
-	Green  = "32"
-	Yellow = "33"
-)
 
 // Bar is the load of a node. The whole width is 1, such as the capacity of the node.
 type Bar struct {
@@ -49,27 +44,16 @@ func (b Bar) cells(fraction float64) int {
 func (b Bar) draw(from, to, measured, filled int) string {
 	until := func(end int) int { return min(max(end-from, 0), to-from) }
 	solid := strings.Repeat("█", until(measured)) + strings.Repeat("▒", until(filled)-until(measured))
-	if b.Colored {
-		solid = Paint(b.Color(), solid)
-	}
-	return solid + strings.Repeat("·", to-from-until(filled))
+	return terminal.Style{Color: b.Colored}.Paint(b.Color(), solid) + strings.Repeat("·", to-from-until(filled))
 }
 
 // Color is green up to the line, yellow above it, and red if the node is hot.
-func (b Bar) Color() string {
+func (b Bar) Color() terminal.Color {
 	switch u := b.Measured + b.Expected; {
 	case u > Hot:
-		return Red
+		return terminal.Red
 	case b.HasLine && u > b.Line:
-		return Yellow
+		return terminal.Yellow
 	}
-	return Green
-}
-
-// Paint returns the text in a color.
-func Paint(color, text string) string {
-	if text == "" {
-		return ""
-	}
-	return "\x1b[" + color + "m" + text + "\x1b[0m"
+	return terminal.Green
 }

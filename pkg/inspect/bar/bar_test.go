@@ -42,7 +42,7 @@ func TestBar(t *testing.T) {
 }
 
 func TestBar_Colored(t *testing.T) {
-	const green, yellow, red, reset = "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[0m"
+	const green, yellow, red, reset = "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[m"
 	colored := func(measured, expected float64) Bar {
 		return Bar{Cells: 30, Measured: measured, Expected: expected, Line: 0.40, HasLine: true, Colored: true}
 	}

@@ -59,3 +59,14 @@ func withProtobuf(c *rest.Config) *rest.Config {
 	c.ContentType = runtime.ContentTypeProtobuf
 	return c
 }
+
+// OptionErrorf returns an OptionError.
+func OptionErrorf(format string, args ...any) error { return &OptionError{fmt.Errorf(format, args...)} }
+
+// ProfileNames returns the schedulerNames of the profiles.
+func (c *Configuration) ProfileNames() (names []string) {
+	for i := range c.Decoded.Profiles {
+		names = append(names, c.Decoded.Profiles[i].SchedulerName)
+	}
+	return names
+}

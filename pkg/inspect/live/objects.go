@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
@@ -53,6 +54,16 @@ func (m *MissingKind) Advice() string {
 		return ""
 	}
 	return m.grant
+}
+
+// Note says that the kind is missing, and how to grant access to it.
+func (m *MissingKind) Note() string {
+	kind := schema.GroupResource{Group: m.Group, Resource: m.Resource}
+	note := fmt.Sprintf("Cannot read %s (%v): the scheduler may decide otherwise.", kind, text.ExcerptError(m.Err))
+	if advice := m.Advice(); advice != "" {
+		note += " To grant access: " + advice
+	}
+	return note
 }
 
 // Grant returns the commands that give the user of the connection a right. The resource may have a subresource.

@@ -119,8 +119,8 @@ type RunOptions struct {
 	Profiles []string
 	// Usages are what pods use; nil if that is not known.
 	Usages PodUsages
-	// Progress is called after each pod; it may be nil.
-	Progress func(done, of int)
+	// Progress is called after each pod with the fraction that is done. It may be nil.
+	Progress func(done float64)
 }
 
 // Run makes the plan's changes in the cluster of s, which has the objects that the plan was made for, and places the pods. If ctx ends,
@@ -234,7 +234,7 @@ func (r *run) place(ctx context.Context, queue []queued) error {
 			sortByPriority(queue[done+1:])
 		}
 		if r.options.Progress != nil {
-			r.options.Progress(done+1, len(queue))
+			r.options.Progress(float64(done+1) / float64(len(queue)))
 		}
 	}
 	r.Pods = len(queue)

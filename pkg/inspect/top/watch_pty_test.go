@@ -1,25 +1,23 @@
 //go:build unix
 
-package main
+package top
 
 import (
 	"bytes"
 	"context"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	tea "charm.land/bubbletea/v2"
 	"github.com/creack/pty"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 )
 
-// terminal is a pseudoterminal that keeps what is written to it.
-type terminal struct {
+// pseudoterminal is a pseudoterminal that keeps what is written to it.
+type pseudoterminal struct {
 	// user is the side of whoever looks and types, program the other.
 	user, program *os.File
 
@@ -27,7 +25,7 @@ type terminal struct {
 	written bytes.Buffer
 }
 
-func newTerminal(t *testing.T, columns, rows uint16) *terminal {
+func newTerminal(t *testing.T, columns, rows uint16) *pseudoterminal {
 	t.Helper()
 	user, program, err := pty.Open()
 	if err != nil {
@@ -36,7 +34,7 @@ func newTerminal(t *testing.T, columns, rows uint16) *terminal {
 	if err := pty.Setsize(program, &pty.Winsize{Cols: columns, Rows: rows}); err != nil {
 		t.Fatal(err)
 	}
-	term := &terminal{user: user, program: program}
+	term := &pseudoterminal{user: user, program: program}
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		buffer := make([]byte, 1<<16)
@@ -58,7 +56,7 @@ func newTerminal(t *testing.T, columns, rows uint16) *terminal {
 	return term
 }
 
-func (t *terminal) text() string {
+func (t *pseudoterminal) text() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.written.String()
@@ -73,14 +71,14 @@ func TestWatch_OnATerminal(t *testing.T) {
 		defer cancel()
 		const redraws = 20
 		read := make(chan struct{}, redraws+1)
-		model := newNodeWatch(nil, "ConfigMap a/b, profile plimsoll, LoadThreshold", top.ByLine, false, style{colour: true})
+		model := newNodeWatch(nil, Selection{Order: ByLine}, terminal.Style{Color: true})
 		reads, shown, began := 0, 0, time.Now()
 		var first int
 		drawn := func() bool {
 			text := term.text()
 			return strings.Count(text, "ip-10-0-") >= int(size.rows)-otherLines && strings.Contains(text, "q quit")
 		}
-		model.read = func(bool) tea.Msg {
+		model.read = func(bool) watchedNodes {
 			if reads++; reads == 2 {
 				for !drawn() && ctx.Err() == nil {
 					time.Sleep(time.Millisecond)
@@ -121,7 +119,7 @@ func TestWatch_OnATerminal(t *testing.T) {
 		perRedraw := (len(text) - first) / redraws
 		t.Logf("%d×%d: %d bytes at first, %d bytes a redraw, %v a redraw with the %v between", size.columns, size.rows, first, perRedraw, took/redraws, model.interval)
 		// Every row changes. Beside its text it has the colors of up to five cells.
-		const colors = 5 * len("\x1b[31m\x1b[0m")
+		const colors = 5 * len("\x1b[31m\x1b[m")
 		if most := int(size.rows) * (2*int(size.columns) + colors + 10); perRedraw > most || perRedraw < int(size.rows) {
 			t.Errorf("%d bytes are written a redraw, want some, and at most %d", perRedraw, most)
 		}
@@ -129,8 +127,8 @@ func TestWatch_OnATerminal(t *testing.T) {
 		if n := strings.Count(text[first:], clear); n > 0 {
 			t.Errorf("the screen is cleared %d times while nodes are watched", n)
 		}
-		if model.width != int(size.columns) || model.height != int(size.rows) {
-			t.Errorf("the view is %d×%d, want the size of the terminal", model.width, model.height)
+		if model.style.Width != int(size.columns) || model.height != int(size.rows) {
+			t.Errorf("the view is %d×%d, want the size of the terminal", model.style.Width, model.height)
 		}
 		deadline := time.Now().Add(time.Minute)
 		const leave = "\x1b[?1049l"
@@ -140,26 +138,5 @@ func TestWatch_OnATerminal(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-	}
-}
-
-// No package asks the terminal when the program starts: it would wait for an answer that some terminals do not give. This binary has
-// the packages of the program.
-func TestStart_AsksTheTerminalNothing(t *testing.T) {
-	term := newTerminal(t, 80, 24)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	command := exec.CommandContext(ctx, os.Args[0], "-test.run=^$")
-	command.Env = append(os.Environ(), "TERM=xterm-256color")
-	command.Stdin, command.Stdout, command.Stderr = term.program, term.program, term.program
-	if err := command.Run(); err != nil {
-		t.Fatal(err)
-	}
-	deadline := time.Now().Add(time.Minute)
-	for !strings.Contains(term.text(), "PASS") && time.Now().Before(deadline) {
-		time.Sleep(time.Millisecond)
-	}
-	if text := term.text(); strings.Contains(text, "\x1b") || !strings.Contains(text, "PASS") {
-		t.Errorf("the program begins with %q", text)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package explain_test
 
 import (
 	"strings"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 )
 
@@ -53,16 +54,13 @@ func explainedResult() *explain.Result {
 	}
 }
 
-func explanationText(t *testing.T, r *explain.Result) string {
-	t.Helper()
-	var b strings.Builder
-	if err := writeExplanation(&b, style{}, r); err != nil {
-		t.Fatal(err)
-	}
-	return b.String()
+func explanationText(r *explain.Result) string {
+	p := &terminal.Printer{}
+	r.Print(p)
+	return p.String()
 }
 
-func TestWriteExplanation(t *testing.T) {
+func TestResult_Print(t *testing.T) {
 	const want = `Pod shop/web (pending), profile plimsoll, priority 10 (high)
 Configuration: scheduler.yaml
 
@@ -93,13 +91,13 @@ worker-3 would be chosen, with 221 points: 6 more than worker-1.
   without the score of TargetLoadPacking, worker-2 would draw level
 Note: This is a note.
 `
-	if diff := cmp.Diff(want, explanationText(t, explainedResult())); diff != "" {
+	if diff := cmp.Diff(want, explanationText(explainedResult())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
 // Terms are in the plugin's order, whichever node lacks one. A plugin without terms has no row.
-func TestWriteExplanation_Terms(t *testing.T) {
+func TestResult_Print_Terms(t *testing.T) {
 	r := explainedResult()
 	terms := func(names ...string) (all []explain.Term) {
 		for _, name := range names {
@@ -110,7 +108,7 @@ func TestWriteExplanation_Terms(t *testing.T) {
 	none := explain.PluginTerms{Plugin: "LoadThreshold"}
 	r.Candidates[0].Terms = []explain.PluginTerms{{Plugin: "TargetLoadPacking", Terms: terms("measured", "risk")}, none}
 	r.Candidates[1].Terms = []explain.PluginTerms{{Plugin: "TargetLoadPacking", Terms: terms("measured", "deviation", "risk")}, none}
-	text := explanationText(t, r)
+	text := explanationText(r)
 	const want = "  measured         0.0 %         0.0 %\n  deviation        -             0.0 %\n  risk             0.0 %         0.0 %\nNodeResourcesFit "
 	if !strings.Contains(text, want) || strings.Contains(text, "\nLoadThreshold") {
 		t.Errorf("want %q and no empty row in\n%s", want, text)
@@ -118,23 +116,23 @@ func TestWriteExplanation_Terms(t *testing.T) {
 }
 
 // A node that alone passes the filters is not scored.
-func TestWriteExplanation_NotScored(t *testing.T) {
+func TestResult_Print_NotScored(t *testing.T) {
 	r := explainedResult()
 	only := explainedNode("only", 1, 63, 95)
 	only.Scores, only.Total = nil, 0
 	only.Terms = append(only.Terms, explain.PluginTerms{Plugin: "LoadThreshold", Limited: true, Terms: []explain.Term{{Name: "cpu load line", Value: 80, Unit: "%"}}})
 	r.FeasibleNodes, r.Candidates = 1, []explain.Node{only}
 	const scored = "TargetLoadPacking  not scored\n"
-	if text := explanationText(t, r); !strings.Contains(text, scored) || !strings.Contains(text, "LoadThreshold      passes\n") {
+	if text := explanationText(r); !strings.Contains(text, scored) || !strings.Contains(text, "LoadThreshold      passes\n") {
 		t.Errorf("want the filter to pass and the score to be none in\n%s", text)
 	}
 	r.SkippedFilters = []string{"LoadThreshold"}
-	if text := explanationText(t, r); !strings.Contains(text, "LoadThreshold      not scored\n") {
+	if text := explanationText(r); !strings.Contains(text, "LoadThreshold      not scored\n") {
 		t.Errorf("a limit that is waived passes in\n%s", text)
 	}
 }
 
-func TestWriteExplanation_Sentences(t *testing.T) {
+func TestResult_Print_Sentences(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change func(*explain.Result)
@@ -174,23 +172,21 @@ func TestWriteExplanation_Sentences(t *testing.T) {
 	} {
 		r := explainedResult()
 		tt.change(r)
-		if text := explanationText(t, r); !strings.Contains(text, tt.want) {
+		if text := explanationText(r); !strings.Contains(text, tt.want) {
 			t.Errorf("%s: want %q in\n%s", tt.name, tt.want, text)
 		}
 	}
 }
 
-func TestWriteExplanation_FitsTerminal(t *testing.T) {
+func TestResult_Print_FitsTerminal(t *testing.T) {
 	for width, want := range map[int]string{
 		46: "PLUGIN             worker-3      worker-1\n", 45: "PLUGIN             worker-3      worker-1\n",
 		44: "PLUGIN             worker-3\n", 10: "PLUGIN             worker-3\n",
 	} {
-		var b strings.Builder
-		if err := writeExplanation(&b, style{width: width}, explainedResult()); err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(b.String(), want) || strings.Contains(b.String(), "1 of 2 candidates fit") != (width < 45) {
-			t.Errorf("at %d columns: want %q in\n%s", width, want, b.String())
+		p := &terminal.Printer{Style: terminal.Style{Width: width}}
+		explainedResult().Print(p)
+		if !strings.Contains(p.String(), want) || strings.Contains(p.String(), "1 of 2 candidates fit") != (width < 45) {
+			t.Errorf("at %d columns: want %q in\n%s", width, want, p)
 		}
 	}
 }

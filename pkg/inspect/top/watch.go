@@ -1,7 +1,6 @@
-package main
+package top
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -10,28 +9,10 @@ import (
 	"unicode/utf8"
 
 	tea "charm.land/bubbletea/v2"
-	"github.com/spf13/cobra"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/bar"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 )
-
-// watchNodes shows the nodes until the user quits.
-func (o *topOptions) watchNodes(ctx context.Context, cmd *cobra.Command, s *topSession, selection top.Selection) error {
-	read := func(update bool) tea.Msg {
-		if update {
-			if _, err := s.update(ctx); err != nil {
-				return watchedNodes{err: err}
-			}
-		}
-		nodes, err := s.nodes(ctx, selection)
-		escapeStrings(nodes)
-		return watchedNodes{nodes: nodes, err: err, refreshed: s.refreshed}
-	}
-	model := newNodeWatch(read, escape(s.title()), top.Order(o.sort), o.reverse, styleOf(cmd.OutOrStdout()))
-	return model.run(ctx, cmd.InOrStdin(), cmd.OutOrStdout())
-}
 
 // run shows the view on the terminal until the user quits or ctx is done.
 func (m *nodeWatch) run(ctx context.Context, in io.Reader, out io.Writer) error {
@@ -45,35 +26,34 @@ func (m *nodeWatch) run(ctx context.Context, in io.Reader, out io.Writer) error 
 
 // nodeWatch is the state of the view.
 type nodeWatch struct {
-	// read reads the nodes; with true, after updating them. It is called by one goroutine at a time.
-	read func(update bool) tea.Msg
+	// read reads the nodes; with true, after updating them. One goroutine calls it at a time.
+	read func(update bool) watchedNodes
 	// interval is the time between two reads.
 	interval time.Duration
-	title    string
-	style    style
+	style    terminal.Style
 
-	nodes *top.Nodes
-	rows  []*top.Node
-	grid  *grid[*top.Node]
+	nodes *Nodes
+	rows  []*Node
+	table *terminal.Table[*Node]
 	// refreshed is when the load was read.
 	refreshed time.Time
 	// err ends the program.
 	err error
 
-	by      top.Order
+	by      Order
 	reverse bool
-	// filter is what the names of nodes shown contain; it is being typed if typing is true.
+	// filter is a part of the names of visible nodes. The user is typing it if typing is true.
 	filter string
 	typing bool
 
-	width, height int
+	height int
 	// first is the position of the first row shown.
 	first int
 }
 
-// watchedNodes is what was read.
+// watchedNodes are nodes that were read, or why they were not.
 type watchedNodes struct {
-	nodes     *top.Nodes
+	nodes     *Nodes
 	refreshed time.Time
 	err       error
 }
@@ -81,9 +61,9 @@ type watchedNodes struct {
 // watchTick is when nodes are read again.
 type watchTick struct{}
 
-func newNodeWatch(read func(bool) tea.Msg, title string, by top.Order, reverse bool, s style) *nodeWatch {
+func newNodeWatch(read func(bool) watchedNodes, o Selection, s terminal.Style) *nodeWatch {
 	const height = 24 // until the terminal tells
-	return &nodeWatch{read: read, interval: showInterval, title: title, by: by, reverse: reverse, style: s, width: s.width, height: height}
+	return &nodeWatch{read: read, interval: showInterval, by: o.Order, reverse: o.Reverse, style: s, height: height}
 }
 
 // Init implements tea.Model.
@@ -103,22 +83,22 @@ func (m *nodeWatch) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case watchTick:
 		return m, func() tea.Msg { return m.read(true) }
 	case tea.WindowSizeMsg:
-		m.width, m.height = msg.Width, msg.Height
+		m.style.Width, m.height = msg.Width, msg.Height
 		m.arrange()
 	case tea.KeyPressMsg:
 		return m, m.key(msg)
 	case tea.PasteMsg:
 		if m.typing {
-			m.setFilter(m.filter + escape(msg.Content))
+			m.setFilter(m.filter + text.Escape(msg.Content))
 		}
 	}
 	return m, nil
 }
 
 // sortKeys are the keys that choose an order.
-var sortKeys = map[string]top.Order{
-	"l": top.ByLine, "n": top.ByName, "c": top.ByCPU, "m": top.ByMemory, "p": top.ByCPUPending, "P": top.ByMemoryPending,
-	"r": top.ByCPURequested, "R": top.ByMemoryRequested, "a": top.ByAge,
+var sortKeys = map[string]Order{
+	"l": ByLine, "n": ByName, "c": ByCPU, "m": ByMemory, "p": ByCPUPending, "P": ByMemoryPending,
+	"r": ByCPURequested, "R": ByMemoryRequested, "a": ByAge,
 }
 
 func (m *nodeWatch) key(msg tea.KeyPressMsg) tea.Cmd {
@@ -172,7 +152,7 @@ func (m *nodeWatch) typed(msg tea.KeyPressMsg) {
 		_, size := utf8.DecodeLastRuneInString(m.filter)
 		m.setFilter(m.filter[:len(m.filter)-size])
 	default:
-		m.setFilter(m.filter + escape(msg.Text))
+		m.setFilter(m.filter + text.Escape(msg.Text))
 	}
 }
 
@@ -196,11 +176,9 @@ func (m *nodeWatch) arrange() {
 			m.rows = append(m.rows, n)
 		}
 	}
-	top.Sort(m.rows, m.by, m.reverse)
-	s := m.style
-	s.width = m.width
-	// Widths are those of all nodes, so that columns stay in place while the filter changes.
-	m.grid = nodeGrid(m.nodes.Nodes, s, m.by)
+	Sort(m.rows, m.by, m.reverse)
+	// The widths of all nodes keep columns in place while the filter changes.
+	m.table = nodeTable(m.nodes.Nodes, m.style, m.by)
 	m.scroll(0)
 }
 
@@ -217,15 +195,15 @@ func (m *nodeWatch) View() tea.View {
 	return view
 }
 
-// content draws the visible rows alone.
+// content draws the visible rows.
 func (m *nodeWatch) content() string {
 	if m.nodes == nil {
 		return "Reading nodes and pods …"
 	}
-	lines := []string{m.bold(m.cut(m.title)), m.status(), m.bold(m.grid.header())}
+	lines := []string{m.bold(m.style.Cut(text.Escape(m.nodes.Title()))), m.status(), m.bold(m.table.Header())}
 	end := min(m.first+m.visible(), len(m.rows))
 	for i := m.first; i < end; i++ {
-		lines = append(lines, m.grid.row(m.rows[i]))
+		lines = append(lines, m.table.Row(m.rows[i]))
 	}
 	for len(lines) < m.height-1 {
 		lines = append(lines, "")
@@ -236,11 +214,7 @@ func (m *nodeWatch) content() string {
 // status is the line below the title.
 func (m *nodeWatch) status() string {
 	if len(m.nodes.Problems) > 0 {
-		text := m.cut(strings.Join(m.nodes.Problems, "; "))
-		if m.style.colour {
-			return bar.Paint(bar.Red, text)
-		}
-		return text
+		return m.style.Paint(terminal.Red, m.style.Cut(text.Escape(strings.Join(m.nodes.Problems, "; "))))
 	}
 	above := 0
 	for i := range m.rows {
@@ -262,24 +236,16 @@ func (m *nodeWatch) status() string {
 	}
 	unknown := ""
 	if len(m.nodes.Unknown) > 0 {
-		unknown = ", no known " + strings.Join(m.nodes.Unknown, " and ") + " load"
+		unknown = ", no fresh " + strings.Join(m.nodes.Unknown, " and ") + " load"
 	}
-	return m.cut(fmt.Sprintf("%s%s, %d above the line%s, %s, load read at %s", nodes, shown, above, unknown, order, m.refreshed.Local().Format(time.TimeOnly)))
+	return m.style.Cut(fmt.Sprintf("%s%s, %d above the line%s, %s, load read at %s", nodes, shown, above, unknown, order, m.refreshed.Local().Format(time.TimeOnly)))
 }
 
 func (m *nodeWatch) help() string {
 	if m.typing {
-		return m.cut("/" + m.filter + "▏ enter keeps the filter, esc clears it")
+		return m.style.Cut("/" + m.filter + "▏ enter keeps the filter, esc clears it")
 	}
-	return m.cut("q quit  / filter  sort by: l line c cpu m memory p,P pending r,R requested a age n name (again: reverse)  ↑↓ pgup pgdn home end")
+	return m.style.Cut("q quit  / filter  sort by: l line c cpu m memory p,P pending r,R requested a age n name (again: reverse)  ↑↓ pgup pgdn home end")
 }
 
-// cut cuts a line at the width of the terminal.
-func (m *nodeWatch) cut(text string) string { return cutText(text, cmp.Or(m.width, len(text))) }
-
-func (m *nodeWatch) bold(text string) string {
-	if !m.style.colour {
-		return text
-	}
-	return bar.Paint("1", text)
-}
+func (m *nodeWatch) bold(line string) string { return m.style.Paint(terminal.Bold, line) }

@@ -1,4 +1,4 @@
-package main
+package top
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 )
 
 // watching is a view of nodes that is changed by messages, as a program changes it.
@@ -18,9 +18,9 @@ type watching struct {
 	t *testing.T
 }
 
-func newWatching(t *testing.T, nodes *top.Nodes, s style) *watching {
+func newWatching(t *testing.T, nodes *Nodes, s terminal.Style) *watching {
 	t.Helper()
-	w := &watching{newNodeWatch(func(bool) tea.Msg { return nil }, "ConfigMap a/b, profile plimsoll, LoadThreshold", top.ByLine, false, s), t}
+	w := &watching{newNodeWatch(func(bool) watchedNodes { return watchedNodes{} }, Selection{Order: ByLine}, s), t}
 	w.send(tea.WindowSizeMsg{Width: 80, Height: 24})
 	w.send(watchedNodes{nodes: nodes, refreshed: lookedAt})
 	return w
@@ -56,8 +56,8 @@ func (w *watching) lines() []string {
 		w.t.Errorf("%d lines on a terminal of %d", len(lines), w.height)
 	}
 	for _, line := range lines {
-		if ansi.StringWidth(line) > w.width {
-			w.t.Errorf("a line is %d wide on a terminal of %d: %s", ansi.StringWidth(line), w.width, line)
+		if ansi.StringWidth(line) > w.style.Width {
+			w.t.Errorf("a line is %d wide on a terminal of %d: %s", ansi.StringWidth(line), w.style.Width, line)
 		}
 	}
 	return lines
@@ -90,12 +90,12 @@ func isQuit(cmd tea.Cmd) bool {
 }
 
 // numbered are nodes n-00, n-01, …, of rising utilization of cpu and falling memory.
-func numbered(n int) *top.Nodes {
-	nodes := &top.Nodes{View: top.View{Plugin: "LoadThreshold", Time: lookedAt}}
+func numbered(n int) *Nodes {
+	nodes := &Nodes{View: View{Plugin: "LoadThreshold", Time: lookedAt}}
 	for i := range n {
-		nodes.Nodes = append(nodes.Nodes, &top.Node{
+		nodes.Nodes = append(nodes.Nodes, &Node{
 			Name: fmt.Sprintf("n-%02d", i),
-			CPU:  resourceOf(float64(i), 0, 50, 80), Memory: resourceOf(float64(n-i), 0, 50, 0),
+			CPU:  resourceWith(float64(i), 0, 50, 80), Memory: resourceWith(float64(n-i), 0, 50, 0),
 		})
 	}
 	return nodes
@@ -114,7 +114,7 @@ func from(first, last int) (names []string) {
 }
 
 func TestWatch_Scrolls(t *testing.T) {
-	w := newWatching(t, numbered(50), style{})
+	w := newWatching(t, numbered(50), terminal.Style{})
 	// 24 lines less title, status, headers and help are 20 rows. The node of the highest cpu has the least room.
 	w.expect("at first", from(49, 30)...)
 	w.press("down")
@@ -143,7 +143,7 @@ func TestWatch_Scrolls(t *testing.T) {
 }
 
 func TestWatch_Sorts(t *testing.T) {
-	w := newWatching(t, numbered(50), style{})
+	w := newWatching(t, numbered(50), terminal.Style{})
 	w.press("pgdown", "m")
 	w.expect("memory, from the beginning", from(0, 19)...)
 	w.press("m")
@@ -159,17 +159,17 @@ func TestWatch_Sorts(t *testing.T) {
 	}
 	w.press("n")
 	w.expect("name again", from(0, 19)...)
-	orders := map[top.Order]bool{}
+	orders := map[Order]bool{}
 	for _, order := range sortKeys {
 		orders[order] = true
 	}
-	if len(orders) != len(top.Orders()) {
-		t.Errorf("%d of %d orders have a key", len(orders), len(top.Orders()))
+	if len(orders) != len(Orders()) {
+		t.Errorf("%d of %d orders have a key", len(orders), len(Orders()))
 	}
 }
 
 func TestWatch_Filters(t *testing.T) {
-	w := newWatching(t, numbered(50), style{})
+	w := newWatching(t, numbered(50), terminal.Style{})
 	w.press("pgdown", "/", "-", "4")
 	w.expect("typing", from(49, 40)...)
 	if help := w.lines()[w.height-1]; !strings.HasPrefix(help, "/-4") {
@@ -207,13 +207,13 @@ func TestWatch_Filters(t *testing.T) {
 }
 
 func TestWatch_Ends(t *testing.T) {
-	if !isQuit(newWatching(t, numbered(1), style{}).press("q")) {
+	if !isQuit(newWatching(t, numbered(1), terminal.Style{}).press("q")) {
 		t.Error("q does not end the view")
 	}
-	if w := newWatching(t, numbered(1), style{}); !isQuit(w.press("/", "ctrl+c")) {
+	if w := newWatching(t, numbered(1), terminal.Style{}); !isQuit(w.press("/", "ctrl+c")) {
 		t.Error("ctrl+c does not end the view while a filter is typed")
 	}
-	w := newWatching(t, numbered(1), style{})
+	w := newWatching(t, numbered(1), terminal.Style{})
 	failed := errors.New("failed")
 	if !isQuit(w.send(watchedNodes{err: failed})) || !errors.Is(w.err, failed) {
 		t.Errorf("an error does not end the view: %v", w.err)
@@ -222,10 +222,10 @@ func TestWatch_Ends(t *testing.T) {
 
 func TestWatch_ReadsOneAtATime(t *testing.T) {
 	var reads []bool
-	w := newNodeWatch(func(update bool) tea.Msg {
+	w := newNodeWatch(func(update bool) watchedNodes {
 		reads = append(reads, update)
 		return watchedNodes{nodes: numbered(1)}
-	}, "", top.ByLine, false, style{})
+	}, Selection{Order: ByLine}, terminal.Style{})
 	if view := w.content(); !strings.Contains(view, "Reading") {
 		t.Errorf("before the first read the view is %q", view)
 	}
@@ -244,7 +244,7 @@ func TestWatch_ReadsOneAtATime(t *testing.T) {
 }
 
 func TestWatch_Problems(t *testing.T) {
-	w := newWatching(t, numbered(1), style{})
+	w := newWatching(t, numbered(1), terminal.Style{})
 	nodes := numbered(1)
 	nodes.Problems = []string{"Prometheus could not be read: refused"}
 	w.send(watchedNodes{nodes: nodes})
@@ -254,17 +254,17 @@ func TestWatch_Problems(t *testing.T) {
 }
 
 func TestWatch_Colors(t *testing.T) {
-	if view := newWatching(t, threeNodes(), style{}).content(); strings.Contains(view, "\x1b") {
+	if view := newWatching(t, threeNodes(), terminal.Style{}).content(); strings.Contains(view, "\x1b") {
 		t.Errorf("colors, though none are wanted: %q", view)
 	}
-	if view := newWatching(t, threeNodes(), style{colour: true}).content(); !strings.Contains(view, "\x1b[31m81.0\x1b[0m") {
+	if view := newWatching(t, threeNodes(), terminal.Style{Color: true}).content(); !strings.Contains(view, "\x1b[31m81.0\x1b[m") {
 		t.Errorf("a hot node is not red: %q", view)
 	}
 }
 
 func BenchmarkWatch(b *testing.B) {
 	nodes := manyNodes(5000)
-	w := newNodeWatch(nil, "title", top.ByLine, false, style{colour: true})
+	w := newNodeWatch(nil, Selection{Order: ByLine}, terminal.Style{Color: true})
 	w.Update(tea.WindowSizeMsg{Width: 200, Height: 60})
 	b.Run("arrange", func(b *testing.B) {
 		b.ReportAllocs()

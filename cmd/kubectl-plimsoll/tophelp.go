@@ -1,0 +1,51 @@
+package main
+
+const topNodesHelp = `Shows each node as the scheduler sees it now: measured load, pending usage of pods that the measurement does not cover yet, requests,
+and the load line.
+
+The line is the threshold or target of the plugin, or the threshold of the node's own annotation. --plugin chooses another plugin.
+
+  CPU(%), MEMORY(%)  measured load, in percent of capacity; in brackets if it has expired
+  PENDING            expected usage that is not measured yet, in percent of capacity
+  REQUESTED          in percent of allocatable
+  EFFECTIVE          utilization that is compared with the line, where it exceeds measured and pending load
+  LINE               in percent of capacity; * if the node's annotation sets it
+  AGE                time since the end of the measurement's window
+  STATE              Fresh, Expired or Absent, as cpu/memory if they differ. Requests replace load that is not Fresh.
+
+On a terminal a bar shows measured (█) and expected (▒) load against the line (|). A narrow terminal leaves out columns; -o json has
+all figures.
+
+--watch shows the nodes until you press q. Pods and nodes are watched, and load is read at the plugin's refreshInterval. If the output
+is not a terminal, --watch prints the table after each refresh.
+
+--sort (or --sort-by) is one of
+  line              nodes above the load line, then those closest to it (default)
+  cpu, memory       effective utilization
+  cpu-pending, memory-pending, cpu-requested, memory-requested
+  age               oldest measurement first
+  name`
+
+const topNodesExamples = `  # All nodes, closest to their load line first
+  kubectl plimsoll top
+
+  # Two nodes, and those of a zone
+  kubectl plimsoll top nodes worker-1 worker-2
+  kubectl plimsoll top nodes -l topology.kubernetes.io/zone=a --sort cpu
+
+  # Watch them
+  kubectl plimsoll top --watch
+
+  # Nodes above their line
+  kubectl plimsoll top -o json | jq '.nodes[] | select(.cpu.aboveLine or .memory.aboveLine) | .name'
+
+  # Pods of a node, with their expected usage
+  kubectl plimsoll top pods worker-1`
+
+const topPodsHelp = `Shows the pods of a node: the expected usage, the share of it that the measurement covers, and the rest, which is pending. A mean over
+five minutes covers a fifth of a pod that has run for one. TOTAL is what "top nodes" shows as pending.
+
+If the load of a resource is not fresh, requests are shown instead of expected usage.`
+
+const topPodsExamples = `  # Pods with the most pending usage first
+  kubectl plimsoll top pods worker-1`

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
+)
+
+func (o *topOptions) podsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "pods NODE",
+		Aliases: []string{"pod", "po"},
+		Short:   "Show the expected usage of a node's pods",
+		Long:    topPodsHelp,
+		Example: topPodsExamples,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError{fmt.Errorf("write the name of one node: %s NODE", cmd.CommandPath())}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return o.runPods(cmd, args[0]) },
+	}
+}
+
+func (o *topOptions) runPods(cmd *cobra.Command, node string) error {
+	if err := o.output.validate(); err != nil {
+		return err
+	}
+	s, err := o.open(cmd)
+	if err != nil {
+		return err
+	}
+	pods, err := s.Pods(cmd.Context(), node)
+	if err != nil {
+		return err
+	}
+	return o.output.print(cmd, pods, pods.Title()+", node "+node, pods.Notes(), func(p *terminal.Printer) { pods.Print(p, !o.noHeaders) })
+}

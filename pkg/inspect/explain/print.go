@@ -1,0 +1,396 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+)
+
+// nearest is how many nodes of a group that a limit ruled out are printed: those with the lowest figures.
+const nearest = 3
+
+// explanation prints a Result.
+type explanation struct {
+	*Result
+	*terminal.Printer
+}
+
+// Print prints the result for people.
+func (r *Result) Print(p *terminal.Printer) {
+	x := explanation{Result: r, Printer: p}
+	x.head()
+	x.usages()
+	if r.Relaxed != nil {
+		x.Printf("\n%s left the pod no node: the limit is waived for it at once (whenNoneFits: Relax). Before, filters ruled out all nodes:\n",
+			strings.Join(r.Relaxed.Plugins, " and "))
+		x.ruledOut(r.Relaxed.RuledOut)
+	}
+	if len(r.RuledOut) > 0 {
+		x.Printf("\nFilters ruled out %d of %s:\n", r.Nodes-r.FeasibleNodes, text.Count(r.Nodes, "node"))
+		x.ruledOut(r.RuledOut)
+	}
+	switch {
+	case r.Comparison != nil:
+		x.comparison(r.Comparison)
+	case len(r.Candidates) > 0:
+		x.Printf("\nBest of %s that passed the filters:\n", text.Count(r.FeasibleNodes, "node"))
+		x.candidates(r.Candidates)
+	}
+	x.Printf("\n")
+	x.decision()
+	for _, note := range r.Notes {
+		x.Printf("Note: %s\n", note)
+	}
+}
+
+func (x *explanation) head() {
+	state := "pending"
+	switch {
+	case x.Pod.Phase == string(corev1.PodSucceeded) || x.Pod.Phase == string(corev1.PodFailed):
+		state = "ended on " + x.Pod.Node
+	case x.Pod.Node != "":
+		state = "runs on " + x.Pod.Node
+	case x.Pod.NominatedNode != "":
+		state += ", nominated to " + x.Pod.NominatedNode
+	}
+	x.Printf("Pod %s/%s (%s), profile %s, priority %d", x.Pod.Namespace, x.Pod.Name, state, x.Profile, x.Pod.Priority)
+	if x.Pod.PriorityClass != "" {
+		x.Printf(" (%s)", x.Pod.PriorityClass)
+	}
+	x.Printf("\nConfiguration: %s\n", x.Configuration)
+}
+
+func (x *explanation) usages() {
+	if len(x.ExpectedUsage) == 0 {
+		return
+	}
+	x.Printf("\nExpected usage of the pod:\n")
+	var rows [][]string
+	for _, u := range x.ExpectedUsage {
+		rows = append(rows, []string{u.Plugin, u.Resource, Quantity(u.Unit, u.Amount), parts(u.Unit, u.Parts)})
+		if u.PeakParts != nil {
+			peak := 0.0
+			for _, p := range u.PeakParts {
+				peak += p.Amount
+			}
+			rows = append(rows, []string{"", u.Resource + " peak", Quantity(u.Unit, peak), parts(u.Unit, u.PeakParts)})
+		}
+	}
+	x.table([]string{"PLUGIN", "RESOURCE", "AMOUNT", "FROM"}, rows)
+}
+
+func (x *explanation) table(headers []string, rows [][]string) {
+	terminal.TextTable(headers, rows).Print(x.Printer, true)
+}
+
+// parts returns what an amount is the sum of.
+func parts(unit string, list []Part) string {
+	if len(list) == 1 {
+		return list[0].Basis
+	}
+	var texts []string
+	for _, p := range list {
+		texts = append(texts, fmt.Sprintf("%s (%s)", Quantity(unit, p.Amount), p.Basis))
+	}
+	return strings.Join(texts, " + ")
+}
+
+func (x *explanation) ruledOut(groups []RuledOut) {
+	var rows [][]string
+	for _, g := range groups {
+		rows = append(rows, []string{strconv.Itoa(g.Count), g.Plugin, g.Reason})
+		var names []string
+		for i, n := range g.Nodes {
+			if i < nearest && len(n.Limits) > 0 {
+				rows = append(rows, []string{"", n.Name, limits(n.Limits)})
+			} else if len(n.Limits) == 0 {
+				names = append(names, n.Name)
+			}
+		}
+		if names != nil {
+			rows = append(rows, []string{"", "", firstNames(names)})
+		}
+	}
+	x.table([]string{"NODES", "PLUGIN", "REASON"}, rows)
+}
+
+// limits returns limits such as "cpu 84.1 % > 80 %: measured 78.2, pending 3.4, this pod 2.5".
+func limits(list []Limit) string {
+	var texts []string
+	for _, l := range list {
+		text := fmt.Sprintf("%s %s %s%s", l.Name, termValue(l.Value, l.Unit), l.Rule, unit(l.Unit))
+		var terms []string
+		for _, t := range l.Terms {
+			terms = append(terms, fmt.Sprintf("%s %.1f", t.Name, t.Value))
+		}
+		if terms != nil {
+			text += ": " + strings.Join(terms, ", ")
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, "; ")
+}
+
+func unit(u string) string {
+	if u == "" {
+		return ""
+	}
+	return " " + u
+}
+
+// termValue returns percentages with one decimal, and other values with up to four digits.
+func termValue(value float64, u string) string {
+	if u == "%" {
+		return fmt.Sprintf("%.1f %%", value)
+	}
+	return fmt.Sprintf("%.4g%s", value, unit(u))
+}
+
+// candidates prints the scores of as many nodes as fit the terminal, but of at least one.
+func (x *explanation) candidates(nodes []Node) {
+	fitting := len(nodes)
+	table := x.scores(nodes, nil)
+	for x.Width > 0 && fitting > 1 && table.Width() > x.Width {
+		fitting--
+		table = x.scores(nodes[:fitting], nil)
+	}
+	table.Print(x.Printer, true)
+	if fitting < len(nodes) {
+		x.Printf("%d of %d candidates fit the terminal; -o json has all.\n", fitting, len(nodes))
+	}
+}
+
+// scores returns a table with a column for each node, and a row for each plugin and each of its terms.
+func (x *explanation) scores(nodes []Node, differences []Difference) *terminal.Table[[]string] {
+	headers := []string{"PLUGIN"}
+	for _, n := range nodes {
+		headers = append(headers, n.Name)
+	}
+	if differences != nil {
+		headers = append(headers, "DIFFERENCE")
+	}
+	var rows [][]string
+	for _, plugin := range pluginsOf(nodes) {
+		rows = append(rows, x.pluginRow(plugin, nodes, differences))
+		for _, term := range termNames(plugin, nodes) {
+			row := []string{"  " + term}
+			for i := range nodes {
+				row = append(row, termOf(&nodes[i], plugin, term))
+			}
+			rows = append(rows, row)
+		}
+	}
+	if !slices.ContainsFunc(nodes, func(n Node) bool { return len(n.Scores) == 0 }) {
+		rows = append(rows, totals(nodes, differences))
+	}
+	return terminal.TextTable(headers, rows)
+}
+
+func totals(nodes []Node, differences []Difference) []string {
+	row := []string{"TOTAL"}
+	for _, n := range nodes {
+		row = append(row, strconv.FormatInt(n.Total, 10))
+	}
+	if differences != nil {
+		row = append(row, fmt.Sprintf("%+d", nodes[0].Total-nodes[1].Total))
+	}
+	return row
+}
+
+func (x *explanation) pluginRow(plugin string, nodes []Node, differences []Difference) []string {
+	row := []string{plugin}
+	for i := range nodes {
+		row = append(row, x.scoreOf(&nodes[i], plugin))
+	}
+	for _, d := range differences {
+		if d.Plugin == plugin {
+			row = append(row, fmt.Sprintf("%+d", d.Weighted))
+		}
+	}
+	return row
+}
+
+func (x *explanation) scoreOf(n *Node, plugin string) string {
+	i := slices.IndexFunc(n.Scores, func(s Score) bool { return s.Plugin == plugin })
+	switch {
+	case i >= 0:
+		s := n.Scores[i]
+		return fmt.Sprintf("%d × %d = %d", s.Normalized, s.Weight, s.Weighted)
+	case n.RuledOutBy == plugin:
+		return "ruled out"
+	case n.Rank == 0:
+		return "-"
+	case filters(n, plugin) && !slices.Contains(x.SkippedFilters, plugin):
+		return "passes" // its filter; it scores nothing
+	}
+	return "not scored"
+}
+
+// pluginsOf returns the plugins that scored nodes, in the order of the profile, then those that show terms alone.
+func pluginsOf(nodes []Node) (plugins []string) {
+	add := func(plugin string) {
+		if !slices.Contains(plugins, plugin) {
+			plugins = append(plugins, plugin)
+		}
+	}
+	for _, n := range nodes {
+		for _, s := range n.Scores {
+			add(s.Plugin)
+		}
+	}
+	for _, n := range nodes {
+		for _, t := range n.Terms {
+			if len(t.Terms) > 0 {
+				add(t.Plugin)
+			}
+		}
+	}
+	return plugins
+}
+
+// termNames returns the names of the plugin's terms of all nodes, in the plugin's order: a term that the nodes before lack follows
+// the term that it follows on its node.
+func termNames(plugin string, nodes []Node) (names []string) {
+	for i := range nodes {
+		next := 0
+		for _, t := range terms(&nodes[i], plugin) {
+			at := slices.Index(names, t.Name)
+			if at < 0 {
+				at = next
+				names = slices.Insert(names, at, t.Name)
+			}
+			next = at + 1
+		}
+	}
+	return names
+}
+
+// filters reports whether the plugin's filter compares the node with limits.
+func filters(n *Node, plugin string) bool {
+	return slices.ContainsFunc(n.Terms, func(t PluginTerms) bool { return t.Plugin == plugin && t.Limited })
+}
+
+func terms(n *Node, plugin string) []Term {
+	for _, t := range n.Terms {
+		if t.Plugin == plugin {
+			return t.Terms
+		}
+	}
+	return nil
+}
+
+func termOf(n *Node, plugin, name string) string {
+	for _, t := range terms(n, plugin) {
+		if t.Name == name {
+			return termValue(t.Value, t.Unit)
+		}
+	}
+	return "-"
+}
+
+func (x *explanation) comparison(c *Comparison) {
+	x.Printf("\n%s and %s:\n", c.Nodes[0].Name, c.Nodes[1].Name)
+	x.scores(c.Nodes, c.Differences).Print(x.Printer, true)
+	for _, n := range c.Nodes {
+		switch {
+		case n.RuledOutBy != "":
+			x.Printf("%s is ruled out by %s: %s\n", n.Name, n.RuledOutBy, reason(n.Reason, n.Limits))
+		case n.Rank > 0 && len(n.Scores) > 0:
+			x.Printf("%s ranks %d of %d.\n", n.Name, n.Rank, x.FeasibleNodes)
+		}
+	}
+}
+
+func reason(text string, l []Limit) string {
+	if len(l) > 0 {
+		text += ": " + limits(l)
+	}
+	return text
+}
+
+func (x *explanation) decision() {
+	d := x.Decision
+	switch {
+	case len(d.Nodes) == 0:
+		x.Printf("%s %s\n", x.Bold("No node takes the pod."), x.Decision.Event)
+		x.preemption()
+	case d.Nominated:
+		x.Printf("%s, whatever it scores: preemption made room there, and the scheduler tries it first.\n", x.Bold("%s would be chosen", d.Nodes[0]))
+	case x.FeasibleNodes == 1:
+		x.Printf("%s: it is the only node that passed the filters, so nothing is scored.\n", x.Bold("%s would be chosen", d.Nodes[0]))
+	case len(d.Nodes) > 1:
+		x.Printf("%s of %d points: %s. The scheduler takes one of them at random.\n",
+			x.Bold("%d nodes have the highest total", len(d.Nodes)), d.Total, firstNames(d.Nodes))
+		x.deciding()
+	default:
+		x.Printf("%s, with %d points: %d more than %s.\n", x.Bold("%s would be chosen", d.Nodes[0]), d.Total, d.Lead, d.RunnerUp)
+		x.deciding()
+	}
+	if p := x.Placement; p != nil {
+		x.placement(p)
+	}
+}
+
+// deciding says which plugins decided.
+func (x *explanation) deciding() {
+	if x.Decision.RunnerUp == "" {
+		return
+	}
+	var plugins, without []string
+	for _, p := range x.Decision.Deciding {
+		plugins, without = append(plugins, p.Plugin), append(without, firstNames(p.NodesWithout)+" would win")
+	}
+	for _, p := range x.Decision.BreaksTie {
+		plugins, without = append(plugins, p.Plugin), append(without, firstNames(p.NodesWithout)+" would draw level")
+	}
+	switch len(plugins) {
+	case 0:
+		x.Printf("No single plugin decided: without the score of any one of them, no other node would win.\n")
+	case 1:
+		x.Printf("%s decided: without its score, %s.\n", x.Bold("%s", plugins[0]), without[0])
+	default:
+		x.Printf("%d plugins decided together:\n", len(plugins))
+		for i, plugin := range plugins {
+			x.Printf("  without the score of %s, %s\n", plugin, without[i])
+		}
+	}
+}
+
+// firstNames returns the names of up to five nodes, and how many more there are.
+func firstNames(names []string) string {
+	const most = 5
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+func (x *explanation) preemption() {
+	p := x.Preemption
+	if p == nil || p.Node == "" {
+		return
+	}
+	x.Printf("Preemption would make room on %s: it would evict %s.\n", p.Node, text.Count(len(p.Victims), "pod"))
+	for _, v := range p.Victims {
+		x.Printf("  %s/%s (priority %d)\n", v.Namespace, v.Name, v.Priority)
+	}
+}
+
+func (x *explanation) placement(p *Placement) {
+	switch {
+	case !p.Differs:
+		x.Printf("The pod runs on %s: it would go there today too.\n", p.Node)
+	case p.Rank > 0:
+		x.Printf("The pod runs on %s, where it would not go today: that node ranks %d of %d, %d points behind.\n", p.Node, p.Rank, x.FeasibleNodes, p.Behind)
+	case p.RuledOutBy != "":
+		x.Printf("The pod runs on %s, where it would not go today: %s rules the node out: %s.\n", p.Node, p.RuledOutBy, reason(p.Reason, p.Limits))
+	default:
+		x.Printf("The pod runs on %s, which the cluster does not have.\n", p.Node)
+	}
+}

@@ -1,0 +1,227 @@
+package top
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/bar"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+)
+
+// A bar has barCells, or fewer on a narrow terminal, but at least fewestCells.
+const barCells, fewestCells = 30, 10
+
+// Title names the plugin, the profile and the configuration.
+func (v *View) Title() string {
+	return fmt.Sprintf("As %s of profile %s sees it, by %s", v.Plugin, v.SchedulerName, v.Configuration)
+}
+
+// Print prints the table of nodes.
+func (n *Nodes) Print(p *terminal.Printer, by Order, headers bool) {
+	nodeTable(n.Nodes, p.Style, by).Print(p, headers)
+}
+
+// nodeTable returns the table of nodes. Bars are of memory if the nodes are sorted by memory, else of CPU.
+func nodeTable(nodes []*Node, s terminal.Style, by Order) *terminal.Table[*Node] {
+	cpu := func(n *Node) *Resource { return &n.CPU }
+	memory := func(n *Node) *Resource { return &n.Memory }
+	columns := []terminal.Column[*Node]{{Header: "NAME", Text: func(n *Node) string { return n.Name }, Elastic: true}}
+	columns = append(columns, resourceColumns("CPU(%)", "CPU(%)", cpu, nodes)...)
+	columns = append(columns, resourceColumns("MEMORY(%)", "MEM(%)", memory, nodes)...)
+	columns = append(columns,
+		terminal.Column[*Node]{Header: "AGE", Text: ageText, Drop: 2},
+		terminal.Column[*Node]{Header: "STATE", Text: stateText, Color: func(n *Node) terminal.Color {
+			if n.CPU.isFresh() && n.Memory.isFresh() {
+				return 0
+			}
+			return terminal.Yellow
+		}})
+	t := terminal.NewTable(columns, nodes, s)
+	of, header := cpu, "CPU"
+	if by == ByMemory || by == ByMemoryPending || by == ByMemoryRequested {
+		of, header = memory, "MEMORY"
+	}
+	t.AddDrawn(header, fewestCells, barCells, func(n *Node, cells int) string {
+		b := of(n).bar()
+		b.Cells, b.Colored = cells, true
+		return b.String()
+	})
+	return t
+}
+
+// resourceColumns returns the columns of one resource.
+func resourceColumns(header, short string, of func(*Node) *Resource, nodes []*Node) []terminal.Column[*Node] {
+	columns := []terminal.Column[*Node]{
+		{Header: header, Short: short, Text: func(n *Node) string { return of(n).measuredText() }, Color: func(n *Node) terminal.Color {
+			if c := of(n).bar().Color(); c != terminal.Green {
+				return c
+			}
+			return 0
+		}},
+		{Header: "PENDING", Short: "PEND", Text: func(n *Node) string { return of(n).pendingText() }, Drop: 3},
+		{Header: "REQUESTED", Short: "REQ", Text: func(n *Node) string { return percentText(of(n).RequestedPercent) }, Drop: 1},
+	}
+	if slices.ContainsFunc(nodes, func(n *Node) bool { return of(n).hasMargin() }) {
+		columns = append(columns, terminal.Column[*Node]{Header: "EFFECTIVE", Short: "EFF", Text: func(n *Node) string {
+			return percentText(of(n).UtilizationPercent)
+		}})
+	}
+	return append(columns, terminal.Column[*Node]{Header: "LINE", Text: func(n *Node) string { return of(n).lineText() }})
+}
+
+func (r *Resource) isFresh() bool { return r.State == load.Fresh.String() }
+
+// hasMargin reports whether effective utilization exceeds measured and pending load.
+func (r *Resource) hasMargin() bool {
+	const rounding = 0.05
+	return r.isFresh() && r.UtilizationPercent > *r.MeasuredPercent+r.PendingPercent+rounding
+}
+
+func percentText(percent float64) string { return strconv.FormatFloat(percent, 'f', 1, 64) }
+
+// measuredText is in brackets if the measurement has expired.
+func (r *Resource) measuredText() string {
+	switch {
+	case r.MeasuredPercent == nil:
+		return "-"
+	case r.isFresh():
+		return percentText(*r.MeasuredPercent)
+	}
+	return "(" + percentText(*r.MeasuredPercent) + ")"
+}
+
+func (r *Resource) pendingText() string {
+	if !r.isFresh() {
+		return "-"
+	}
+	return percentText(r.PendingPercent)
+}
+
+// lineText has an asterisk if the line is from the node's annotation.
+func (r *Resource) lineText() string {
+	if r.LinePercent == nil {
+		return "-"
+	}
+	text := strconv.FormatFloat(*r.LinePercent, 'f', -1, 64)
+	if r.LineAnnotated {
+		text += "*"
+	}
+	return text
+}
+
+// ageText is the age of the older measurement.
+func ageText(n *Node) string {
+	oldest := -1.0
+	for _, r := range n.Resources() {
+		if r.AgeSeconds != nil {
+			oldest = max(oldest, *r.AgeSeconds)
+		}
+	}
+	if oldest < 0 {
+		return "-"
+	}
+	return duration.HumanDuration(time.Duration(oldest * float64(time.Second)))
+}
+
+func stateText(n *Node) string {
+	if n.CPU.State == n.Memory.State {
+		return n.CPU.State
+	}
+	return n.CPU.State + "/" + n.Memory.State
+}
+
+// bar shows measured and expected load; without a fresh measurement, expected load alone.
+func (r *Resource) bar() bar.Bar {
+	b := bar.Bar{Expected: r.UtilizationPercent / 100}
+	if r.isFresh() {
+		b.Measured = *r.MeasuredPercent / 100
+		b.Expected -= b.Measured
+	}
+	if b.HasLine = r.LinePercent != nil; b.HasLine {
+		b.Line = *r.LinePercent / 100
+	}
+	return b
+}
+
+// Notes explain the table of nodes, a line each.
+func (n *Nodes) Notes() (lines []string) {
+	any := func(is func(*Resource) bool) bool {
+		return slices.ContainsFunc(n.Nodes, func(n *Node) bool { return is(&n.CPU) || is(&n.Memory) })
+	}
+	if len(n.Nodes) > 0 && !any(func(r *Resource) bool { return r.LinePercent != nil }) {
+		lines = append(lines, n.Plugin+" of profile "+n.SchedulerName+" has no load line now.")
+	}
+	for _, r := range n.Unknown {
+		lines = append(lines, "No node has fresh "+r+" load: "+n.Plugin+" ignores it or uses requests.")
+	}
+	if any(func(r *Resource) bool { return r.LineAnnotated }) {
+		lines = append(lines, "* The line is from the node's annotation plimsoll.io/thresholds.")
+	}
+	if any(func(r *Resource) bool { return r.State == load.Expired.String() }) {
+		lines = append(lines, "() The measurement has expired: requests count instead.")
+	}
+	if any((*Resource).hasMargin) {
+		lines = append(lines, "EFFECTIVE is compared with the line: it includes deviations or a predicted peak.")
+	}
+	return append(lines, n.Problems...)
+}
+
+// Print prints the table of pods.
+func (p *Pods) Print(out *terminal.Printer, headers bool) {
+	var rows []*Pod
+	for i := range p.Pods {
+		rows = append(rows, &p.Pods[i])
+	}
+	rows = append(rows, &Pod{Namespace: "TOTAL", CPU: PodResource{PodAmounts: p.Total.CPU}, Memory: PodResource{PodAmounts: p.Total.Memory}})
+	covered := func(pod *Pod, r *PodResource, node *Resource) string {
+		if pod.isTotal() || !node.isFresh() {
+			return "-"
+		}
+		return percentText(r.CoveragePercent)
+	}
+	terminal.NewTable([]terminal.Column[*Pod]{
+		{Header: "NAMESPACE", Text: func(pod *Pod) string { return pod.Namespace }},
+		{Header: "NAME", Text: func(pod *Pod) string { return pod.Name }, Elastic: true},
+		{Header: "CPU", Text: func(pod *Pod) string { return fmt.Sprintf("%dm", pod.CPU.Usage.MilliValue()) }},
+		{Header: "COVERED(%)", Short: "COV(%)", Text: func(pod *Pod) string { return covered(pod, &pod.CPU, &p.Node.CPU) }},
+		{Header: "PENDING", Short: "PEND", Text: func(pod *Pod) string { return fmt.Sprintf("%dm", pod.CPU.Pending.MilliValue()) }, Drop: 1},
+		{Header: "PENDING(%)", Short: "PEND(%)", Text: func(pod *Pod) string { return percentText(pod.CPU.PendingPercent) }},
+		{Header: "MEMORY", Text: func(pod *Pod) string { return mebibytes(pod.Memory.Usage.Value()) }},
+		{Header: "COVERED(%)", Short: "COV(%)", Text: func(pod *Pod) string { return covered(pod, &pod.Memory, &p.Node.Memory) }, Drop: 2},
+		{Header: "PENDING", Short: "PEND", Text: func(pod *Pod) string { return mebibytes(pod.Memory.Pending.Value()) }, Drop: 1},
+		{Header: "PENDING(%)", Short: "PEND(%)", Text: func(pod *Pod) string { return percentText(pod.Memory.PendingPercent) }},
+		{Header: "RUNNING", Text: func(pod *Pod) string { return pod.running(p.Time) }},
+	}, rows, out.Style).Print(out, headers)
+}
+
+// isTotal reports whether the row is the sum of the pods.
+func (p *Pod) isTotal() bool { return p.Name == "" }
+
+func (p *Pod) running(now time.Time) string {
+	switch {
+	case p.isTotal():
+		return "-"
+	case p.Since == nil:
+		return "not yet"
+	}
+	return duration.HumanDuration(now.Sub(*p.Since))
+}
+
+// mebibytes formats memory as kubectl top does.
+func mebibytes(bytes int64) string { return fmt.Sprintf("%dMi", bytes/(1<<20)) }
+
+// Notes explain the table of pods, a line each.
+func (p *Pods) Notes() (lines []string) {
+	for r, of := range p.Node.Resources() {
+		if !of.isFresh() {
+			lines = append(lines, fmt.Sprintf("The node's %s load is %s: requests count instead.", load.Resource(r), strings.ToLower(of.State)))
+		}
+	}
+	return append(lines, p.Problems...)
+}

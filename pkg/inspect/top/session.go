@@ -1,0 +1,155 @@
+package top
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+)
+
+// Session reads the load of a cluster repeatedly. It is used by one goroutine at a time.
+type Session struct {
+	configuration *live.Configuration
+	objects       *Objects
+	cluster       *live.Cluster
+	reader        *Reader
+	clock         clock.PassiveClock
+	// refreshed is when load was last read, and learned when statistics of workloads were.
+	refreshed, learned time.Time
+}
+
+// Open reads the load of a cluster for the first time.
+func Open(ctx context.Context, c *live.Connection, configuration live.ConfigurationOptions, source live.SourceOptions, o Options) (*Session, error) {
+	s := &Session{clock: clock.RealClock{}}
+	var err error
+	if s.configuration, err = c.Configuration(ctx, configuration); err != nil {
+		return nil, err
+	}
+	if s.configuration.Err != nil {
+		return nil, fmt.Errorf("%s: %w", s.configuration.Origin, s.configuration.Err)
+	}
+	if s.objects, err = Watch(ctx, c.Client, s.clock); err != nil {
+		return nil, err
+	}
+	s.cluster, err = c.Open(ctx, live.Options{
+		Configuration: s.configuration.Decoded, Objects: s.objects.All(), Source: source, IgnoreExtenders: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.configuration.Origin, err)
+	}
+	s.refreshed = s.clock.Now()
+	s.learned = s.refreshed
+	if s.reader, err = New(s.cluster.Scheduler, s.configuration.Decoded.Profiles, o); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.configuration.Origin, err)
+	}
+	return s, nil
+}
+
+// update applies changes of objects, and reads load that is due. It reports whether it read load.
+func (s *Session) update(ctx context.Context) (refreshed bool, err error) {
+	if err := s.objects.Apply(s.cluster.Scheduler); err != nil {
+		return false, err
+	}
+	now := s.clock.Now()
+	switch {
+	case now.Sub(s.learned) >= live.StatisticsInterval:
+		s.cluster.Refresh(ctx)
+		s.learned = now
+	case now.Sub(s.refreshed) >= s.reader.RefreshInterval():
+		s.cluster.RefreshLoad(ctx)
+	default:
+		return false, nil
+	}
+	s.refreshed = now
+	return true, nil
+}
+
+// problems say why the view may be stale or incomplete.
+func (s *Session) problems() (lines []string) {
+	for _, source := range s.cluster.Sources() {
+		if source.Err != nil {
+			lines = append(lines, "Cannot read "+source.Label+": "+source.Err.Error())
+		}
+	}
+	for _, statistics := range s.cluster.Statistics() {
+		if err := errors.Join(statistics.Err, statistics.HistoryErr); err != nil {
+			lines = append(lines, "Cannot read "+statistics.Label+": "+err.Error())
+		}
+	}
+	if err := s.objects.Err(); err != nil {
+		lines = append(lines, "Cannot read the API server: "+err.Error())
+	}
+	return lines
+}
+
+// Nodes returns the load of the selected nodes, in their order.
+func (s *Session) Nodes(ctx context.Context, selected Selection) (*Nodes, error) {
+	nodes, err := s.reader.Nodes(ctx, selected)
+	if err != nil {
+		return nil, err
+	}
+	s.complete(&nodes.View)
+	Sort(nodes.Nodes, selected.Order, selected.Reverse)
+	return nodes, nil
+}
+
+// Pods returns the pods of the named node.
+func (s *Session) Pods(ctx context.Context, node string) (*Pods, error) {
+	pods, err := s.reader.Pods(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	s.complete(&pods.View)
+	return pods, nil
+}
+
+func (s *Session) complete(v *View) {
+	v.Configuration, v.Problems = s.configuration.Origin, s.problems()
+}
+
+// showInterval is the time between two views of changed pods and nodes.
+const showInterval = 2 * time.Second
+
+// Follow calls show with the selected nodes now and after each refresh of the load, until ctx is done.
+func (s *Session) Follow(ctx context.Context, selected Selection, show func(*Nodes) error) error {
+	for due := true; ; {
+		if due {
+			nodes, err := s.Nodes(ctx, selected)
+			if err != nil {
+				return err
+			}
+			if err := show(nodes); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(min(showInterval, s.reader.RefreshInterval())):
+		}
+		var err error
+		if due, err = s.update(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// Interact shows the selected nodes on a terminal until the user quits.
+func (s *Session) Interact(ctx context.Context, in io.Reader, out io.Writer, selected Selection) error {
+	read := func(update bool) watchedNodes {
+		if update {
+			if _, err := s.update(ctx); err != nil {
+				return watchedNodes{err: err}
+			}
+		}
+		nodes, err := s.Nodes(ctx, selected)
+		return watchedNodes{nodes: nodes, err: err, refreshed: s.refreshed}
+	}
+	return newNodeWatch(read, selected, terminal.StyleOf(out)).run(ctx, in, out)
+}

@@ -1,0 +1,223 @@
+package whatif
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+)
+
+// Print prints the result for people.
+func (r *Result) Print(p *terminal.Printer) {
+	for i := range r.Outcomes {
+		p.Printf("%s%s\n", r.letter(i), r.Outcomes[i].title())
+	}
+	p.Printf("\n")
+	for _, change := range r.Changes {
+		p.Printf("%s\n", change)
+	}
+	for i := range r.Outcomes {
+		p.Printf("%s%s\n", r.letter(i), r.Outcomes[i].summary())
+	}
+	r.printNodes(p)
+	for i := range r.Outcomes {
+		printUnschedulable(p, r.letter(i), r.Outcomes[i].Unschedulable)
+	}
+	notes := slices.Clone(r.Notes)
+	for i := range r.Outcomes {
+		for _, note := range r.Outcomes[i].Notes {
+			notes = append(notes, r.letter(i)+note)
+		}
+	}
+	if len(notes) > 0 {
+		p.Printf("\nNote:\n")
+	}
+	for _, note := range notes {
+		p.Printf("- %s\n", note)
+	}
+}
+
+// letter names one of two outcomes.
+func (r *Result) letter(i int) string {
+	if len(r.Outcomes) == 1 {
+		return ""
+	}
+	return string(rune('A'+i)) + ": "
+}
+
+func (o *ConfigurationOutcome) title() string {
+	if o.LinePlugin == "" {
+		return o.Configuration + "; no plugin reads load"
+	}
+	statistic := ""
+	if o.LineQuantile > 0 {
+		statistic = fmt.Sprintf(" (quantile %g)", o.LineQuantile)
+	}
+	return fmt.Sprintf("%s; load%s and line as %s sees them in profile %s", o.Configuration, statistic, o.LinePlugin, o.Profile)
+}
+
+func (o *ConfigurationOutcome) summary() string {
+	line := fmt.Sprintf("%d of %s placed", o.Placed, text.Count(o.Pods, "pod"))
+	if o.Relaxed > 0 {
+		line += fmt.Sprintf(", %d of them because a limit was waived that left no node", o.Relaxed)
+	}
+	if len(o.Preempted) > 0 {
+		line += ", " + text.Count(len(o.Preempted), "pod") + " preempted"
+		if len(o.Lost) > 0 {
+			line += fmt.Sprintf(" (%d lost)", len(o.Lost))
+		}
+	}
+	if o.LinePlugin == "" {
+		return line
+	}
+	passing := 0
+	for i := range o.Nodes {
+		if o.Nodes[i].PassesLine {
+			passing++
+		}
+	}
+	line += fmt.Sprintf("; above the load line: %d of %d nodes, %d before", o.NodesAboveAfter, o.NodesInCluster, o.NodesAboveBefore)
+	if passing > 0 {
+		line += fmt.Sprintf(" (%d pass it)", passing)
+	}
+	return line
+}
+
+// printNodes prints a row for each node that changes in an outcome.
+func (r *Result) printNodes(p *terminal.Printer) {
+	rows := r.rows()
+	if len(rows) == 0 {
+		return
+	}
+	columns := []terminal.Column[nodeRow]{{Header: "NODE", Text: func(row nodeRow) string { return row[0].Name }, Elastic: true}}
+	columns = append(columns, r.eachOutcome("PODS", podsOn, nil)...)
+	columns = append(columns, r.loadColumns("CPU BEFORE", "CPU", func(n *Node) *Load { return &n.CPU })...)
+	columns = append(columns, r.loadColumns("MEMORY BEFORE", "MEM", func(n *Node) *Load { return &n.Memory })...)
+	columns = append(columns, r.eachOutcome("STATE", stateOf, lineColor)...)
+	p.Printf("\n")
+	terminal.NewTable(columns, rows, p.Style).Print(p, true)
+}
+
+// nodeRow is a node in each outcome.
+type nodeRow []Node
+
+func (r *Result) rows() (rows []nodeRow) {
+	listed := map[string]bool{}
+	for i := range r.Outcomes {
+		for _, n := range r.Outcomes[i].Nodes {
+			if listed[n.Name] {
+				continue
+			}
+			listed[n.Name] = true
+			var row nodeRow
+			for j := range r.Outcomes {
+				row = append(row, r.Outcomes[j].Node(n.Name))
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// eachOutcome returns a column for each outcome.
+func (r *Result) eachOutcome(header string, text func(*Node) string, color func(*Node) terminal.Color) (columns []terminal.Column[nodeRow]) {
+	for i := range r.Outcomes {
+		c := terminal.Column[nodeRow]{Header: header, Text: func(row nodeRow) string { return text(&row[i]) }}
+		if len(r.Outcomes) > 1 {
+			c.Header += " " + string(rune('A'+i))
+		}
+		if color != nil {
+			c.Color = func(row nodeRow) terminal.Color { return color(&row[i]) }
+		}
+		columns = append(columns, c)
+	}
+	return columns
+}
+
+// loadColumns returns the columns of one resource.
+func (r *Result) loadColumns(header, short string, load func(*Node) *Load) []terminal.Column[nodeRow] {
+	columns := []terminal.Column[nodeRow]{{Header: header, Short: short, Text: func(row nodeRow) string {
+		return percent(load(&row[0]).BeforePercent, "%.1f%%")
+	}}}
+	columns = append(columns, r.eachOutcome("AFTER", func(n *Node) string { return percent(load(n).AfterPercent, "%.1f%%") }, func(n *Node) terminal.Color {
+		if !load(n).Above {
+			return 0
+		}
+		return lineColor(n)
+	})...)
+	if len(r.Outcomes) > 1 {
+		return columns
+	}
+	return append(columns, terminal.Column[nodeRow]{Header: "LINE", Drop: 1, Text: func(row nodeRow) string {
+		return percent(load(&row[0]).LinePercent, "%.0f%%")
+	}})
+}
+
+// lineColor is red for a node that passes its line, and yellow for one that was above it before.
+func lineColor(n *Node) terminal.Color {
+	switch {
+	case n.PassesLine:
+		return terminal.Red
+	case n.CPU.Above || n.Memory.Above:
+		return terminal.Yellow
+	}
+	return 0
+}
+
+// podsOn returns the number of pods placed, and that of those evicted.
+func podsOn(n *Node) string {
+	if n.Evicted > 0 {
+		return fmt.Sprintf("+%d -%d", n.Placed, n.Evicted)
+	}
+	return fmt.Sprintf("+%d", n.Placed)
+}
+
+func percent(p *float64, format string) string {
+	if p == nil {
+		return "-"
+	}
+	return fmt.Sprintf(format, *p)
+}
+
+// stateOf lists what is special about the node.
+func stateOf(n *Node) string {
+	var words []string
+	switch {
+	case n.PassesLine:
+		words = append(words, "passes its line")
+	case n.CPU.Above || n.Memory.Above:
+		words = append(words, "above its line")
+	}
+	if n.New {
+		words = append(words, "new")
+	}
+	if n.Drained {
+		words = append(words, "drained")
+	}
+	if n.CPU.ByRequests && n.CPU.AfterPercent != nil {
+		words = append(words, "cpu by requests")
+	}
+	if n.Memory.ByRequests && n.Memory.AfterPercent != nil {
+		words = append(words, "memory by requests")
+	}
+	if len(words) == 0 {
+		return "-"
+	}
+	return strings.Join(words, ", ")
+}
+
+// printUnschedulable prints the pods without a node, by owner and reason.
+func printUnschedulable(p *terminal.Printer, letter string, groups []Group) {
+	if len(groups) == 0 {
+		return
+	}
+	p.Printf("\n%sWithout a node:\n", letter)
+	var rows [][]string
+	for _, g := range groups {
+		rows = append(rows, []string{strconv.Itoa(g.Pods), g.Of, g.Reason})
+	}
+	terminal.TextTable([]string{"PODS", "OF", "REASON"}, rows).Print(p, true)
+}

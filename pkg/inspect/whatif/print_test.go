@@ -1,0 +1,118 @@
+package whatif
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
+)
+
+func percents(before, after, line float64) Load {
+	return Load{BeforePercent: &before, AfterPercent: &after, LinePercent: &line, Above: after > line}
+}
+
+func testOutcome() *Outcome {
+	return &Outcome{
+		Profile: "plimsoll", LinePlugin: "LoadThreshold", Pods: 5, Placed: 3, Relaxed: 1, NodesInCluster: 9, NodesAboveAfter: 1,
+		Nodes: []Node{
+			{Name: "a", Placed: 3, CPU: percents(50, 85, 80), Memory: Load{ByRequests: true}, PassesLine: true},
+			{Name: "b", Drained: true, Evicted: 5, CPU: percents(40, 15, 80)},
+		},
+		Unschedulable: []Group{{Of: "Deployment shop/web", Reason: "0/9 nodes are available", Pods: 2}},
+	}
+}
+
+func TestResult_Print(t *testing.T) {
+	r := &Result{Changes: []string{"b drained"}, Outcomes: []ConfigurationOutcome{{"file x", testOutcome()}}, Notes: []string{"take care"}}
+	p := &terminal.Printer{}
+	r.Print(p)
+	const want = `file x; load and line as LoadThreshold sees them in profile plimsoll
+
+b drained
+3 of 5 pods placed, 1 of them because a limit was waived that left no node; above the load line: 1 of 9 nodes, 0 before (1 pass it)
+
+NODE  PODS   CPU BEFORE  AFTER  LINE  MEMORY BEFORE  AFTER  LINE  STATE
+a     +3     50.0%       85.0%  80%   -              -      -     passes its line
+b     +0 -5  40.0%       15.0%  80%   -              -      -     drained
+
+Without a node:
+PODS  OF                   REASON
+2     Deployment shop/web  0/9 nodes are available
+
+Note:
+- take care
+`
+	if p.String() != want {
+		t.Errorf("the table is\n%s\nwant\n%s", p.String(), want)
+	}
+}
+
+// Lost pods, evicted or preempted, are a finding, as pods without a node are.
+func TestResult_HasFindings(t *testing.T) {
+	placed := Outcome{Pods: 2, Placed: 2}
+	lost := placed
+	lost.Preempted, lost.Lost = []string{"shop/a", "shop/b"}, []string{"shop/b"}
+	missing := placed
+	missing.Placed = 1
+	for _, tc := range []struct {
+		name   string
+		result Result
+		want   bool
+	}{
+		{"all placed", Result{Outcomes: []ConfigurationOutcome{{"x", &placed}}}, false},
+		{"one not placed", Result{Outcomes: []ConfigurationOutcome{{"x", &placed}, {"y", &missing}}}, true},
+		{"one evicted and lost", Result{Lost: []string{"shop/a"}, Outcomes: []ConfigurationOutcome{{"x", &placed}}}, true},
+		{"one preempted and lost", Result{Outcomes: []ConfigurationOutcome{{"x", &lost}}}, true},
+	} {
+		if got := tc.result.HasFindings(); got != tc.want {
+			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
+		}
+	}
+	if text := (&ConfigurationOutcome{"x", &lost}).summary(); !strings.HasSuffix(text, ", 2 pods preempted (1 lost)") {
+		t.Errorf("summary %q does not count the lost pod", text)
+	}
+}
+
+func TestResult_Print_Quantile(t *testing.T) {
+	o := testOutcome()
+	o.LineQuantile, o.Notes = 0.95, []string{"not corrected"}
+	p := &terminal.Printer{}
+	(&Result{Outcomes: []ConfigurationOutcome{{"file x", o}}}).Print(p)
+	for _, want := range []string{"file x; load (quantile 0.95) and line as LoadThreshold sees them", "\nNote:\n- not corrected\n"} {
+		if !strings.Contains(p.String(), want) {
+			t.Errorf("want %q in\n%s", want, p.String())
+		}
+	}
+}
+
+func TestResult_Print_SideBySide(t *testing.T) {
+	other := testOutcome()
+	other.Nodes, other.Unschedulable = other.Nodes[:1], nil
+	other.Nodes[0].Placed = 5
+	r := &Result{Outcomes: []ConfigurationOutcome{{"file x", testOutcome()}, {"file y", other}}}
+	p := &terminal.Printer{}
+	r.Print(p)
+	for _, want := range []string{
+		"A: file x; load", "B: file y; load", "A: 3 of 5 pods placed", "\nA: Without a node:\n",
+		"\nNODE  PODS A  PODS B  CPU BEFORE  AFTER A  AFTER B  MEMORY BEFORE  AFTER A  AFTER B  STATE A          STATE B\n",
+		"\na     +3      +5      50.0%       85.0%    85.0%    -              -        -        passes its line  passes its line\n",
+	} {
+		if !strings.Contains(p.String(), want) {
+			t.Errorf("the table is\n%s\nwithout %q", p.String(), want)
+		}
+	}
+}
+
+func TestResult_Print_OnATerminal(t *testing.T) {
+	r := &Result{Outcomes: []ConfigurationOutcome{{"file x", testOutcome()}}}
+	p := &terminal.Printer{Style: terminal.Style{Color: true, Width: 60}}
+	r.Print(p)
+	for _, want := range []string{
+		"\nNODE  PODS   CPU    AFTER  MEM  AFTER  STATE\n",
+		"\na     +3     50.0%  \x1b[31m85.0%\x1b[m  -    -      \x1b[31mpasses its line\x1b[m\n",
+	} {
+		if !strings.Contains(p.String(), want) {
+			t.Errorf("the table is\n%q\nwithout %q", p.String(), want)
+		}
+	}
+}
