@@ -20,8 +20,6 @@ type tableCache struct {
 	key       *cacheKey
 	config    *Config
 	estimator podusage.Estimator
-	// deriver is the estimator if that is a Deriver, otherwise nil.
-	deriver Deriver
 	// nodes holds the estimate computed last for each row of the table; nil until one is asked for. At first it holds those
 	// of the cache before, where that has the same index.
 	nodes []atomic.Pointer[nodeEstimate]
@@ -32,9 +30,6 @@ type tableCache struct {
 	// freshUntil is the last moment at which any node's load is fresh, by resource, in nanoseconds since 1970.
 	freshUntil [load.ResourceCount]int64
 }
-
-// maxUnmeasured bounds the nodes without a row that are kept: where nothing is read any more, nodes may come and go for as long.
-const maxUnmeasured = 10000
 
 // cacheKey is what estimates are computed from, beside the NodeInfo.
 type cacheKey struct {
@@ -65,8 +60,6 @@ type nodeEstimate struct {
 	uncovered uncoveredPods
 	// predicted is nil where the estimator does not predict peaks.
 	predicted *nodePrediction
-	// derived is nil where the estimator is no Deriver. It points into the same allocation; see newNodeEstimate.
-	derived *any
 }
 
 // nodePrediction is what the pods of a node are predicted to use.
@@ -92,7 +85,6 @@ func (m *Model) cacheFor(table *load.Table, statistics *learned.Snapshot) *table
 		estimator: m.config.Estimator,
 		nodes:     make([]atomic.Pointer[nodeEstimate], table.Index().Len()),
 	}
-	c.deriver, _ = c.estimator.(Deriver)
 	if m.predictor != nil {
 		c.key.prediction = m.predictor.At(statistics)
 		c.estimator = c.key.prediction
@@ -173,7 +165,7 @@ func (c *tableCache) compute(measured *load.NodeLoad, node fwk.NodeInfo, previou
 	if previous == nil || previous.key.statistics() != c.key.statistics() {
 		previous = &nodeEstimate{}
 	}
-	n := c.newNodeEstimate()
+	n := &nodeEstimate{}
 	n.generation, n.key, n.node, n.pods = node.GetGeneration(), c.key, node.Node(), previous.pods
 	if !slices.Equal(n.pods, node.GetPods()) {
 		n.pods = slices.Clone(node.GetPods()) // a NodeInfo may change its own in place
@@ -194,23 +186,7 @@ func (c *tableCache) compute(measured *load.NodeLoad, node fwk.NodeInfo, previou
 		n.fresh[r] = fresh(&measured[r], capacity[r], amountOf(node.GetAllocatable(), r))
 		n.fresh[r].Pending = n.uncovered.pending(&measured[r], r, n.fresh[r].Allocatable)
 	}
-	if c.deriver != nil {
-		*n.derived = c.derive(n, node, previous)
-	}
 	return n
-}
-
-// newNodeEstimate returns an empty estimate. Only that of a Deriver has room for a derived value.
-func (c *tableCache) newNodeEstimate() *nodeEstimate {
-	if c.deriver == nil {
-		return &nodeEstimate{}
-	}
-	n := &struct {
-		nodeEstimate
-		value any
-	}{}
-	n.derived = &n.value
-	return &n.nodeEstimate
 }
 
 // charge returns what the pod at a position of the node is charged as long as the window does not cover it.

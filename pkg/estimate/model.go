@@ -128,7 +128,10 @@ func (v *View) Knows(r load.Resource) bool { return v.now <= v.cache.freshUntil[
 // Estimate returns what the node carries right now. A resource whose load is not known is estimated by the requests of the
 // node's pods, with the scheduler's non-zero minimum for each, over the allocatable.
 func (v *View) Estimate(node fwk.NodeInfo) (e Estimate) {
-	n := v.node(node)
+	return v.estimate(v.node(node), node)
+}
+
+func (v *View) estimate(n *nodeEstimate, node fwk.NodeInfo) (e Estimate) {
 	for r := range load.ResourceCount {
 		e[r] = v.resource(n, node, r)
 	}
@@ -176,11 +179,11 @@ func (v *View) WithPodSums(node fwk.NodeInfo) (e [load.ResourceCount]*ResourceEs
 	return e, &n.predicted.sums
 }
 
-// node returns what is known of the node if its load is fresh, or nil if it was never measured and nothing is predicted or derived.
+// node returns what is known of the node if its load is fresh, or nil if it was never measured and nothing is predicted.
 func (v *View) node(node fwk.NodeInfo) *nodeEstimate {
 	row, ok := v.rows.row(node)
 	if !ok {
-		if v.cache.key.prediction == nil && v.cache.deriver == nil {
+		if v.cache.key.prediction == nil {
 			return nil
 		}
 		return v.cache.unmeasuredNode(node, v.ignoreGeneration)

@@ -11,7 +11,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
-// estimator estimates pods by their requests, and derives the *nodeTerms of each node.
+// estimator estimates pods by their requests, and derives the nodeTerms of each node.
 type estimator struct {
 	podusage.ByRequests
 	smoothingWindowSize float64
@@ -19,7 +19,7 @@ type estimator struct {
 	unlimitedAsRequest bool
 }
 
-var _ estimate.Deriver = estimator{}
+var _ estimate.Deriver[nodeTerms] = &estimator{}
 
 // Stated is what pods state of each resource.
 type Stated struct{ Request, Limit podusage.Amounts }
@@ -49,25 +49,24 @@ type nodeTerms struct {
 	loadRisk podusage.Amounts
 }
 
-// Derive implements estimate.Deriver: it returns the node's *nodeTerms. Other load leaves the sums as they are.
-func (e estimator) Derive(node fwk.NodeInfo, carries *estimate.Estimate, earlier any) any {
-	n := &nodeTerms{}
-	if known, ok := earlier.(*nodeTerms); ok {
-		*n = *known
+// Derive implements estimate.Deriver. Other load leaves the sums as they are.
+func (e *estimator) Derive(f estimate.Facts, earlier *nodeTerms) (n nodeTerms, same bool) {
+	if f.Unchanged {
+		n = *earlier
 	} else {
-		n.capacity = podusage.AmountsOf(node.Node().Status.Capacity)
-		n.pods.Request = podusage.Amounts{load.CPU: float64(node.GetRequested().GetMilliCPU()), load.Memory: float64(node.GetRequested().GetMemory())}
+		n.capacity = podusage.AmountsOf(f.Node.Node().Status.Capacity)
+		n.pods.Request = podusage.Amounts{load.CPU: float64(f.Node.GetRequested().GetMilliCPU()), load.Memory: float64(f.Node.GetRequested().GetMemory())}
 		for r := range load.ResourceCount {
-			n.pods.Limit[r] = e.sumOfLimits(node.GetPods(), r)
+			n.pods.Limit[r] = e.sumOfLimits(f.Pods, r)
 		}
 	}
 	for r := range load.ResourceCount {
 		if c := n.capacity[r]; c > 0 {
-			resource := &carries[r]
+			resource := &f.Fresh[r]
 			n.loadRisk[r] = loadRisk(n.pods.Request[r]/c, n.pods.Limit[r]/c, (resource.Mean+resource.Pending)/c, resource.StdDev/c, e.smoothingWindowSize)
 		}
 	}
-	return n
+	return n, false
 }
 
 // sumOfLimits sums up the limits of pods, each at least what the pod requests.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
@@ -27,6 +28,7 @@ const Name = config.LowRiskOverCommitment
 type LowRiskOverCommitment struct {
 	*loadscore.Extensions
 	estimator estimator
+	nodes     *estimate.PerNode[nodeTerms]
 	// limitWeights are the weights of the risk by limits, in [0, 1].
 	limitWeights podusage.Amounts
 }
@@ -58,6 +60,7 @@ func New(ctx context.Context, object runtime.Object, handle minor.Handle, given 
 	pl := &LowRiskOverCommitment{
 		Extensions:   loadscore.New(Name, model, []load.Resource{load.CPU, load.Memory}, args.MissingLoad, given.Counters),
 		estimator:    e,
+		nodes:        estimate.NewPerNode[nodeTerms](model),
 		limitWeights: podusage.Amounts{load.CPU: args.RiskLimitWeights[corev1.ResourceCPU], load.Memory: args.RiskLimitWeights[corev1.ResourceMemory]},
 	}
 	pl.SetPodState(func(pod *corev1.Pod) (any, bool) { return new(e.stated(pod)), isBestEffort(pod) })
@@ -78,8 +81,8 @@ func (pl *LowRiskOverCommitment) Score(_ context.Context, state fwk.CycleState, 
 }
 
 func (pl *LowRiskOverCommitment) terms(s *loadscore.PreScoreState, node fwk.NodeInfo) Terms {
-	e, derived := s.View.WithDerived(node)
-	return Terms{Node: e, nodeTerms: derived.(*nodeTerms), Pod: s.Pod.(*Stated), LimitWeights: pl.limitWeights}
+	e, terms := pl.nodes.Of(s.View, node, &pl.estimator)
+	return Terms{Node: e, nodeTerms: terms, Pod: s.Pod.(*Stated), LimitWeights: pl.limitWeights}
 }
 
 // Explain returns the node's Terms.

@@ -17,7 +17,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
 const (
@@ -72,18 +71,22 @@ func readModels(ctx context.Context, path string) (map[string]config.PowerModel,
 	return byName, nil
 }
 
-// estimator estimates pods by their requests, and derives the *config.PowerModel of each node, which is nil for a node without one.
-type estimator struct {
-	podusage.ByRequests
-	args *config.PeaksArgs
+// models caches the power model of each node, which is nil for a node without one.
+type models struct {
+	args  *config.PeaksArgs
+	nodes *estimate.PerNode[*config.PowerModel]
 }
 
-var _ estimate.Deriver = estimator{}
+// of returns the node's estimate and its power model.
+func (m *models) of(v *estimate.View, node fwk.NodeInfo) (estimate.Estimate, *config.PowerModel) {
+	e, model := m.nodes.Of(v, node, m)
+	return e, *model
+}
 
 // Derive implements estimate.Deriver.
-func (e estimator) Derive(node fwk.NodeInfo, _ *estimate.Estimate, earlier any) any {
-	if earlier != nil {
-		return earlier
+func (m *models) Derive(f estimate.Facts, _ **config.PowerModel) (model *config.PowerModel, same bool) {
+	if f.Unchanged {
+		return nil, true
 	}
-	return e.args.PowerModelOf(node.Node().Name, node.Node().Labels)
+	return m.args.PowerModelOf(f.Node.Node().Name, f.Node.Node().Labels), false
 }

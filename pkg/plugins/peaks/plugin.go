@@ -14,11 +14,13 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
 // Name is the name of the plugin in configurations.
@@ -27,6 +29,7 @@ const Name = config.Peaks
 // Peaks is a score plugin that prefers the node whose power rises least. It is safe for concurrent use.
 type Peaks struct {
 	*loadscore.Extensions
+	models      models
 	missingLoad config.MissingLoad
 
 	mu sync.Mutex
@@ -55,25 +58,28 @@ func New(ctx context.Context, object runtime.Object, handle minor.Handle, given 
 	if err != nil {
 		return nil, err
 	}
-	model, err := given.Load.Model(ctx, handle, args.LoadSpec, estimator{args: args})
+	model, err := given.Load.Model(ctx, handle, args.LoadSpec, podusage.ByRequests{})
 	if err != nil {
 		return nil, err
 	}
-	return &Peaks{
+	pl := &Peaks{
 		Extensions:  loadscore.New(Name, model, []load.Resource{load.CPU}, args.MissingLoad, given.Counters),
+		models:      models{args: args, nodes: estimate.NewPerNode[*config.PowerModel](model)},
 		missingLoad: args.MissingLoad,
 		unmodelled:  map[string]struct{}{},
-	}, nil
+	}
+	pl.SetPodState(func(*corev1.Pod) (any, bool) { return &costs{}, false })
+	return pl, nil
 }
 
 // Name returns the name of the plugin.
 func (pl *Peaks) Name() string { return Name }
 
-// unmodelled is the Score of a node without a power model. Like loadscore.Missing, it is the
-// bits of a NaN, which no cost is.
+// unmodelled is the Score of a node without a power model.
 const unmodelled int64 = -2
 
-// Score returns the bits of the node's cost. NormalizeScore makes a score of it.
+// Score returns the position of the node's cost in the cycle's costs, unmodelled or loadscore.Missing. NormalizeScore makes a
+// score of it.
 func (pl *Peaks) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	s := pl.PreScoreState(state, pod)
 	if s.Skip {
@@ -81,22 +87,24 @@ func (pl *Peaks) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod,
 	}
 	terms := pl.terms(s, node)
 	replacement, replaced := pl.Replacement(s, terms.CPU.State, terms.CPU.State)
+	cost := terms.Score()
 	switch {
 	case terms.Model == nil:
 		return unmodelled, nil
-	case replaced && replacement == minor.MinScore:
-		return bitsOf(math.Inf(1)), nil
+	case replaced && replacement == loadscore.Missing, math.IsNaN(cost):
+		return loadscore.Missing, nil
 	case replaced:
-		return replacement, nil
+		cost = math.Inf(1)
 	}
-	return bitsOf(terms.Score()), nil
+	if position, ok := s.Pod.(*costs).add(cost); ok {
+		return position, nil
+	}
+	return loadscore.Missing, nil
 }
 
-func bitsOf(cost float64) int64 { return int64(math.Float64bits(cost)) }
-
 func (pl *Peaks) terms(s *loadscore.PreScoreState, node fwk.NodeInfo) Terms {
-	e, model := s.View.WithDerived(node)
-	return Terms{CPU: e[load.CPU], PodCPUMillis: s.PodUsage[load.CPU], Model: model.(*config.PowerModel)}
+	e, model := pl.models.of(s.View, node)
+	return Terms{CPU: e[load.CPU], PodCPUMillis: s.PodUsage[load.CPU], Model: model}
 }
 
 // Explain returns the node's Terms.
@@ -110,31 +118,43 @@ func (pl *Peaks) ScoreExtensions() minor.ScoreExtensions { return pl }
 // NormalizeScore gives the candidate of the lowest cost 100, that of the highest 0, and the others what lies between; nodes that
 // would pass their capacity get 0, and those whose cost is not known the mean of all others, or 0 if missingLoad is Lowest.
 func (pl *Peaks) NormalizeScore(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, scores minor.NodeScoreList) *fwk.Status {
-	if pl.PreScoreState(state, pod).Skip {
+	s := pl.PreScoreState(state, pod)
+	if s.Skip {
 		return nil
 	}
 	pl.logUnmodelled(ctx, scores)
+	costs := s.Pod.(*costs)
 	lowest, highest := math.Inf(1), math.Inf(-1)
 	for _, n := range scores {
-		if cost := math.Float64frombits(uint64(n.Score)); !math.IsNaN(cost) && !math.IsInf(cost, 1) {
+		if n.Score < 0 {
+			continue
+		}
+		if cost := costs.at(n.Score); !math.IsInf(cost, 1) {
 			lowest, highest = min(lowest, cost), max(highest, cost)
 		}
 	}
 	for i := range scores {
-		switch cost := math.Float64frombits(uint64(scores[i].Score)); {
-		case scores[i].Score == unmodelled && pl.missingLoad == config.MissingLoadLowest:
-			scores[i].Score = minor.MinScore
-		case math.IsNaN(cost):
-			scores[i].Score = loadscore.Missing
-		case math.IsInf(cost, 1):
-			scores[i].Score = minor.MinScore
-		case highest-lowest <= sameCost*max(math.Abs(highest), math.Abs(lowest)):
-			scores[i].Score = minor.MaxScore
-		default:
-			scores[i].Score = int64(math.Round(float64(minor.MaxScore) * (highest - cost) / (highest - lowest)))
-		}
+		scores[i].Score = pl.normalized(costs, scores[i].Score, lowest, highest)
 	}
 	return pl.Extensions.NormalizeScore(ctx, state, pod, scores)
+}
+
+// normalized returns the score, or loadscore.Missing, of what Score has returned. lowest and highest bound the finite costs.
+func (pl *Peaks) normalized(costs *costs, score int64, lowest, highest float64) int64 {
+	switch {
+	case score == unmodelled && pl.missingLoad == config.MissingLoadLowest:
+		return minor.MinScore
+	case score < 0:
+		return loadscore.Missing
+	}
+	cost := costs.at(score)
+	switch {
+	case math.IsInf(cost, 1):
+		return minor.MinScore
+	case highest-lowest <= sameCost*max(math.Abs(highest), math.Abs(lowest)):
+		return minor.MaxScore
+	}
+	return int64(math.Round(float64(minor.MaxScore) * (highest - cost) / (highest - lowest)))
 }
 
 // sameCost is the difference between costs, as a fraction of the larger, that is mere rounding.
