@@ -18,6 +18,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/loadwatcherclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/metricsserver"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/signalfx"
 )
 
@@ -80,7 +81,7 @@ func Open(ctx context.Context, cluster Cluster, spec config.LoadSpec, access Acc
 		cfg := prometheus.Config{
 			Address:    address,
 			Config:     server,
-			Dialect:    prometheus.Dialect(provider.Dialect),
+			Dialect:    promql.Dialect(provider.Dialect),
 			NodeLabels: provider.NodeLabels,
 		}
 		if provider.Queries != nil {

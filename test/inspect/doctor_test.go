@@ -385,7 +385,7 @@ func TestDoctor_Deviation(t *testing.T) {
 	own := "sum by (node) (rate(node_cpu_usage_seconds_total[$window])) / 8"
 	c := configurationOf("LoadVariationRiskBalancing", p.URL, args{"metricProvider": args{"queries": args{"cpu": own}}})
 	waitSeries(t, p.URL, "count_over_time(node_memory_working_set_bytes[1m]) >= 6", 1)
-	advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "values.deviation", doctor.Warning, "cpu over 10s (own query) on 1 node")
+	advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "values.deviation", doctor.Warning, "cpu over 10s (custom query) on 1 node")
 	follow(t, c.args(), advice[0])
 	shared.eventually(t, []string{"--config=" + c.file(t)}, "values.deviation")
 }

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/yaml"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 	"github.com/plimsoll-scheduler/plimsoll/test/manifests"
 )
 
@@ -46,14 +46,14 @@ func TestRecordingRules(t *testing.T) {
 	if err := yaml.Unmarshal(data, &typed); err != nil {
 		t.Fatal(err)
 	}
-	if len(typed.Spec.Groups) != 1 || typed.Spec.Groups[0].Interval != "5m" || prometheus.RuleInterval != 5*time.Minute {
-		t.Errorf("groups %+v, want one that is evaluated every %v", typed.Spec.Groups, prometheus.RuleInterval)
+	if len(typed.Spec.Groups) != 1 || typed.Spec.Groups[0].Interval != "5m" || promql.RuleInterval != 5*time.Minute {
+		t.Errorf("groups %+v, want one that is evaluated every %v", typed.Spec.Groups, promql.RuleInterval)
 	}
-	var got []prometheus.RecordingRule
+	var got []promql.RecordingRule
 	for _, r := range typed.Spec.Groups[0].Rules {
-		got = append(got, prometheus.RecordingRule{Record: r.Record, Expr: strings.TrimSpace(r.Expr)})
+		got = append(got, promql.RecordingRule{Record: r.Record, Expr: strings.TrimSpace(r.Expr)})
 	}
-	if diff := cmp.Diff(prometheus.RecordingRules(), got); diff != "" {
+	if diff := cmp.Diff(promql.RecordingRules(), got); diff != "" {
 		t.Errorf("write the rules that the scheduler reads into manifests/chart/files/recording-rules.yaml (-scheduler +chart):\n%s", diff)
 	}
 }

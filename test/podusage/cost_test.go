@@ -12,6 +12,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
 
 // BenchmarkCost is what reading costs Prometheus, by the processor time of its process and by the time that the queries take: for
@@ -44,9 +45,9 @@ func BenchmarkCost(b *testing.B) {
 		benchmarkCost(b, past, pods(past, 6*time.Hour+10*time.Minute), history, 2*past*2/15)
 	})
 	var records []series
-	for _, rule := range prometheus.RecordingRules() {
+	for _, rule := range promql.RecordingRules() {
 		for i := range past * 2 / 15 {
-			for at := now.Add(-6 * time.Hour); at.Before(now); at = at.Add(prometheus.RuleInterval) {
+			for at := now.Add(-6 * time.Hour); at.Before(now); at = at.Add(promql.RuleInterval) {
 				at := at.Truncate(scrapeInterval)
 				records = append(records, series{name: name(rule.Record, "namespace", fmt.Sprintf("team-%03d", i/80), "workload", fmt.Sprintf("workload-%05d", i)), value: 1, begin: at, end: at})
 			}

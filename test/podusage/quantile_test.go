@@ -17,6 +17,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
 
 // phase is a time of constant utilization, a fraction.
@@ -99,10 +100,10 @@ func TestQuantiles(t *testing.T) {
 		name string
 		cfg  prometheus.Config
 	}{
-		{"NodeExporter", prometheus.Config{Dialect: prometheus.NodeExporter}},
-		{"KubePrometheus", prometheus.Config{Dialect: prometheus.KubePrometheus}},
-		{"Kubelet", prometheus.Config{Dialect: prometheus.Kubelet}},
-		{"cAdvisor", prometheus.Config{Dialect: prometheus.CAdvisor}},
+		{"NodeExporter", prometheus.Config{Dialect: promql.NodeExporter}},
+		{"KubePrometheus", prometheus.Config{Dialect: promql.KubePrometheus}},
+		{"Kubelet", prometheus.Config{Dialect: promql.Kubelet}},
+		{"cAdvisor", prometheus.Config{Dialect: promql.CAdvisor}},
 		{"own rules", prometheus.Config{CPUQuery: "instance:node_cpu_utilisation:rate5m", MemoryQuery: "instance:node_memory_utilisation:ratio"}},
 		{"own expressions", prometheus.Config{
 			CPUQuery:    `1 - avg by (node) (rate(node_cpu_seconds_total{mode="idle"}[$window]))`,

@@ -17,6 +17,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
 
 // recipes are the queries of the metrics to copy in the README of NodeMetrics, by name.
@@ -105,7 +106,7 @@ func TestRecipes(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, err := prometheus.New(prometheus.Config{
-		Address: url, Dialect: prometheus.Auto, NodeLabels: []string{"node", "Hostname", "instance"}, Config: httpclient.Config{Timeout: 10 * time.Minute},
+		Address: url, Dialect: promql.Auto, NodeLabels: []string{"node", "Hostname", "instance"}, Config: httpclient.Config{Timeout: 10 * time.Minute},
 	}, corelisters.NewNodeLister(indexer), clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)

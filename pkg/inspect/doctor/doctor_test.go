@@ -32,6 +32,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
 
 // examinedAt returns a source with an address.
@@ -558,7 +560,7 @@ func TestCommands_Quoted(t *testing.T) {
 // TestCheckCapacity_Infinite expects a query that divides by zero to be told from one in percent.
 func TestCheckCapacity_Infinite(t *testing.T) {
 	s := examinedAt("http://10.0.0.9:9090")
-	s.diagnosis.Queries = []prometheus.QueryDiagnosis{{Query: "mean of cpu over 5m0s (own query)", PromQL: "a / 0", Highest: math.Inf(1), HighestNode: "n1"}}
+	s.diagnosis.Queries = []diagnosis.QueryDiagnosis{{Query: promql.Query{PromQL: "a / 0"}, Highest: math.Inf(1), HighestNode: "n1"}}
 	s.checkCapacity()
 	c := s.report.Checks[0]
 	if c.Status != Error || strings.Contains(c.Message, "Inf") || c.Advice[0].YAML != "" || !strings.Contains(c.Advice[0].Command, "a / 0") {
@@ -570,15 +572,15 @@ func TestCheckCapacity_Infinite(t *testing.T) {
 func TestCheckMatching_Groups(t *testing.T) {
 	s := examinedAt("http://10.0.0.9:9090")
 	s.diagnosis.NodeCount = 11
-	s.examined.Sampling = map[string]prometheus.Sampling{"healthy": {Interval: time.Second}}
+	s.examined.Sampling = map[string]diagnosis.Sampling{"healthy": {Interval: time.Second}}
 	for i := range 10 {
-		n := prometheus.Nearest{Node: fmt.Sprintf("w%d", i)}
-		if i > 6 {
-			n.Series = "up{instance=" + n.Node + "}"
+		node := fmt.Sprintf("w%d", i)
+		s.diagnosis.NodesWithoutSeries = append(s.diagnosis.NodesWithoutSeries, node)
+		if i < 7 {
+			s.examined.Unnamed = append(s.examined.Unnamed, node)
 		}
-		s.diagnosis.NodesWithoutSeries = append(s.diagnosis.NodesWithoutSeries, n.Node)
-		s.examined.Nearest = append(s.examined.Nearest, n)
 	}
+	s.examined.Strays = []string{"up{instance=prod-w0}"}
 	s.checkMatching()
 	var got []string
 	for _, c := range s.report.Checks {
@@ -590,8 +592,7 @@ func TestCheckMatching_Groups(t *testing.T) {
 		}
 	}
 	want := []string{
-		"the series most similar to nodes without load: w7: up{instance=w7}, w8: up{instance=w8}, w9: up{instance=w9}",
-		"no series has a label that looks like the name of a node without load: w0, w1, w2, w3, w4, …",
+		"no label of any series names these nodes: w0, w1, w2, w3, w4, …; series that name no node: up{instance=prod-w0}",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

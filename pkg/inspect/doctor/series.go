@@ -16,6 +16,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
 
 // examine asks a Prometheus what a refresh does not ask.
@@ -41,10 +43,10 @@ func (s *examinedSource) checkSeries() {
 	s.checkDialect()
 	for i := range d.Queries {
 		q := &d.Queries[i]
-		if q.Err == nil || d.Undetected != nil || strings.HasPrefix(q.Query, "time of") || strings.HasPrefix(q.Query, "standard deviation") {
+		if q.Err == nil || d.Undetected != nil || q.Kind == promql.NewestSample || q.Kind == promql.StdDev {
 			continue // the dialect's check, or others, say it
 		}
-		if strings.HasPrefix(q.Query, "metric ") {
+		if q.Kind == promql.NodeMetric {
 			s.add(Error, "source.metrics", "NodeMetrics: "+oneLine(q.Err), Advice{
 				Text:    "No node is scored by this metric. See what the query returns, and whether a label of nodeLabels names the node:",
 				Command: s.queryCommand(q.PromQL),
@@ -58,8 +60,8 @@ func (s *examinedSource) checkSeries() {
 			})
 		}
 	}
-	if n := slices.IndexFunc(d.Queries, func(q prometheus.QueryDiagnosis) bool { return strings.HasPrefix(q.Query, "metric ") && q.Err == nil }); n >= 0 {
-		s.add(OK, "source.metrics", fmt.Sprintf("NodeMetrics: %s has a value of %s", d.Queries[n].Query, text.Count(d.Queries[n].Nodes, "node")))
+	if n := slices.IndexFunc(d.Queries, func(q diagnosis.QueryDiagnosis) bool { return q.Kind == promql.NodeMetric && q.Err == nil }); n >= 0 {
+		s.add(OK, "source.metrics", fmt.Sprintf("NodeMetrics: %s has a value of %s", &d.Queries[n].Query, text.Count(d.Queries[n].Nodes, "node")))
 	}
 	if len(s.requirements.windows) > 0 {
 		s.checkMatching()
@@ -87,7 +89,7 @@ func (s *examinedSource) checkDialect() {
 	}
 	switch {
 	case d.Undetected == nil && d.NodeCount > 0 && len(d.NodesWithoutSeries) < d.NodeCount:
-		name := "queries of your own"
+		name := "custom queries"
 		if d.Dialect != "" {
 			name = "dialect " + string(d.Dialect)
 		}
@@ -99,9 +101,9 @@ func (s *examinedSource) checkDialect() {
 	}
 }
 
-func dialectName(d prometheus.Dialect) string {
+func dialectName(d promql.Dialect) string {
 	if d == "" {
-		return "your own query"
+		return "the custom query"
 	}
 	return "dialect " + string(d)
 }
@@ -123,22 +125,12 @@ func (s *examinedSource) checkMatching() {
 		status = Error
 	}
 	s.add(status, "nodes.measured", fmt.Sprintf("nodes without load: %d of %d (%s)", missing, d.NodeCount, text.FirstN(d.NodesWithoutSeries)), s.adviseMissing()...)
-	var similar, unlike []string
-	for _, n := range s.examined.Nearest {
-		if n.Series == "" {
-			unlike = append(unlike, n.Node)
-		} else {
-			similar = append(similar, n.Node+": "+n.Series)
+	if unnamed := s.examined.Unnamed; len(unnamed) > 0 {
+		message := "no label of any series names these nodes: " + text.FirstN(unnamed)
+		if len(s.examined.Strays) > 0 {
+			message += "; series that name no node: " + text.FirstN(s.examined.Strays)
 		}
-	}
-	if len(similar) > 0 {
-		s.add(Warning, "nodes.nearest", "the series most similar to nodes without load: "+text.FirstN(similar), s.adviseSimilar()...)
-	}
-	if len(unlike) > 0 {
-		s.add(Warning, "nodes.nearest", "no series has a label that looks like the name of a node without load: "+text.FirstN(unlike), Advice{
-			Text:    "Let Prometheus scrape node_exporter or the kubelets of these nodes. This shows whether it tries:",
-			Command: s.queryCommand("up == 0"),
-		})
+		s.add(Warning, "nodes.nearest", message, s.adviseUnnamed())
 	}
 	if unmatched > 0 {
 		s.add(Warning, "nodes.unmatched", fmt.Sprintf("%s no node: %s", verb(unmatched, "series belongs to", "series belong to"), text.FirstN(d.UnmatchedSeries)),
@@ -166,17 +158,14 @@ func (s *examinedSource) adviseMissing() []Advice {
 			YAML: "metricProvider:\n  nodeLabels: " + onOneLine(append(slices.Clone(provider.NodeLabels), best.Label)) + "\n",
 		})
 	}
-	if len(x.Relabelings) > 0 {
-		advice = append(advice, adviseRelabeling(x.Relabelings[0]))
-	}
-	if len(x.Dialects) > 0 && provider.Dialect != config.DialectAuto && len(x.Labels)+len(x.Relabelings) == 0 {
+	if len(x.Dialects) > 0 && provider.Dialect != config.DialectAuto && len(x.Labels) == 0 {
 		advice = append(advice, Advice{
 			Text: fmt.Sprintf("There are series of dialect %s. %s let it be found:", x.Dialects[0], s.inConfiguration()),
 			YAML: providerYAML("dialect", config.DialectAuto),
 		})
 	}
 	sampled := slices.ContainsFunc(s.diagnosis.NodesWithoutSeries, func(node string) bool { _, ok := x.Sampling[node]; return ok })
-	if sampled && len(x.Labels)+len(x.Relabelings) == 0 && (len(x.Dialects) == 0 || provider.Dialect == config.DialectAuto) {
+	if sampled && len(x.Labels) == 0 && (len(x.Dialects) == 0 || provider.Dialect == config.DialectAuto) {
 		advice = append(advice, Advice{
 			Text:    "There are series, but too few samples of them for the window: do what the group time says. These are the samples in a window:",
 			Command: s.queryCommand(fmt.Sprintf("count_over_time(up[%ds])", int(s.requirements.windows[0].Seconds()))),
@@ -203,27 +192,14 @@ func (s *examinedSource) adviseMissing() []Advice {
 	return advice
 }
 
-// adviseSimilar says what would give nodes their load for which there are similar series.
-func (s *examinedSource) adviseSimilar() []Advice {
-	if len(s.examined.Labels) == 0 && len(s.examined.Relabelings) == 0 {
-		return []Advice{{Text: "Let a label of each series that is a node's be the node's name, by relabelling in Prometheus."}}
+// adviseUnnamed says how to give nodes a series that names them.
+func (s *examinedSource) adviseUnnamed() Advice {
+	if len(s.examined.Strays) > 0 {
+		return Advice{Text: "If these series are of the nodes, write the node's name to the label node by relabeling in Prometheus."}
 	}
-	return s.adviseMissing()
-}
-
-func adviseRelabeling(r prometheus.Relabeling) Advice {
-	type relabel struct {
-		SourceLabels []string `json:"source_labels"`
-		Regex        string   `json:"regex"`
-		TargetLabel  string   `json:"target_label"`
-		Replacement  string   `json:"replacement"`
-	}
-	text, _ := yaml.Marshal(map[string][]relabel{"metric_relabel_configs": {{ // of strings alone
-		SourceLabels: []string{r.Label}, Regex: r.Regex, TargetLabel: "node", Replacement: r.Replacement,
-	}}})
 	return Advice{
-		Text: fmt.Sprintf("From label %s follow the names of %d of the nodes without load. Let Prometheus write them to the label node, in the scrape_config of that job:", r.Label, r.Nodes),
-		YAML: string(text),
+		Text:    "Let Prometheus scrape node_exporter or the kubelets of these nodes. This shows whether it tries:",
+		Command: s.queryCommand("up == 0"),
 	}
 }
 
@@ -245,9 +221,9 @@ func (s *examinedSource) checkSampling() {
 		return
 	}
 	window := s.requirements.windows[0]
-	var slowest prometheus.Sampling
+	var slowest diagnosis.Sampling
 	slowNode, youngNode := "", ""
-	youngest := prometheus.Sampling{Since: window}
+	youngest := diagnosis.Sampling{Since: window}
 	young := 0
 	for _, node := range sortedKeys(s.examined.Sampling) {
 		sampling := s.examined.Sampling[node]

@@ -17,6 +17,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
 )
 
 // seriesReader answers a query with its series.
@@ -119,8 +120,8 @@ type examinedSource struct {
 	// prefix tells the source from others in messages.
 	prefix string
 	// diagnosis and examined are those of a Prometheus.
-	diagnosis prometheus.Diagnosis
-	examined  prometheus.Examination
+	diagnosis diagnosis.Diagnosis
+	examined  diagnosis.Examination
 }
 
 func (s *examinedSource) add(status Status, id, message string, advice ...Advice) {
@@ -199,7 +200,7 @@ func (s *examinedSource) answered() bool {
 		return false
 	}
 	d := p.Diagnosis()
-	return slices.ContainsFunc(d.Queries, func(q prometheus.QueryDiagnosis) bool { return !isFailure(q.Err) }) ||
+	return slices.ContainsFunc(d.Queries, func(q diagnosis.QueryDiagnosis) bool { return !isFailure(q.Err) }) ||
 		len(d.Tried) > 0
 }
 

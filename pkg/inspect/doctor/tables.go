@@ -20,6 +20,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
 
 // checkTables checks the load that plugins read, whatever the source.
@@ -168,17 +170,25 @@ func (s *examinedSource) absentChecks(absent []string, nodes int) []Check {
 
 // withoutDeviation returns the resources of which a Prometheus has a mean of more nodes than a deviation.
 func (s *examinedSource) withoutDeviation() []string {
-	nodes := map[string]int{}
-	for i := range s.diagnosis.Queries {
-		nodes[s.diagnosis.Queries[i].Query] = s.diagnosis.Queries[i].Nodes
+	type statistic struct {
+		resource load.Resource
+		window   time.Duration
 	}
-	var without []string
-	for _, query := range sortedKeys(nodes) {
-		of, ok := strings.CutPrefix(query, "mean of ")
-		if deviations, asked := nodes["standard deviation of "+of]; ok && asked && deviations < nodes[query] {
-			without = append(without, fmt.Sprintf("%s on %s", of, text.Count(nodes[query]-deviations, "node")))
+	deviations := map[statistic]int{}
+	for i := range s.diagnosis.Queries {
+		if q := &s.diagnosis.Queries[i]; q.Kind == promql.StdDev {
+			deviations[statistic{q.Resource, q.Window}] = q.Nodes
 		}
 	}
+	var without []string
+	for i := range s.diagnosis.Queries {
+		q := &s.diagnosis.Queries[i]
+		nodes, asked := deviations[statistic{q.Resource, q.Window}]
+		if q.Kind == promql.Mean && q.Fraction == 0 && asked && nodes < q.Nodes {
+			without = append(without, fmt.Sprintf("%s on %s", q.Statistic(), text.Count(q.Nodes-nodes, "node")))
+		}
+	}
+	slices.Sort(without)
 	return without
 }
 
@@ -211,11 +221,11 @@ func (s *examinedSource) deviationCheck(without []string) Check {
 
 // checkCapacity checks that no mean that a Prometheus answers is above capacity.
 func (s *examinedSource) checkCapacity() {
-	var worst *prometheus.QueryDiagnosis
+	var worst *diagnosis.QueryDiagnosis
 	known := false
 	for i := range s.diagnosis.Queries {
 		q := &s.diagnosis.Queries[i]
-		if !strings.HasPrefix(q.Query, "mean of ") || q.HighestNode == "" {
+		if q.Kind != promql.Mean || q.Fraction > 0 || q.HighestNode == "" {
 			continue
 		}
 		known = true
@@ -231,19 +241,19 @@ func (s *examinedSource) checkCapacity() {
 		return
 	}
 	if math.IsInf(worst.Highest, 1) {
-		s.add(Error, "values.capacity", fmt.Sprintf("%s is infinite on %s, which counts as 100 %%", worst.Query, worst.HighestNode), Advice{
+		s.add(Error, "values.capacity", fmt.Sprintf("%s is infinite on %s, which counts as 100 %%", worst, worst.HighestNode), Advice{
 			Text:    "The query divides by zero, such as by a capacity that is not known. See what it returns:",
 			Command: s.queryCommand(worst.PromQL),
 		})
 		return
 	}
-	message := fmt.Sprintf("%s is above capacity on %s: %.1f %%, which counts as 100 %%", worst.Query, worst.HighestNode, 100*worst.Highest)
+	message := fmt.Sprintf("%s is above capacity on %s: %.1f %%, which counts as 100 %%", worst, worst.HighestNode, 100*worst.Highest)
 	// More than that is not measured, but computed in another unit.
 	const percent = 1.5
-	if strings.Contains(worst.Query, "own query") && worst.Highest > percent {
+	if worst.Custom() && worst.Highest > percent {
 		key, own := "cpu", ""
 		if queries := s.requirements.spec.MetricProvider.Queries; queries != nil {
-			if own = queries.CPU; strings.Contains(worst.Query, "memory") {
+			if own = queries.CPU; worst.Resource == load.Memory {
 				key, own = "memory", queries.Memory
 			}
 		}

@@ -7,50 +7,57 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
 )
 
-// samplesOf returns the samples of each node and window or quantile that has a value of a resource: one, or one of each resource if
-// their windows end at different moments.
-func samplesOf(results []*queryResult, m *matcher, windows []time.Duration, quantiles []load.Quantile) []load.Sample {
+// statistics are the results of one window or quantile, by resource.
+type statistics struct {
+	means, deviations [load.ResourceCount]*response.Result
+	// end is the earliest time at which the server evaluated them, or at which they were received.
+	end time.Time
+}
+
+func statisticsOf(results []*response.Result, of load.Quantile) (s statistics) {
+	for _, r := range results {
+		if r.Nodes == 0 || r.Query.Window != of.Window || r.Query.Fraction != of.Fraction {
+			continue
+		}
+		switch r.Query.Kind {
+		case promql.Mean:
+			s.means[r.Query.Resource] = r
+		case promql.StdDev:
+			s.deviations[r.Query.Resource] = r
+		default:
+			continue
+		}
+		s.end = earliest(s.end, r.Evaluated, r.Received)
+	}
+	return s
+}
+
+// samplesOf returns the samples of each node and window or quantile that has a value.
+// There is one, or one a resource if their windows end at different times.
+func samplesOf(results []*response.Result, m *response.Matcher, windows []time.Duration, quantiles []load.Quantile) []load.Sample {
 	all := make([]load.Quantile, 0, len(windows)+len(quantiles)) // a fraction of 0 is a mean
 	for _, window := range windows {
 		all = append(all, load.Quantile{Window: window})
 	}
 	all = append(all, quantiles...)
-	samples := make([]load.Sample, 0, len(all)*len(m.nodes))
-	newest := find(results, newestSample)
+	samples := make([]load.Sample, 0, len(all)*len(m.Nodes))
+	newest := response.Find(results, promql.NewestSample)
 	for _, q := range all {
-		var means, deviations [load.ResourceCount]*queryResult
-		var end time.Time
-		for _, r := range results {
-			if r.nodes == 0 || r.query.window != q.Window || r.query.fraction != q.Fraction {
-				continue
-			}
-			switch r.query.kind {
-			case mean:
-				means[r.query.resource] = r
-			case stdDev:
-				deviations[r.query.resource] = r
-			default:
-				continue
-			}
-			end = earliest(end, r.evaluated, r.received)
-		}
-		for i, node := range m.nodes {
+		s := statisticsOf(results, q)
+		for i, node := range m.Nodes {
 			first := len(samples)
 			for r := range load.ResourceCount {
-				stat := statOf(means[r], deviations[r], i)
+				stat := s.stat(r, i)
 				if !stat.Known {
 					continue
 				}
-				resourceEnd := end
-				if reads := means[r].query.reads; readsPast(reads) {
-					resourceEnd = newestRead(reads, end)
-				} else if at, ok := newest.sampleTime(i); ok {
-					resourceEnd = earliest(end, at)
-				}
-				if len(samples) == first || !samples[first].End.Equal(resourceEnd) {
-					samples = append(samples, load.Sample{Node: node.Name, Window: q.Window, Fraction: q.Fraction, End: resourceEnd})
+				end := s.endOf(r, newest, i)
+				if len(samples) == first || !samples[first].End.Equal(end) {
+					samples = append(samples, load.Sample{Node: node.Name, Window: q.Window, Fraction: q.Fraction, End: end})
 				}
 				samples[len(samples)-1].Stats[r] = stat
 			}
@@ -59,16 +66,31 @@ func samplesOf(results []*queryResult, m *matcher, windows []time.Duration, quan
 	return samples
 }
 
-func find(results []*queryResult, k kind) *queryResult {
-	for _, r := range results {
-		if r.query.kind == k {
-			return r
-		}
+// stat returns the statistic of the node at a position.
+func (s *statistics) stat(r load.Resource, position int) load.Stat {
+	means, deviations := s.means[r], s.deviations[r]
+	if means == nil || !means.Values[position].Known {
+		return load.Stat{}
 	}
-	return nil
+	stat := load.Stat{Mean: means.Values[position].Value, StdDev: math.NaN(), Span: means.Query.Span, Known: true}
+	if deviations != nil && deviations.Values[position].Known {
+		stat.StdDev = deviations.Values[position].Value
+	}
+	return stat
 }
 
-// earliest returns the earliest of the times; a zero first is no time.
+// endOf returns the time of the newest data in a node's mean. newest may be nil.
+func (s *statistics) endOf(r load.Resource, newest *response.Result, position int) time.Time {
+	if reads := s.means[r].Query.Reads; reads.Past() {
+		return reads.Newest(s.end)
+	}
+	if at, ok := newest.SampleTime(position); ok {
+		return earliest(s.end, at)
+	}
+	return s.end
+}
+
+// earliest returns the earliest of the times; a zero first does not count.
 func earliest(first time.Time, others ...time.Time) time.Time {
 	for _, t := range others {
 		if first.IsZero() || t.Before(first) {
@@ -78,37 +100,17 @@ func earliest(first time.Time, others ...time.Time) time.Time {
 	return first
 }
 
-// sampleTime returns the time of a node's newest sample from the result of a newestSample query, which may be nil.
-func (r *queryResult) sampleTime(position int) (at time.Time, ok bool) {
-	if r == nil || r.nodes == 0 || !r.values[position].known {
-		return time.Time{}, false
-	}
-	return timeOf(r.values[position].value)
-}
-
-// statOf returns the statistic of the node at a position; either result may be nil.
-func statOf(means, deviations *queryResult, position int) load.Stat {
-	if means == nil || !means.values[position].known {
-		return load.Stat{}
-	}
-	stat := load.Stat{Mean: means.values[position].value, StdDev: math.NaN(), Span: means.query.span, Known: true}
-	if deviations != nil && deviations.values[position].known {
-		stat.StdDev = deviations.values[position].value
-	}
-	return stat
-}
-
 // metricsOf returns the node metrics that at least one node has a value of.
-func metricsOf(results []*queryResult, m *matcher) []source.MetricValues {
+func metricsOf(results []*response.Result, m *response.Matcher) []source.MetricValues {
 	var metrics []source.MetricValues
 	for _, r := range results {
-		if r.nodes == 0 {
+		if r.Nodes == 0 {
 			continue
 		}
-		values := source.MetricValues{Metric: r.query.promql, End: earliest(r.evaluated, r.received), Values: make(map[string]float64, r.nodes)}
-		for i, v := range r.values {
-			if v.known {
-				values.Values[m.nodes[i].Name] = v.value
+		values := source.MetricValues{Metric: r.Query.PromQL, End: earliest(r.Evaluated, r.Received), Values: make(map[string]float64, r.Nodes)}
+		for i, v := range r.Values {
+			if v.Known {
+				values.Values[m.Nodes[i].Name] = v.Value
 			}
 		}
 		metrics = append(metrics, values)
@@ -116,25 +118,24 @@ func metricsOf(results []*queryResult, m *matcher) []source.MetricValues {
 	return metrics
 }
 
-// failureOf returns the error of a refresh that brought neither a mean nor a node metric, or nil. undetected is why Auto found no
-// dialect, if it found none.
-func failureOf(results []*queryResult, endpoint string, undetected error) error {
+// failureOf returns the error of a refresh without a mean or node metric, or nil. undetected is why Auto found no dialect.
+func failureOf(results []*response.Result, endpoint string, undetected error) error {
 	var failed, empty []error
+	if undetected != nil {
+		failed = append(failed, undetected)
+	}
 	for _, r := range results {
 		switch {
-		case r.query.kind == newestSample:
-		case r.err != nil:
-			failed = append(failed, r.err)
-		case r.query.kind == stdDev:
-		case r.nodes > 0:
+		case r.Query.Kind == promql.NewestSample:
+		case r.Err != nil:
+			failed = append(failed, r.Err)
+		case r.Query.Kind == promql.StdDev:
+		case r.Nodes > 0:
 			return nil
 		default:
 			empty = append(empty, fmt.Errorf("%s at %s: %w: check that it scrapes the nodes, or set dialect, queries or nodeLabels",
-				r.query, endpoint, r.emptiness()))
+				r.Query, endpoint, r.Emptiness()))
 		}
-	}
-	if undetected != nil {
-		failed = append([]error{undetected}, failed...)
 	}
 	return summary(append(failed, empty...))
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
 
 func TestFetch_BadResponses(t *testing.T) {
@@ -53,7 +54,7 @@ func TestFetch_BadResponses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := newServer(t, rule{"", tt.respond})
-			s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter, Config: httpclient.Config{BearerToken: "s3cret"}}, twoNodes()...)
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter, Config: httpclient.Config{BearerToken: "s3cret"}}, twoNodes()...)
 			_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 			wantError(t, err, append(tt.want, srv.URL+"/api/v1/query", "mean of cpu over 5m")...)
 			if strings.Contains(err.Error(), "s3cret") {
@@ -91,7 +92,7 @@ func TestFetch_ErrorsHideToken(t *testing.T) {
 				w.WriteHeader(tt.status)
 				_, _ = fmt.Fprintf(w, tt.format, r.Header)
 			}})
-			s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter, Config: httpclient.Config{BearerToken: "s3cret"}}, twoNodes()...)
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter, Config: httpclient.Config{BearerToken: "s3cret"}}, twoNodes()...)
 			_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 			wantError(t, err, tt.want...)
 			if strings.Contains(err.Error(), "s3cret") {
@@ -125,7 +126,7 @@ func packed(t *testing.T, text string) func(http.ResponseWriter, *http.Request) 
 
 func TestFetch_Gzip(t *testing.T) {
 	srv := newServer(t, rule{"", packed(t, vectorText(at("w1", "0.5")))})
-	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, twoNodes()...)
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, twoNodes()...)
 	if got := fetch(t, s); len(got) != 1 || got[0].Stats[load.CPU].Mean != 0.5 {
 		t.Errorf("got %v", got)
 	}
@@ -164,7 +165,7 @@ func TestFetch_ResponseTooLarge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv := newServer(t, rule{"", respond(fits)})
-			s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, twoNodes()...)
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, twoNodes()...)
 			if got := fetch(t, s); len(got) != 1 {
 				t.Errorf("got %v", got)
 			}
@@ -207,7 +208,7 @@ func TestTLS(t *testing.T) {
 		{"not verified, with a token", httpclient.Config{InsecureSkipVerify: true, BearerToken: "t"}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter, Config: tt.cfg}, twoNodes()...)
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter, Config: tt.cfg}, twoNodes()...)
 			_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 			if tt.fine && err != nil {
 				t.Errorf("Fetch: %v", err)
@@ -218,12 +219,12 @@ func TestTLS(t *testing.T) {
 		})
 	}
 	t.Run("a certificate for another host", func(t *testing.T) {
-		s := newTestSource(t, Config{Address: strings.Replace(srv.URL, "127.0.0.1", "localhost", 1), Dialect: NodeExporter, Config: httpclient.Config{CAFile: ca}}, twoNodes()...)
+		s := newTestSource(t, Config{Address: strings.Replace(srv.URL, "127.0.0.1", "localhost", 1), Dialect: promql.NodeExporter, Config: httpclient.Config{CAFile: ca}}, twoNodes()...)
 		_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 		wantError(t, err, "localhost", "caFile", "insecureSkipVerify")
 	})
 	t.Run("an authority that goes away", func(t *testing.T) {
-		s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter, Config: httpclient.Config{CAFile: ca}}, twoNodes()...)
+		s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter, Config: httpclient.Config{CAFile: ca}}, twoNodes()...)
 		if err := os.Rename(ca, other); err != nil {
 			t.Fatal(err)
 		}
@@ -242,7 +243,7 @@ func TestClose(t *testing.T) {
 					closed <- struct{}{}
 				}
 			}
-			cfg := Config{Dialect: NodeExporter}
+			cfg := Config{Dialect: promql.NodeExporter}
 			if withTLS {
 				srv.StartTLS()
 				cfg.CAFile = writeCA(t, srv)
@@ -309,7 +310,7 @@ func TestRedirects(t *testing.T) {
 		t.Cleanup(srv.Close)
 		return srv.URL
 	}
-	cfg := Config{Dialect: NodeExporter, CPUQuery: "c", MemoryQuery: "m"}
+	cfg := Config{Dialect: promql.NodeExporter, CPUQuery: "c", MemoryQuery: "m"}
 
 	cfg.Address = redirect(target.URL)
 	fetch(t, newTestSource(t, cfg, twoNodes()...))
@@ -341,7 +342,7 @@ func TestFetch_AddressPath(t *testing.T) {
 		"/select/0/prometheus/": "/select/0/prometheus/api/v1/query",
 	} {
 		srv := newServer(t, rule{"", vector(at("w1", "0.5"))})
-		fetch(t, newTestSource(t, Config{Address: srv.URL + address, Dialect: NodeExporter}, twoNodes()...))
+		fetch(t, newTestSource(t, Config{Address: srv.URL + address, Dialect: promql.NodeExporter}, twoNodes()...))
 		for _, r := range srv.requests {
 			if r.URL.Path != path || r.Method != http.MethodGet {
 				t.Errorf("address %q: %s %s, want GET %s", address, r.Method, r.URL.Path, path)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
 
 func TestAuto_FirstDialectWithValue(t *testing.T) {
@@ -28,14 +29,14 @@ func TestAuto_FirstDialectWithValue(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv := newServer(t, rules...)
-			s := newTestSource(t, Config{Address: srv.URL, Dialect: Auto}, twoNodes()...)
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.Auto}, twoNodes()...)
 			var log logged
 			for range 2 {
 				if _, err := s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}}); err != nil {
 					t.Fatalf("Fetch: %v", err)
 				}
 			}
-			if s.dialect != Kubelet {
+			if s.dialect != promql.Kubelet {
 				t.Errorf("took %q, want Kubelet", s.dialect)
 			}
 			// Three dialects tried in order, then twice five queries.
@@ -51,12 +52,12 @@ func TestAuto_FirstDialectWithValue(t *testing.T) {
 
 func TestAuto_ShortestWindow(t *testing.T) {
 	srv := newServer(t, rule{"[1h", vector()}, rule{"[15m", vector()}, rule{"node_cpu_usage_seconds_total", vector(at("w1", "2"))})
-	s := newTestSource(t, Config{Address: srv.URL, Dialect: Auto}, twoNodes()...)
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.Auto}, twoNodes()...)
 	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{5 * time.Minute, 15 * time.Minute, time.Hour}})
 	if err != nil {
 		t.Fatalf("Fetch: %v", err)
 	}
-	if s.dialect != Kubelet {
+	if s.dialect != promql.Kubelet {
 		t.Errorf("took %q, want Kubelet", s.dialect)
 	}
 	// Four dialects over an hour, three over five minutes, one for the newest samples, then four for each of three windows.
@@ -76,7 +77,7 @@ func TestAuto_DetectsAgain(t *testing.T) {
 	srv := newServer(t, nodeExporter(vector(at("w1", "0.25")), vector(), vector(at("w1", "0.5")), vector())...)
 	s := newTestSource(t, Config{Address: srv.URL}, twoNodes()...)
 	fetch(t, s)
-	if s.dialect != NodeExporter {
+	if s.dialect != promql.NodeExporter {
 		t.Fatalf("took %q, want NodeExporter", s.dialect)
 	}
 
@@ -89,7 +90,7 @@ func TestAuto_DetectsAgain(t *testing.T) {
 
 	// A server that fails says nothing about dialects.
 	srv.setRules(rule{"", status(http.StatusBadGateway, "no upstream")})
-	if _, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}}); err == nil || s.dialect != KubePrometheus {
+	if _, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}}); err == nil || s.dialect != promql.KubePrometheus {
 		t.Errorf("error %v, dialect %q; want an error and KubePrometheus kept", err, s.dialect)
 	}
 
@@ -99,7 +100,7 @@ func TestAuto_DetectsAgain(t *testing.T) {
 
 	srv.setRules(nodeExporter(vector(at("w1", "0.25")), vector(), vector(), vector())...)
 	fetch(t, s)
-	if s.dialect != NodeExporter {
+	if s.dialect != promql.NodeExporter {
 		t.Errorf("took %q, want NodeExporter", s.dialect)
 	}
 }
@@ -119,7 +120,7 @@ func TestAuto_CPUGone(t *testing.T) {
 		rule{"instance:node_cpu", vector(at("w1", "0.75"))},
 		rule{"", vector()},
 	)
-	s := newTestSource(t, Config{Address: srv.URL, Dialect: Auto}, twoNodes()...)
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.Auto}, twoNodes()...)
 	if got := fetch(t, s)[0].Stats[load.CPU].Mean; got != 0.5 {
 		t.Fatalf("cpu %v, want 0.5", got)
 	}

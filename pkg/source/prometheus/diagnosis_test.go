@@ -9,7 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
 )
 
 // equateErrors compares errors by their text.
@@ -36,37 +40,37 @@ func TestDiagnosis(t *testing.T) {
 	// Samples of 20 s and of 50 s ago.
 	srv.newest = vector(element{`"node":"w1"`, "1699999980"}, element{`"node":"w2"`, "1699999950"})
 	s := newTestSource(t, Config{Address: srv.URL, NodeLabels: []string{"node"}}, append(twoNodes(), newNode("w3", "10.0.0.3"))...)
-	if diff := cmp.Diff(Diagnosis{}, s.Diagnosis(), equateErrors()); diff != "" {
+	if diff := cmp.Diff(diagnosis.Diagnosis{}, s.Diagnosis(), equateErrors()); diff != "" {
 		t.Errorf("before the first Fetch (-want +got):\n%s", diff)
 	}
 	if _, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}, Metrics: []string{"latency"}}); err != nil {
 		t.Fatal(err)
 	}
 	endpoint := srv.URL + "/api/v1/query"
-	w1 := Match{Series: `{node="w1"}`, Node: "w1"}
-	want := Diagnosis{
+	w1 := response.Match{Series: `{node="w1"}`, Node: "w1"}
+	want := diagnosis.Diagnosis{
 		Endpoint: endpoint,
-		Dialect:  Kubelet,
-		Tried: []TriedDialect{
-			{NodeExporter, textError("query refused (execution): too many samples")},
-			{KubePrometheus, textError(`none of 1 series belongs to a Node: {node="gone"}`)},
+		Dialect:  promql.Kubelet,
+		Tried: []diagnosis.Tried{
+			{promql.NodeExporter, textError("query refused (execution): too many samples")},
+			{promql.KubePrometheus, textError(`none of 1 series belongs to a Node: {node="gone"}`)},
 		},
-		Queries: []QueryDiagnosis{
-			{Query: "time of the newest sample of cpu (dialect Kubelet)", Series: 2, Matched: 2, Nodes: 2, Highest: 1699999980, HighestNode: "w1"},
-			{Query: "mean of cpu over 5m (dialect Kubelet)", Series: 3, Matched: 1, Nodes: 1, Highest: 0.25, HighestNode: "w1"},
-			{Query: "mean of memory over 5m (dialect Kubelet)", Series: 1, Matched: 1, Nodes: 1, Highest: 0.5, HighestNode: "w1", Warnings: []string{"partial"}},
-			{Query: "standard deviation of cpu over 5m (dialect Kubelet)", Err: textError("standard deviation of cpu over 5m (dialect Kubelet): no series")},
-			{Query: "standard deviation of memory over 5m (dialect Kubelet)", Err: textError("standard deviation of memory over 5m (dialect Kubelet): no series")},
-			{Query: `metric "latency"`, Err: textError(`metric "latency": GET ` + endpoint + ": status 502 Bad Gateway")},
+		Queries: []diagnosis.QueryDiagnosis{
+			{Query: promql.Query{Kind: promql.NewestSample, Resource: load.CPU, Dialect: promql.Kubelet}, Series: 2, Matched: 2, Nodes: 2, Highest: 1699999980, HighestNode: "w1"},
+			{Query: promql.Query{Kind: promql.Mean, Resource: load.CPU, Window: window, Dialect: promql.Kubelet}, Series: 3, Matched: 1, Nodes: 1, Highest: 0.25, HighestNode: "w1"},
+			{Query: promql.Query{Kind: promql.Mean, Resource: load.Memory, Window: window, Dialect: promql.Kubelet}, Series: 1, Matched: 1, Nodes: 1, Highest: 0.5, HighestNode: "w1", Warnings: []string{"partial"}},
+			{Query: promql.Query{Kind: promql.StdDev, Resource: load.CPU, Window: window, Dialect: promql.Kubelet}, Err: textError("standard deviation of cpu over 5m (dialect Kubelet): no series")},
+			{Query: promql.Query{Kind: promql.StdDev, Resource: load.Memory, Window: window, Dialect: promql.Kubelet}, Err: textError("standard deviation of memory over 5m (dialect Kubelet): no series")},
+			{Query: promql.Query{Kind: promql.NodeMetric}, Err: textError(`metric "latency": GET ` + endpoint + ": status 502 Bad Gateway")},
 		},
 		NodeCount:          3,
 		NodesWithoutSeries: []string{"w2", "w3"},
-		Matches:            []Match{w1, {Series: `{node="w2"}`, Node: "w2"}},
+		Matches:            []response.Match{w1, {Series: `{node="w2"}`, Node: "w2"}},
 		UnmatchedSeries:    []string{`{node="alone"}`, `{node="vm"}`},
-		SampleAges:         SampleAges{Nodes: 2, Youngest: 20 * time.Second, Oldest: 50 * time.Second},
+		SampleAges:         diagnosis.SampleAges{Nodes: 2, Youngest: 20 * time.Second, Oldest: 50 * time.Second},
 		Skew:               -time.Second, // our clock is a second ahead
 	}
-	options := cmp.Options{equateErrors(), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(QueryDiagnosis{}, "PromQL")}
+	options := cmp.Options{equateErrors(), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(promql.Query{}, "PromQL", "OverCapacity", "Reads")}
 	if diff := cmp.Diff(want, s.Diagnosis(), options); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -78,7 +82,7 @@ func TestDiagnosis(t *testing.T) {
 		t.Fatal("no error though there is no series")
 	}
 	got := s.Diagnosis()
-	if got.Dialect != "" || len(got.Tried) != len(autoOrder()) || got.Undetected == nil {
+	if got.Dialect != "" || len(got.Tried) != len(promql.Dialects()) || got.Undetected == nil {
 		t.Errorf("dialect %q, tried %v, because of %v; want none of all that there are, and a reason", got.Dialect, got.Tried, got.Undetected)
 	}
 	if got.Skew != time.Minute || !got.ClocksDiffer {
@@ -96,7 +100,7 @@ func TestDiagnosis_NodeMetricsOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := s.Diagnosis()
-	if len(got.Queries) != 1 || got.Queries[0].PromQL != "latency" || got.SampleAges != (SampleAges{}) || len(got.NodesWithoutSeries) > 0 {
+	if len(got.Queries) != 1 || got.Queries[0].PromQL != "latency" || got.SampleAges != (diagnosis.SampleAges{}) || len(got.NodesWithoutSeries) > 0 {
 		t.Errorf("got %+v, want one query, no ages, and no nodes that lack load", got)
 	}
 }

@@ -15,9 +15,11 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
 
-func examine(t *testing.T, s *Source) Examination {
+func examine(t *testing.T, s *Source) diagnosis.Examination {
 	t.Helper()
 	request := source.Request{Windows: []time.Duration{window}}
 	_, _ = s.Fetch(t.Context(), request) // it may fail: that is what is examined
@@ -33,39 +35,34 @@ func TestExamine_Missing(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		rules []rule
-		want  Examination
+		want  diagnosis.Examination
 	}{
 		{"another label names the nodes", []rule{
 			raw(element{`"__name__":"node_memory_MemAvailable_bytes","instance":"exporter-x7","kubernetes_io_hostname":"w1"`, "1"},
 				element{`"__name__":"node_memory_MemAvailable_bytes","instance":"exporter-x8","kubernetes_io_hostname":"w2"`, "1"}),
-		}, Examination{
-			Dialects: []Dialect{NodeExporter},
-			Labels:   []LabelMatch{{Label: "kubernetes_io_hostname", Nodes: 2}},
-			Nearest: []Nearest{
-				{Node: "w1", Series: `node_memory_MemAvailable_bytes{instance="exporter-x7", kubernetes_io_hostname="w1"}`},
-				{Node: "w2", Series: `node_memory_MemAvailable_bytes{instance="exporter-x8", kubernetes_io_hostname="w2"}`},
-			},
+		}, diagnosis.Examination{
+			Dialects: []promql.Dialect{promql.NodeExporter},
+			Labels:   []diagnosis.LabelMatch{{Label: "kubernetes_io_hostname", Nodes: 2}},
 		}},
-		{"nothing at all", nil, Examination{Nearest: []Nearest{{Node: "w1"}, {Node: "w2"}}}},
+		{"nothing at all", nil, diagnosis.Examination{Unnamed: []string{"w1", "w2"}}},
 		{"a recorded rule of another name", []rule{
 			{`{__name__=~`, vector(
 				element{`"__name__":"house:node_cpu:busy","node":"w1"`, "0.5"}, element{`"__name__":"house:node_cpu:busy","node":"w2"`, "0.25"},
 				element{`"__name__":"house:node_cpu:cores","node":"w1"`, "8"},
 				element{`"__name__":"house:node_memory:used","node":"w1"`, "0.75"},
 				element{`"__name__":"house:other_cpu:busy","job":"api"`, "0.5"})},
-		}, Examination{
-			Candidates: [load.ResourceCount][]Candidate{
+		}, diagnosis.Examination{
+			Candidates: [load.ResourceCount][]diagnosis.Candidate{
 				load.CPU:    {{Name: "house:node_cpu:busy", Nodes: 2, Highest: 0.5}},
 				load.Memory: {{Name: "house:node_memory:used", Nodes: 1, Highest: 0.75}},
 			},
-			Nearest: []Nearest{{Node: "w1"}, {Node: "w2"}},
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := newServer(t, append(tt.rules, rule{"", vector()})...)
 			srv.newest = vector()
 			// No query of a mean has a value, because none has a label that names a node.
-			s := newTestSource(t, Config{Address: srv.URL, Dialect: Auto}, twoNodes()...)
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.Auto}, twoNodes()...)
 			if diff := cmp.Diff(tt.want, examine(t, s), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -73,24 +70,28 @@ func TestExamine_Missing(t *testing.T) {
 	}
 }
 
-func TestExamine_Relabeling(t *testing.T) {
-	series := func(host string) element { return element{fmt.Sprintf(`"host_name":%q`, host), "1"} }
+func TestExamine_LabelsOfSomeNodes(t *testing.T) {
+	series := func(host, instance string) element {
+		return element{fmt.Sprintf(`"__name__":"node_memory_working_set_bytes","host_name":%q,"instance":%q`, host, instance), "1"}
+	}
 	srv := newServer(t,
 		rule{"stddev", vector()},
-		rule{"max by", vector()},
-		rule{"node_memory_working_set_bytes", vector(series("prod-worker-1.internal:9"), series("prod-worker-2.internal:9"), series("db-7.internal:9"))},
+		rule{"max by", vector(at("worker-3", "1"))},
+		rule{"node_memory_working_set_bytes", vector(
+			series("worker-1", "exporter-1"), series("prod-worker-2", "exporter-2"), series("db-7", "exporter-7"), series("x", "worker-3"))},
 		rule{"", vector()},
 	)
-	s := newTestSource(t, Config{Address: srv.URL, Dialect: Kubelet}, newNode("worker-1", "10.0.0.1"), newNode("worker-2", "10.0.0.2"))
-	want := Examination{
-		Dialects: nil,
-		Nearest: []Nearest{
-			{Node: "worker-1", Series: `{host_name="prod-worker-1.internal:9"}`},
-			{Node: "worker-2", Series: `{host_name="prod-worker-2.internal:9"}`},
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.Kubelet},
+		newNode("worker-1", "10.0.0.1"), newNode("worker-2", "10.0.0.2"), newNode("worker-3", "10.0.0.3"))
+	want := diagnosis.Examination{
+		Labels:  []diagnosis.LabelMatch{{Label: "host_name", Nodes: 1}},
+		Unnamed: []string{"worker-2"},
+		Strays: []string{
+			`node_memory_working_set_bytes{host_name="prod-worker-2", instance="exporter-2"}`,
+			`node_memory_working_set_bytes{host_name="db-7", instance="exporter-7"}`,
 		},
-		Relabelings: []Relabeling{{Label: "host_name", Regex: `prod-(.+)\.internal:9`, Replacement: "${1}", Nodes: 2}},
 	}
-	if diff := cmp.Diff(want, examine(t, s), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(want, examine(t, s), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(diagnosis.Examination{}, "Sampling")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -107,9 +108,9 @@ func TestExamine_Sampling(t *testing.T) {
 		rule{"", vector(at("w1", "1"), at("w2", "1"))},
 	)
 	srv.newest = vector(ago("w1", 5), ago("w2", 10))
-	s := newTestSource(t, Config{Address: srv.URL, Dialect: Kubelet}, twoNodes()...)
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.Kubelet}, twoNodes()...)
 	// 80 samples in twenty minutes are one each 15 s. w2 has been measured for 80 s: six samples in 75 s are one each 15 s at most.
-	want := map[string]Sampling{
+	want := map[string]diagnosis.Sampling{
 		"w1": {Interval: 15 * time.Second, Since: 20 * time.Minute},
 		"w2": {Interval: 15 * time.Second, Since: 80 * time.Second},
 	}
@@ -127,39 +128,22 @@ func TestExamine_Young(t *testing.T) {
 		rule{"max by", vector()},
 		rule{kubelet, vector(element{`"__name__":"node_memory_working_set_bytes","instance":"w1"`, "1"})},
 	)
-	s := newTestSource(t, Config{Address: srv.URL, Dialect: Auto}, newNode("w1", "10.0.0.1"))
-	want := Examination{
-		Sampling: map[string]Sampling{"w1": {Since: 8 * time.Second}}, Dialects: []Dialect{Kubelet}, Nearest: []Nearest{{Node: "w1"}},
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.Auto}, newNode("w1", "10.0.0.1"))
+	want := diagnosis.Examination{
+		Sampling: map[string]diagnosis.Sampling{"w1": {Since: 8 * time.Second}}, Dialects: []promql.Dialect{promql.Kubelet},
 	}
 	if diff := cmp.Diff(want, examine(t, s), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-func TestLongestRun(t *testing.T) {
-	for _, tt := range []struct {
-		a, b             string
-		length, inA, inB int
-	}{
-		{"worker-1", "prod-worker-1.internal", 8, 0, 5},
-		{"ip-10-0-0-1.ec2.internal", "IP-10-0-0-1", 11, 0, 0},
-		{"abc", "xyz", 0, 0, 0},
-		{"", "x", 0, 0, 0},
-	} {
-		length, inA, inB := longestRun(tt.a, tt.b)
-		if length != tt.length || inA != tt.inA || inB != tt.inB {
-			t.Errorf("%q and %q share %d characters at %d and %d, want %d at %d and %d", tt.a, tt.b, length, inA, inB, tt.length, tt.inA, tt.inB)
-		}
-	}
-}
-
-// BenchmarkExamine examines 5,000 nodes, none of which has load, because their names are within the values of a label.
+// BenchmarkExamine examines 5,000 nodes, none of which has load, because another label names them.
 func BenchmarkExamine(b *testing.B) {
 	const count = 5000
 	nodes, series := make([]*corev1.Node, count), make([]element, count)
 	for i := range nodes {
 		nodes[i] = newNode(fmt.Sprintf("worker-%04d", i), fmt.Sprintf("10.%d.%d.1", i/256, i%256))
-		series[i] = element{fmt.Sprintf(`"__name__":"node_memory_working_set_bytes","job":"kubelet","host":"prod-worker-%04d.internal"`, i), "1"}
+		series[i] = element{fmt.Sprintf(`"__name__":"node_memory_working_set_bytes","job":"kubelet","host":"worker-%04d"`, i), "1"}
 	}
 	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
 	for _, node := range nodes {
@@ -172,7 +156,7 @@ func BenchmarkExamine(b *testing.B) {
 	}}
 	srv := httptest.NewServer(responses)
 	b.Cleanup(srv.Close)
-	s, err := New(complete(Config{Address: srv.URL, Dialect: Auto}), corelisters.NewNodeLister(indexer), clock.RealClock{})
+	s, err := New(complete(Config{Address: srv.URL, Dialect: promql.Auto}), corelisters.NewNodeLister(indexer), clock.RealClock{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -180,8 +164,8 @@ func BenchmarkExamine(b *testing.B) {
 	_, _ = s.Fetch(b.Context(), source.Request{Windows: windows}) // it fails: no node has load
 	b.ReportAllocs()
 	for b.Loop() {
-		if e, err := s.Examine(b.Context(), windows); err != nil || len(e.Relabelings) != 1 || e.Relabelings[0].Nodes != count {
-			b.Fatalf("%+v, %v", e.Relabelings, err)
+		if e, err := s.Examine(b.Context(), windows); err != nil || len(e.Labels) != 1 || e.Labels[0].Nodes != count {
+			b.Fatalf("%+v, %v", e.Labels, err)
 		}
 	}
 }

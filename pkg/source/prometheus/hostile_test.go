@@ -15,6 +15,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
 
 const (
@@ -86,7 +87,7 @@ func TestFetch_HostileServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			srv := newServer(t, rule{"", tt.respond})
 			srv.newest = tt.respond
-			s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, manyNodes(nodes)...)
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, manyNodes(nodes)...)
 			var before, after runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
@@ -116,7 +117,7 @@ func TestFetch_UnmatchedAreBounded(t *testing.T) {
 		elements = append(elements, element{fmt.Sprintf(`"node":"%d%s"`, i, strings.Repeat("x", 100)), "1"})
 	}
 	srv := newServer(t, rule{"", vector(append(elements, at("n1", "0.5"))...)})
-	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, manyNodes(1000)...)
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, manyNodes(1000)...)
 	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 	if err != nil {
 		t.Fatal(err)

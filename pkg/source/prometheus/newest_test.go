@@ -11,6 +11,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
 
 // onlyFor responds to one query, and with an empty vector to any other.
@@ -36,13 +37,13 @@ func ends(samples []load.Sample) map[string]time.Time {
 func TestFetch_EndIsNewestSample(t *testing.T) {
 	const lastScrapes1, lastScrapes2 = "1699999980", "1699999994.75"
 	for _, tt := range []struct {
-		dialect Dialect
+		dialect promql.Dialect
 		newest  string
 	}{
-		{NodeExporter, `max by (node, host) (timestamp(node_cpu_seconds_total{mode="idle"}))`},
-		{KubePrometheus, "max by (node, host) (timestamp(instance:node_cpu_utilisation:rate5m)) or max by (node, host) (timestamp(instance:node_cpu:ratio))"},
-		{Kubelet, "max by (node, host) (timestamp(node_cpu_usage_seconds_total))"},
-		{CAdvisor, `max by (node, host) (timestamp(container_cpu_usage_seconds_total{id="/"}))`},
+		{promql.NodeExporter, `max by (node, host) (timestamp(node_cpu_seconds_total{mode="idle"}))`},
+		{promql.KubePrometheus, "max by (node, host) (timestamp(instance:node_cpu_utilisation:rate5m)) or max by (node, host) (timestamp(instance:node_cpu:ratio))"},
+		{promql.Kubelet, "max by (node, host) (timestamp(node_cpu_usage_seconds_total))"},
+		{promql.CAdvisor, `max by (node, host) (timestamp(container_cpu_usage_seconds_total{id="/"}))`},
 	} {
 		t.Run(string(tt.dialect), func(t *testing.T) {
 			srv := newServer(t, rule{"", vector(element{`"node":"w1"`, "0.5"}, element{`"node":"w2"`, "0.5"})})
@@ -99,7 +100,7 @@ func TestFetch_EndFallsBack(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := newServer(t, rule{"", vector(at("w1", "0.5"), at("w2", "0.5"))})
 			srv.newest = tt.newest
-			s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, twoNodes()...)
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, twoNodes()...)
 			s.clock = testingclock.NewFakePassiveClock(evaluationTime().Add(tt.clock))
 			got := ends(fetch(t, s))
 			for node, want := range map[string]time.Duration{"w1": tt.want1, "w2": tt.want2} {
@@ -114,7 +115,7 @@ func TestFetch_EndFallsBack(t *testing.T) {
 func TestFetch_FailedNewestSampleIsLoggedOnce(t *testing.T) {
 	srv := newServer(t, rule{"", vector(at("w1", "0.5"))})
 	srv.newest = status(http.StatusInternalServerError, "out of memory")
-	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, newNode("w1", "10.0.0.1"))
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, newNode("w1", "10.0.0.1"))
 	var log logged
 	for range 2 {
 		if _, err := s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}}); err != nil {
@@ -136,16 +137,16 @@ func TestFetch_NewestSampleOfOwnQueries(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		cpu, memory string
-		dialect     Dialect
+		dialect     promql.Dialect
 		want        string
 	}{
-		{"a selector", `my:cpu{w="$window"}`, "my:memory", NodeExporter, "timestamp(my:cpu{w=\"5m\"}\n)"},
-		{"a selector with a comment", "my:cpu # recorded", "my:memory", NodeExporter, "timestamp(my:cpu # recorded\n)"},
-		{"an expression beside a selector", expression, "my:memory", NodeExporter, "timestamp(my:memory\n)"},
-		{"an expression beside the dialect", expression, "", Kubelet, "max by (node) (timestamp(node_memory_working_set_bytes))"},
-		{"the dialect beside an expression", "", expression, Kubelet, "max by (node) (timestamp(node_cpu_usage_seconds_total))"},
-		{"expressions only", expression, "1 - my_memory", NodeExporter, ""},
-		{"another dialect of PromQL", "rate(my_cpu)", "my_memory if my_cpu", NodeExporter, ""},
+		{"a selector", `my:cpu{w="$window"}`, "my:memory", promql.NodeExporter, "timestamp(my:cpu{w=\"5m\"}\n)"},
+		{"a selector with a comment", "my:cpu # recorded", "my:memory", promql.NodeExporter, "timestamp(my:cpu # recorded\n)"},
+		{"an expression beside a selector", expression, "my:memory", promql.NodeExporter, "timestamp(my:memory\n)"},
+		{"an expression beside the dialect", expression, "", promql.Kubelet, "max by (node) (timestamp(node_memory_working_set_bytes))"},
+		{"the dialect beside an expression", "", expression, promql.Kubelet, "max by (node) (timestamp(node_cpu_usage_seconds_total))"},
+		{"expressions only", expression, "1 - my_memory", promql.NodeExporter, ""},
+		{"another dialect of PromQL", "rate(my_cpu)", "my_memory if my_cpu", promql.NodeExporter, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := newServer(t, rule{"", vector(element{`"node":"w1"`, "0.5"})})
@@ -197,11 +198,11 @@ func TestFetch_EndOfOwnQueries(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := newServer(t, rule{"", vector(at("w1", "0.5"))})
-			srv.newest = onlyFor(NodeExporter.newestSample(load.CPU, "instance"), vector(at("w1", "1699999980")))
+			srv.newest = onlyFor(`max by (instance) (timestamp(node_cpu_seconds_total{mode="idle"}))`, vector(at("w1", "1699999980")))
 			if tt.cpu != "" {
-				srv.newest = onlyFor(NodeExporter.newestSample(load.Memory, "instance"), vector(at("w1", "1699999980")))
+				srv.newest = onlyFor(`max by (instance) (timestamp(node_memory_MemAvailable_bytes))`, vector(at("w1", "1699999980")))
 			}
-			s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter, CPUQuery: tt.cpu, MemoryQuery: tt.memory, NodeLabels: []string{"instance"}},
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter, CPUQuery: tt.cpu, MemoryQuery: tt.memory, NodeLabels: []string{"instance"}},
 				newNode("w1", "10.0.0.1"))
 			var got load.Stats
 			ends, samples := [load.ResourceCount]time.Duration{}, fetch(t, s)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
 
 // byMetric returns the values by metric. Each has to end at the time of evaluation.
@@ -48,7 +49,7 @@ func TestFetch_NodeMetricsAndLoad(t *testing.T) {
 		{"all fail", []rule{{"", refused}}, 0, nil, true},
 		{"all are empty", nil, 0, nil, true},
 	} {
-		for _, dialect := range []Dialect{NodeExporter, Auto} {
+		for _, dialect := range []promql.Dialect{promql.NodeExporter, promql.Auto} {
 			t.Run(tt.name+", dialect "+string(dialect), func(t *testing.T) {
 				srv := newServer(t, tt.rules...)
 				s := newTestSource(t, Config{Address: srv.URL, Dialect: dialect}, twoNodes()...)
@@ -96,7 +97,7 @@ func TestFetch_NodeMetricsOnly(t *testing.T) {
 func TestFetch_HungLoadQuery(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	srv := newServer(t, rule{"latency", vector(element{`"node":"w1"`, "1"})}, rule{"", hang})
-	for _, dialect := range []Dialect{NodeExporter, Auto} {
+	for _, dialect := range []promql.Dialect{promql.NodeExporter, promql.Auto} {
 		s := newTestSource(t, Config{Address: srv.URL, Dialect: dialect, Config: httpclient.Config{Timeout: 2 * time.Second}}, twoNodes()...)
 		batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}, Metrics: []string{"latency"}})
 		if err != nil {

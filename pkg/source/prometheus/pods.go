@@ -9,81 +9,21 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/common/model"
 	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
 )
 
 const (
-	// podWindow is the time over which the usage of a pod is taken.
-	podWindow = 5 * time.Minute
-	// PodTimeout bounds each query about pods: it is Prometheus' own default, since such a query takes longer than one about
-	// nodes, and nothing waits for it.
+	// PodTimeout bounds each query about pods, as Prometheus does by default. It takes longer than one about nodes; nothing waits for it.
 	PodTimeout = 2 * time.Minute
-	// The family of series is chosen anew at each fetchesPerDetection-th fetch: another may have more pods by then.
+	// fetchesPerDetection is after how many fetches the family of series is chosen anew: another may have more pods by then.
 	fetchesPerDetection = 12
 )
-
-// podQueries makes the queries for what pods use, of one family of series. The labels namespace and pod name the pod. Where the
-// scrape of the kubelets does not honor labels, they name the target instead, and no series is of a pod of the cluster: the
-// labels that Prometheus renames (exported_namespace) are not read, since any target that is scraped can have them.
-type podQueries struct {
-	name string
-	// series are the names, and matcher is what a series has to match besides having a namespace and a pod.
-	series  [load.ResourceCount]string
-	matcher string
-	// containers tells series of containers from series of pods.
-	containers bool
-}
-
-// podFamilies returns the queries of all families in order of preference: that with the fewest series first.
-func podFamilies() []podQueries {
-	cAdvisor := [load.ResourceCount]string{load.CPU: "container_cpu_usage_seconds_total", load.Memory: "container_memory_working_set_bytes"}
-	return []podQueries{
-		{
-			name:   "pods of the kubelet's /metrics/resource",
-			series: [load.ResourceCount]string{load.CPU: "pod_cpu_usage_seconds_total", load.Memory: "pod_memory_working_set_bytes"},
-		},
-		// The container of a pod's sandbox may have no name, but has an image.
-		{name: "pods of cAdvisor", series: cAdvisor, matcher: `container="",image=""`},
-		{name: "containers of cAdvisor", series: cAdvisor, matcher: `container!="",container!="POD"`, containers: true},
-	}
-}
-
-func (q *podQueries) selector(r load.Resource) string {
-	matchers := `namespace!="",pod!=""`
-	if q.matcher != "" {
-		matchers += "," + q.matcher
-	}
-	return fmt.Sprintf("%s{%s}", q.series[r], matchers)
-}
-
-// byPod reduces an expression over the family's series to one value of each pod: the least that any target measures. So a target
-// that is not a kubelet, such as one of a tenant's own, can only understate the pod.
-func (q *podQueries) byPod(expression string) string {
-	if q.containers {
-		const target = "namespace, pod, job, instance"
-		expression = fmt.Sprintf("sum by (%s) (min by (%s, container) (%s))", target, target, expression)
-	}
-	return fmt.Sprintf("min by (namespace, pod) (%s)", expression)
-}
-
-// podCount counts the pods that a selector has series of.
-func podCount(selector string) string {
-	return fmt.Sprintf("count(count by (namespace, pod) (%s))", selector)
-}
-
-// usage is what each pod uses: cores, divided by the whole window also where the pod ran for a part of it, or bytes.
-func (q *podQueries) usage(r load.Resource) string {
-	function := "avg_over_time"
-	if r == load.CPU {
-		function = "rate"
-	}
-	return q.byPod(fmt.Sprintf("%s(%s[%s])", function, q.selector(r), model.Duration(podWindow)))
-}
 
 // podLabels are the labels that queries about pods and workloads return.
 type podLabels struct {
@@ -92,29 +32,28 @@ type podLabels struct {
 	Workload  string `json:"workload"`
 }
 
-type podSeries = seriesWith[podLabels]
+type podSeries = response.Series[podLabels]
 
 // PodSource measures pods through Prometheus. It is not safe for concurrent use.
 type PodSource struct {
-	client *client
-	// queries are those in use; nil while none are known to have values. pods is the number of pods that they had values of.
-	queries *podQueries
-	pods    float64
-	// name is that of the queries chosen last.
+	client *response.Client
+	// family is the one in use; nil while none is known to have values. pods is the number of pods with values.
+	family *promql.PodFamily
+	pods   float64
+	// name is that of the family chosen last.
 	name string
-	// fetches counts those since the queries were chosen.
+	// fetches counts those since the family was chosen.
 	fetches int
-	// owners reports whether kube-state-metrics says who controls a pod; nil while that is not known.
+	// owners reports whether kube-state-metrics says who controls a pod; nil while unknown.
 	owners *bool
 }
 
 var _ source.WorkloadHistory = &PodSource{}
 
-// NewPodSource makes a PodSource without asking Prometheus anything. Of the config only the address and how to reach it are used,
-// but with PodTimeout. It fails as New does.
+// NewPodSource makes a PodSource without a request. It uses the config's address and access alone, with PodTimeout. It fails as New.
 func NewPodSource(cfg Config) (*PodSource, error) {
 	cfg.Timeout = PodTimeout
-	client, err := newClient(cfg)
+	client, err := response.NewClient(cfg.Address, response.InstantQuery, cfg.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -126,14 +65,14 @@ func (s *PodSource) Name() string { return "Prometheus" }
 
 // Close ends the idle connections. The PodSource may be used again afterwards.
 func (s *PodSource) Close() error {
-	s.client.http.CloseIdleConnections()
+	s.client.Close()
 	return nil
 }
 
-// FetchPods implements source.PodSource. It sends two queries, and a few more to find out which series there are.
+// FetchPods implements source.PodSource. It sends two queries, and a few more to select the series.
 func (s *PodSource) FetchPods(ctx context.Context, pods int, visit func(*source.PodUsage)) (failed [load.ResourceCount]error) {
 	if s.fetches++; s.fetches >= fetchesPerDetection {
-		s.queries = nil
+		s.family = nil
 	}
 	if err := s.detect(ctx); err != nil {
 		return [load.ResourceCount]error{err, err}
@@ -141,13 +80,12 @@ func (s *PodSource) FetchPods(ctx context.Context, pods int, visit func(*source.
 	found := false
 	for r := range load.ResourceCount {
 		usage := source.PodUsage{Resource: r}
-		unit := 1.0
 		if r == load.CPU {
-			usage.Window, unit = podWindow, 1000
+			usage.Window = promql.PodWindow
 		}
-		err := s.query(ctx, s.queries.usage(r), time.Time{}, podBounds(pods), func(series *podSeries) {
+		err := s.query(ctx, s.family.Usage(r), time.Time{}, podBounds(pods), func(series *podSeries) {
 			found = true
-			usage.Namespace, usage.Pod, usage.Usage = series.Metric.Namespace, series.Metric.Pod, series.Value.value*unit
+			usage.Namespace, usage.Pod, usage.Usage = series.Metric.Namespace, series.Metric.Pod, series.Value.Value*unitOf(r)
 			visit(&usage)
 		})
 		if source.IsTooLarge(err) {
@@ -158,32 +96,40 @@ func (s *PodSource) FetchPods(ctx context.Context, pods int, visit func(*source.
 		}
 	}
 	if !found {
-		s.queries = nil // look for others the next time
+		s.family = nil // look for another the next time
 	}
 	return failed
 }
 
-// podBounds allows for several times as many pods as there are: those that ended in the window are measured too.
-func podBounds(pods int) bounds {
+// unitOf returns how many of our units one of Prometheus' has: milliCPU for cores.
+func unitOf(r load.Resource) float64 {
+	if r == load.CPU {
+		return 1000
+	}
+	return 1
+}
+
+// podBounds allows for several times as many pods as exist: those that ended in the window are measured too.
+func podBounds(pods int) response.Bounds {
 	const perPod = 4
 	return seriesBounds(perPod * pods)
 }
 
-// seriesBounds are those of so many series, of which each has about 150 bytes.
-func seriesBounds(count int) bounds {
+// seriesBounds allows for a number of series. Each has about 150 bytes.
+func seriesBounds(count int) response.Bounds {
 	const fixed, seriesBytes = 10000, 1 << 10
 	series := fixed + int64(count)
-	return bounds{bytes: series * seriesBytes, series: series}
+	return response.Bounds{Bytes: series * seriesBytes, Series: series}
 }
 
-// query evaluates promql at a time, the server's present one if it is zero, and passes each series to visit.
-func (s *PodSource) query(ctx context.Context, promql string, at time.Time, limit bounds, visit func(*podSeries)) error {
-	parameters := url.Values{"query": {promql}}
+// query evaluates a query at a time, the server's present one if it is zero, and passes each series to visit.
+func (s *PodSource) query(ctx context.Context, query string, at time.Time, bounds response.Bounds, visit func(*podSeries)) error {
+	parameters := url.Values{"query": {query}}
 	if !at.IsZero() {
 		parameters.Set("time", strconv.FormatInt(at.Unix(), 10))
 	}
-	noLabels := func(labels *podLabels) { *labels = podLabels{} }
-	warnings, err := s.client.send(ctx, parameters, limit, eachSeries(noLabels, visit))
+	reset := func(labels *podLabels) { *labels = podLabels{} }
+	warnings, err := s.client.Send(ctx, parameters, bounds, response.Vector(reset, visit))
 	if len(warnings) > 0 {
 		klog.FromContext(ctx).V(4).Info("Prometheus warns", "warnings", text.FirstN(warnings))
 	}
@@ -191,36 +137,116 @@ func (s *PodSource) query(ctx context.Context, promql string, at time.Time, limi
 }
 
 // count returns the value of a query that counts.
-func (s *PodSource) count(ctx context.Context, promql string) (count float64, err error) {
-	err = s.query(ctx, promql, time.Time{}, seriesBounds(0), func(series *podSeries) { count = max(count, series.Value.value) })
+func (s *PodSource) count(ctx context.Context, query string) (count float64, err error) {
+	err = s.query(ctx, query, time.Time{}, seriesBounds(0), func(series *podSeries) { count = max(count, series.Value.Value) })
 	return count, err
 }
 
-// detect takes the first family that has series of at least half as many pods as the one with most: whoever may let Prometheus
-// scrape a few series of a name does not decide what is read of all pods.
+// detect takes the first family with series of at least half as many pods as the largest has.
+// So a few series of a name, which anyone may let Prometheus scrape, do not decide for all pods.
 func (s *PodSource) detect(ctx context.Context) error {
-	if s.queries != nil {
+	if s.family != nil {
 		return nil
 	}
-	families := podFamilies()
+	families := promql.PodFamilies()
 	counts, tried := make([]float64, len(families)), make([]string, len(families))
 	for i := range families {
 		var err error
-		tried[i] = families[i].selector(load.CPU)
-		if counts[i], err = s.count(ctx, podCount(tried[i])); err != nil {
+		tried[i] = families[i].Selector(load.CPU)
+		if counts[i], err = s.count(ctx, promql.PodCount(tried[i])); err != nil {
 			return err
 		}
 	}
-	most := slices.Max(counts)
-	if most <= 0 {
+	largest := slices.Max(counts)
+	if largest <= 0 {
 		return fmt.Errorf("no series hold the usage of pods at %s: check that it scrapes cAdvisor of the nodes, or /metrics/resource: tried %s",
-			s.client.endpoint, strings.Join(tried, ", "))
+			s.client.Endpoint(), strings.Join(tried, ", "))
 	}
-	i := slices.IndexFunc(counts, func(count float64) bool { return 2*count >= most })
-	s.queries, s.pods, s.fetches = &families[i], counts[i], 0
-	if s.name != families[i].name {
-		s.name = families[i].name
-		klog.FromContext(ctx).Info("Reading the usage of pods from Prometheus", "address", s.client.endpoint, "series", s.name, "pods", s.pods)
+	i := slices.IndexFunc(counts, func(count float64) bool { return 2*count >= largest })
+	s.family, s.pods, s.fetches = &families[i], counts[i], 0
+	if s.name != families[i].Name {
+		s.name = families[i].Name
+		klog.FromContext(ctx).Info("Reading the usage of pods from Prometheus", "address", s.client.Endpoint(), "series", s.name, "pods", s.pods)
 	}
+	return nil
+}
+
+// workload identifies one in a response.
+type workload struct{ namespace, name string }
+
+// sums are the sums over a workload's pods.
+type sums = [promql.SumCount]float64
+
+// FetchHistory implements source.WorkloadHistory: from the recording rules if they cover the period, otherwise from measured series.
+// It sends three queries for each resource, one after the other.
+func (s *PodSource) FetchHistory(ctx context.Context, p source.Period, maxWorkloads int, visit func(*source.WorkloadUsage)) error {
+	if err := s.detect(ctx); err != nil {
+		return err
+	}
+	if err := s.detectOwners(ctx); err != nil {
+		return err
+	}
+	for r := range load.ResourceCount {
+		step := promql.RuleInterval
+		all, err := s.history(ctx, p, maxWorkloads, func(i promql.Sum) string { return promql.RecordedHistory(r, i, p.Length) })
+		if err == nil && len(all) == 0 {
+			step = promql.HistoryStep(p.Length)
+			all, err = s.history(ctx, p, maxWorkloads, func(i promql.Sum) string { return s.family.History(r, i, p.Length, *s.owners) })
+		}
+		if err != nil {
+			return fmt.Errorf("history of %s: %w", r, err)
+		}
+		unit := unitOf(r)
+		share := float64(step) / float64(p.Length) // of one look in the mean over the period
+		for w, sum := range all {
+			visit(&source.WorkloadUsage{
+				Namespace: w.namespace, Workload: w.name, Resource: r,
+				Pods:       sum[promql.CountSum] * share,
+				Sum:        sum[promql.UsageSum] * share * unit,
+				SumSquares: sum[promql.SquaresSum] * share * unit * unit,
+			})
+		}
+	}
+	return nil
+}
+
+// history returns the three sums of each workload that has all of them.
+func (s *PodSource) history(ctx context.Context, p source.Period, maxWorkloads int, query func(promql.Sum) string) (map[workload]*sums, error) {
+	var all map[workload]*sums
+	for i := range promql.SumCount {
+		next := make(map[workload]*sums, len(all))
+		err := s.query(ctx, fmt.Sprintf("topk(%d, %s)", maxWorkloads, query(i)), p.End, seriesBounds(maxWorkloads), func(series *podSeries) {
+			w := workload{series.Metric.Namespace, series.Metric.Workload}
+			sum := all[w]
+			if i == promql.CountSum {
+				sum = &sums{}
+			}
+			if sum != nil && w.name != "" {
+				sum[i] = series.Value.Value
+				next[w] = sum
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+		if all = next; len(all) == 0 {
+			return nil, nil
+		}
+	}
+	return all, nil
+}
+
+// detectOwners finds out whether kube-state-metrics has at least half of the measured pods, as in detect.
+func (s *PodSource) detectOwners(ctx context.Context) error {
+	if s.owners != nil {
+		return nil
+	}
+	count, err := s.count(ctx, promql.PodCount(promql.PodOwners))
+	if err != nil {
+		return err
+	}
+	found := 2*count >= s.pods
+	klog.FromContext(ctx).V(2).Info("Reading the history of workloads from Prometheus", "kubeStateMetrics", found)
+	s.owners = &found
 	return nil
 }

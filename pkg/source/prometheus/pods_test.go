@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
@@ -233,48 +232,4 @@ func TestFetchHistory_Refused(t *testing.T) {
 		rule{"", status(http.StatusUnprocessableEntity, `{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory"}`)})
 	_, err := fetchHistory(t, newTestPodSource(t, srv.URL), sixHours)
 	wantError(t, err, "history of cpu", "too many samples")
-}
-
-func TestPodQueries_Parse(t *testing.T) {
-	parse := func(promql string) {
-		t.Helper()
-		if _, err := parser.NewParser(parser.Options{}).ParseExpr(promql); err != nil {
-			t.Errorf("%s: %v", promql, err)
-		}
-		// A query in a URL works with proxies that let nothing else pass.
-		if len(promql) > longestGet/2 {
-			t.Errorf("%d bytes: %s", len(promql), promql)
-		}
-	}
-	parse(podCount(podOwners))
-	for _, q := range podFamilies() {
-		parse(podCount(q.selector(load.CPU)))
-		for r := range load.ResourceCount {
-			parse(q.usage(r))
-			for i := range sumCount {
-				for _, period := range []time.Duration{10 * time.Minute, 6 * time.Hour, 7*time.Hour + 11*time.Second, 180 * time.Hour} {
-					for _, owners := range []bool{false, true} {
-						parse(q.rawHistory(r, i, period, owners))
-					}
-					parse(recordedHistory(r, i, period))
-				}
-			}
-		}
-	}
-	for _, rule := range RecordingRules() {
-		parse(rule.Expr)
-	}
-}
-
-func TestStepOf(t *testing.T) {
-	for period, want := range map[time.Duration]time.Duration{
-		10 * time.Minute: 5 * time.Minute, // a look covers as much
-		6 * time.Hour:    30 * time.Minute,
-		7 * time.Hour:    35 * time.Minute,
-		180 * time.Hour:  15 * time.Hour,
-	} {
-		if got := stepOf(period); got != want {
-			t.Errorf("a period of %v is looked at every %v, want %v", period, got, want)
-		}
-	}
 }

@@ -35,6 +35,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
 )
 
@@ -225,7 +226,7 @@ func benchmarkRefresh(b *testing.B, estimators []podusage.Estimator, metricCount
 	source, err := prometheus.New(prometheus.Config{
 		Address:    url,
 		Config:     httpclient.Config{Timeout: 10 * time.Minute},
-		Dialect:    prometheus.Auto,
+		Dialect:    promql.Auto,
 		NodeLabels: []string{"instance"},
 	}, corelisters.NewNodeLister(cluster.indexer), clock.RealClock{})
 	if err != nil {

@@ -1,4 +1,4 @@
-package prometheus
+package promql
 
 import (
 	"strings"
@@ -10,8 +10,9 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
+
+const window = 5 * time.Minute
 
 func TestKubePrometheus_FiveMinuteMeanIsRule(t *testing.T) {
 	if got := KubePrometheus.expression(load.CPU, "node", samplingOf(5*time.Minute)).mean; strings.Contains(got, "avg_over_time") {
@@ -27,15 +28,6 @@ func TestKubePrometheus_Span(t *testing.T) {
 		if got := KubePrometheus.expression(load.CPU, "node", samplingOf(window)).span; got != want {
 			t.Errorf("over %v: span %v, want %v", window, got, want)
 		}
-	}
-	srv := newServer(t, rule{"stddev", vector()}, rule{"instance:node_cpu", vector(at("w1", "0.5"))})
-	s := newTestSource(t, Config{Address: srv.URL, Dialect: KubePrometheus}, twoNodes()...)
-	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{time.Minute}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := batch.Samples[0].Stats[load.CPU].Span; got != 6*time.Minute {
-		t.Errorf("span of a sample over one minute: %v, want 6m", got)
 	}
 }
 
@@ -63,7 +55,7 @@ func TestSamplingOf(t *testing.T) {
 // TestDialectQueries_Parse checks that all queries are PromQL, and that timestamp() is only called for selectors: for any other
 // expression Prometheus returns the time of the evaluation.
 func TestDialectQueries_Parse(t *testing.T) {
-	for _, dialect := range autoOrder() {
+	for _, dialect := range Dialects() {
 		for r := range load.ResourceCount {
 			queries := []string{dialect.newestSample(r, "node, instance")}
 			for _, window := range []time.Duration{10 * time.Second, window, time.Hour} {

@@ -1,4 +1,5 @@
-package prometheus
+// Package promql makes the queries for the load of nodes and for what pods use.
+package promql
 
 import (
 	"fmt"
@@ -14,16 +15,16 @@ import (
 type Dialect string
 
 const (
-	// Auto takes the first of the other dialects, in the order they stand here, that has a value for at least one Node.
+	// Auto takes the first of the other dialects, in this order, that has a value for at least one Node.
 	Auto Dialect = "Auto"
-	// NodeExporter reads node_cpu_seconds_total and node_memory_MemAvailable_bytes. Their samples have the time of the scrape.
+	// NodeExporter reads node_cpu_seconds_total and node_memory_MemAvailable_bytes. Samples have the time of the scrape.
 	NodeExporter Dialect = "NodeExporter"
 	// KubePrometheus reads the recorded rules of kube-prometheus: instance:node_cpu_utilisation:rate5m, or the older
-	// instance:node_cpu:ratio, and instance:node_memory_utilisation:ratio. A rule is a mean over five minutes already: a window
-	// of five minutes is the rule itself, another window is the mean of the rule, and the deviation is that of a smoothed
-	// series, which is less than the real one. In the first five minutes of an exporter, and in the five after its last, the
-	// rule shows more than is used. Samples have the time at which the rule was evaluated; what the rule read is older, by up
-	// to a scrape interval, which no query tells.
+	// instance:node_cpu:ratio, and instance:node_memory_utilisation:ratio. A rule of cpu is a mean over five minutes:
+	//   - A window of five minutes is the rule itself; another window is the mean of the rule.
+	//   - The deviation is that of a smoothed series, which is less than the real one.
+	//   - In an exporter's first five minutes, and in the five after its last, the rule shows too much.
+	//   - Samples have the time of the rule's evaluation; what the rule read is older, by up to a scrape interval.
 	KubePrometheus Dialect = "KubePrometheus"
 	// Kubelet reads node_cpu_usage_seconds_total and node_memory_working_set_bytes of the kubelet's /metrics/resource, over
 	// the Node's capacity. Samples have the time at which the kubelet measured.
@@ -34,29 +35,29 @@ const (
 	CAdvisor Dialect = "cAdvisor"
 )
 
-// autoOrder returns the dialects that Auto tries, the one to prefer first.
-func autoOrder() []Dialect {
+// Dialects returns the dialects that Auto tries, the preferred one first.
+func Dialects() []Dialect {
 	return []Dialect{NodeExporter, KubePrometheus, Kubelet, CAdvisor}
 }
 
 // sampling is a window as PromQL durations, with the resolution at which its standard deviation is sampled.
 type sampling struct {
 	window model.Duration
-	// rate is the length of the short rates whose deviation is taken.
+	// rate is the length of the short rates for a deviation.
 	rate model.Duration
 	// step is the distance between two of them.
 	step model.Duration
 	// shorter are windows to fall back to, the longest first, for a counter that does not cover the window.
 	shorter []model.Duration
-	// recentSeconds is how old the last sample of a counter may be.
+	// recentSeconds bounds the age of a counter's last sample.
 	recentSeconds int
 }
 
-// samplingOf samples a window ten times, but at most once a second and at least once a minute, by rates over four steps but at
-// most two minutes: 30 s and 2 min for a window of 5 min, 1 s and 4 s for one of 10 s. A rate needs two scrapes, so the default
-// window has a deviation up to a scrape interval of one minute, and a window W below it up to W/5. The rates overlap, which
-// smooths: load that changes faster than the length of a rate deviates less than it really does. Windows beyond an hour are sampled up
-// to 288 times, by rates that cover the whole window: every five minutes for a day.
+// samplingOf returns the resolution for a window: 30 s and rates over 2 min for 5 min, 1 s and 4 s for 10 s.
+//   - A window is sampled ten times, but at most once a second and at least once a minute.
+//   - Rates last four steps, but at most two minutes. A rate needs two scrapes: a window W has a deviation up to a scrape
+//     interval of W/5, and five minutes up to one minute. Rates overlap, which smooths faster changes.
+//   - Windows beyond an hour are sampled up to 288 times, by rates that cover the whole window: every five minutes for a day.
 func samplingOf(window time.Duration) sampling {
 	step := min(max((window/10).Truncate(time.Second), time.Second), time.Minute)
 	rate := min(4*step, 2*time.Minute)
@@ -80,24 +81,31 @@ func samplingOf(window time.Duration) sampling {
 // expression is the PromQL for the mean and for the standard deviation of one resource over a window.
 type expression struct {
 	mean, stdDev string
-	// span is the span that is really measured, where it is not the window; otherwise 0.
+	// span is as in Query.
 	span time.Duration
-	// reads are the moments that the operator's own expression reads, if known.
-	reads []readTime
-	// overCapacity tells an amount (cores, bytes), which is divided by the Node's capacity, from a fraction.
+	// reads and overCapacity are as in Query.
+	reads        Reads
 	overCapacity bool
 }
 
-// newestSample returns the query for the time of each node's newest sample, in seconds since 1970, among the series that the
-// dialect reads the resource from. timestamp() returns the time of a sample for a plain selector only; for any other expression
-// it returns the time of the evaluation. The resources of a node come from one scrape, or from rules of one group: the times of
-// one stand for both, as those of the other would take as much work again.
-func (d Dialect) newestSample(r load.Resource, by string) string {
-	return firstOf(d.series(r), "max by ("+by+") (timestamp(%s))")
+// query completes a query of kind Mean or StdDev.
+func (e *expression) query(kind Kind, q Query) Query {
+	q.Kind, q.PromQL = kind, e.mean
+	if kind == StdDev {
+		q.PromQL = e.stdDev
+	}
+	q.OverCapacity, q.Span, q.Reads = e.overCapacity, e.span, e.reads
+	return q
 }
 
-// firstOf formats each selector and returns the PromQL that takes, of each node, the first of them that the node has.
-func firstOf(selectors []string, format string) string {
+// newestSample returns the query for the time of each node's newest sample, in seconds since 1970.
+// timestamp() returns the time of a sample for a plain selector only; for other expressions that of the evaluation.
+func (d Dialect) newestSample(r load.Resource, by string) string {
+	return FirstOf(d.Series(r), "max by ("+by+") (timestamp(%s))")
+}
+
+// FirstOf formats each selector and returns the PromQL for the first of them that a node has.
+func FirstOf(selectors []string, format string) string {
 	alternatives := make([]string, len(selectors))
 	for i, selector := range selectors {
 		alternatives[i] = fmt.Sprintf(format, selector)
@@ -105,9 +113,8 @@ func firstOf(selectors []string, format string) string {
 	return strings.Join(alternatives, " or ")
 }
 
-// series returns selectors of the series that the dialect reads a resource from: alternatives, the preferred one first. Those of
-// NodeExporter stand for all that is read, which comes from the same scrape.
-func (d Dialect) series(r load.Resource) []string {
+// Series returns selectors of the series that the dialect reads a resource from: alternatives, the preferred one first.
+func (d Dialect) Series(r load.Resource) []string {
 	var series [load.ResourceCount][]string
 	switch d {
 	case NodeExporter:
@@ -126,18 +133,17 @@ func (d Dialect) series(r load.Resource) []string {
 	return series[r]
 }
 
-// expression returns the dialect's queries. Every query reduces to the labels in by, which keeps responses small. A mean has a
-// value only for series that still exist at the moment of the query, so that a node that is not measured any more gets no more
-// samples.
+// expression returns the dialect's queries. Each reduces to the labels in by, which keeps responses small.
+// A mean has a value only for series that still exist, so that a node that is no longer measured gets no more samples.
 func (d Dialect) expression(r load.Resource, by string, s sampling) expression {
-	series := d.series(r)
+	series := d.Series(r)
 	switch {
 	case d == NodeExporter && r == load.CPU:
 		return nodeExporterCPU(series[0], by, s)
 	case d == NodeExporter:
 		return nodeExporterMemory(series[0], by, s)
 	case d == KubePrometheus:
-		return ruleExpression(r, firstOf(series, "max by ("+by+") (%s)"), s)
+		return ruleExpression(r, FirstOf(series, "max by ("+by+") (%s)"), s)
 	case r == load.CPU:
 		return usageSecondsExpression(series[0], by, s)
 	}
@@ -153,9 +159,8 @@ func nodeExporterMemory(available, by string, s sampling) expression {
 
 const nodeExporterMemoryTotal = "node_memory_MemTotal_bytes"
 
-// nodeExporterCPU divides what is used by the number of cpus: all modes of a cpu together grow by one second a second. The
-// quotient needs no correction when two jobs scrape one exporter, when the counters of a replaced exporter are still in the
-// window, or when the counters do not go back to the beginning of the window.
+// nodeExporterCPU divides used by all cpu seconds: all modes of a cpu together grow by one second a second. So the quotient holds
+// when two jobs scrape one exporter, when an exporter was replaced, or when counters begin within the window.
 func nodeExporterCPU(idle, by string, s sampling) expression {
 	return expression{
 		mean:   fmt.Sprintf(`%s and count by (%s) (%s)`, nodeExporterUsed(by, s.window), by, idle),
@@ -171,8 +176,7 @@ func nodeExporterUsed(by string, over model.Duration) string {
 // ruled is the span that the rule of cpu is a mean over.
 const ruled = 5 * time.Minute
 
-// ruleExpression is for a recorded rule of utilization. It takes subqueries, because the interval at which rules are evaluated
-// may be longer than the window.
+// ruleExpression is for a recorded rule. It takes subqueries: rules may be evaluated less often than the window lasts.
 func ruleExpression(r load.Resource, rule string, s sampling) expression {
 	e := expression{
 		mean:   fmt.Sprintf("avg_over_time((%s)[%s:%s]) and (%s)", rule, s.window, s.step, rule),
@@ -188,12 +192,11 @@ func ruleExpression(r load.Resource, rule string, s sampling) expression {
 	return e
 }
 
-// usageSecondsExpression is the rate of a counter of used cpu seconds. A rate divides by the whole window even where the
-// counter begins within it, be it young or Prometheus back from an outage, and so shows a busy node as idle. Therefore the
-// longest of a few windows is taken whose oldest quarter holds a sample; with the usual four scrapes to a window it always
-// does. Only counters with a recent sample are read: the kubelet's samples carry their own time, and so Prometheus does not
-// notice that a series has ended. Where cAdvisor counts each cpu apart, the cpus are added up before the greatest of a target's
-// duplicates is taken.
+// usageSecondsExpression is the rate of a counter of used cpu seconds.
+//   - A rate divides by the whole window even where the counter begins within it, and so shows a busy node as idle.
+//     Hence the longest of a few windows counts whose oldest quarter holds a sample.
+//   - Only counters with a recent sample count: samples carry the kubelet's time, so Prometheus does not notice ended series.
+//   - Where cAdvisor counts each cpu separately, they are added up before the greatest of a target's duplicates is taken.
 func usageSecondsExpression(counter, by string, s sampling) expression {
 	longest := make([]string, 0, 1+len(s.shorter))
 	longest = append(longest, rateWithin(counter, s.window, 4))
@@ -209,13 +212,13 @@ func usageSecondsExpression(counter, by string, s sampling) expression {
 	}
 }
 
-// rateWithin is the rate of the counter over a span whose oldest share holds a sample.
+// rateWithin is the counter's rate over a span, if the span's oldest share holds a sample.
 func rateWithin(counter string, over model.Duration, shares int) string {
 	oldest := over / model.Duration(shares)
 	return fmt.Sprintf("(rate(%s[%s]) and count_over_time(%s[%s] offset %s))", counter, over, counter, oldest, over-oldest)
 }
 
-// bytesExpression is for a gauge of used bytes. Only gauges with a recent sample are taken, for the same reason as counters.
+// bytesExpression is for a gauge of used bytes. Only gauges with a recent sample count, as with counters.
 func bytesExpression(gauge, by string, s sampling) expression {
 	over := func(function string) string {
 		return fmt.Sprintf("max by (%s) (%s(%s[%s]) and timestamp(%s) > time() - %d)", by, function, gauge, s.window, gauge, s.recentSeconds)

@@ -1,4 +1,4 @@
-package prometheus
+package response
 
 import (
 	"encoding/json"
@@ -18,13 +18,13 @@ type decoded struct {
 }
 
 func decodeAll(text string) (all []decoded, warnings []string, err error) {
-	warnings, err = decodeResponse(strings.NewReader(text), 1<<20, eachSeries(clearMap, func(s *series) {
-		all = append(all, decoded{maps.Clone(s.Metric), s.Value.value, s.Value.at})
+	warnings, err = Decode(strings.NewReader(text), 1<<20, Vector(ClearMap, func(s *Series[map[string]string]) {
+		all = append(all, decoded{maps.Clone(s.Metric), s.Value.Value, s.Value.At})
 	}))
 	return all, warnings, err
 }
 
-func TestDecodeResponse(t *testing.T) {
+func TestDecode(t *testing.T) {
 	two := []decoded{
 		{map[string]string{"instance": "a:1"}, 0.25, time.UnixMilli(1435781451781)},
 		// The labels of one series are not those of the next.
@@ -56,23 +56,23 @@ func TestDecodePoint(t *testing.T) {
 		`null`, `[]`, `[1700000000]`, `["1700000000","1"]`, `[1700000000,1]`, `[1700000000,"1",2]`, `[1700000000,""]`,
 		`[1700000000,"1e999"]`, `[-1,"1"]`, `[0,"1"]`, `[1e30,"1"]`, `{}`, `"1"`,
 	} {
-		var p point
+		var p Point
 		if err := json.Unmarshal([]byte(bad), &p); err == nil {
 			t.Errorf("%s: no error, got %v", bad, p)
 		}
 	}
 }
 
-func BenchmarkDecodeResponse(b *testing.B) {
-	elements := make([]element, 15000)
+func BenchmarkDecode(b *testing.B) {
+	elements := make([]string, 15000)
 	for i := range elements {
-		elements[i] = at(fmt.Sprintf("10.%d.%d.%d:9100", i>>16, i>>8&255, i&255), "0.123456789012345")
+		elements[i] = fmt.Sprintf(`{"metric":{"instance":"10.%d.%d.%d:9100"},"value":[1700000000,"0.123456789012345"]}`, i>>16, i>>8&255, i&255)
 	}
-	text := vectorText(elements...)
+	text := `{"status":"success","data":{"resultType":"vector","result":[` + strings.Join(elements, ",") + `]}}`
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := decodeResponse(strings.NewReader(text), 1<<20, eachSeries(clearMap, func(*series) {})); err != nil {
+		if _, err := Decode(strings.NewReader(text), 1<<20, Vector(ClearMap, func(*Series[map[string]string]) {})); err != nil {
 			b.Fatal(err)
 		}
 	}

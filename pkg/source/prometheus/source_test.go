@@ -30,6 +30,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
 
 func TestMain(m *testing.M) {
@@ -180,7 +181,7 @@ func complete(cfg Config) Config {
 		cfg.Timeout = 5 * time.Minute // as long as a busy machine may need
 	}
 	if cfg.Dialect == "" {
-		cfg.Dialect = Auto
+		cfg.Dialect = promql.Auto
 	}
 	if cfg.NodeLabels == nil {
 		cfg.NodeLabels = []string{"node", "instance", "nodename", "kubernetes_node", "exported_instance", "hostname"}
@@ -262,20 +263,20 @@ func TestFetch_Dialects(t *testing.T) {
 		sample("w2", meanOnly(0.75), meanOnly(0.125)),
 	}
 	for _, tt := range []struct {
-		dialect Dialect
+		dialect promql.Dialect
 		rules   []rule
 		want    []load.Sample
 	}{
 		{
 			// Fractions as they are: 0.25 ± 0.05 and 0.5 ± 0.0625; of w2 no deviation is known.
-			dialect: NodeExporter,
+			dialect: promql.NodeExporter,
 			rules: nodeExporter(
 				vector(at("10.0.0.1:9100", "0.25"), at("[fd00:0:0::2]:9100", "0.75")), vector(at("10.0.0.1:9100", "0.05")),
 				vector(at("10.0.0.1:9100", "0.5"), at("[fd00:0:0::2]:9100", "0.125")), vector(at("10.0.0.1:9100", "0.0625"))),
 			want: want,
 		},
 		{
-			dialect: KubePrometheus,
+			dialect: promql.KubePrometheus,
 			rules: []rule{
 				{"stddev_over_time((max by (node, instance, nodename, kubernetes_node, exported_instance, hostname) (instance:node_cpu_utilisation:rate5m) or ", vector(at("w1", "0.05"))},
 				{"stddev_over_time((max by (node, instance, nodename, kubernetes_node, exported_instance, hostname) (instance:node_memory_utilisation:ratio", vector(at("w1", "0.0625"))},
@@ -286,7 +287,7 @@ func TestFetch_Dialects(t *testing.T) {
 		},
 		{
 			// Cores over 8 of capacity, not over the 4 allocatable: 2/8 ± 0.4/8 and 6/8. Bytes over 16 GiB: 8/16 ± 1/16, 2/16.
-			dialect: Kubelet,
+			dialect: promql.Kubelet,
 			rules: []rule{
 				{"stddev_over_time((max by", vector(at("w1:10250", "0.4"))},
 				{"stddev_over_time(node_memory_working_set_bytes", vector(at("w1:10250", gib))},
@@ -296,7 +297,7 @@ func TestFetch_Dialects(t *testing.T) {
 			want: want,
 		},
 		{
-			dialect: CAdvisor,
+			dialect: promql.CAdvisor,
 			rules: []rule{
 				{"stddev_over_time((max by", vector(at("w1", "0.4"))},
 				{`stddev_over_time(container_memory_working_set_bytes{id="/"}`, vector(at("w1", gib))},
@@ -326,7 +327,7 @@ func TestFetch_OwnQueries(t *testing.T) {
 		rule{"stddev_over_time(node_memory_working_set_bytes", vector()},
 		rule{"node_memory_working_set_bytes", vector(at("w1", "4294967296"))},
 	)
-	s := newTestSource(t, Config{Address: srv.URL, Dialect: Kubelet, CPUQuery: `my_cpu{w="$window"}`}, twoNodes()...)
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.Kubelet, CPUQuery: `my_cpu{w="$window"}`}, twoNodes()...)
 	// The cpu is the fraction it is; the memory still comes from the dialect: 4 of 16 GiB.
 	want := []load.Sample{sample("w1", known(0.3, 0.02), meanOnly(0.25))}
 	if diff := cmp.Diff(want, fetch(t, s), equateValues()); diff != "" {
@@ -358,7 +359,7 @@ func wantError(t *testing.T, err error, texts ...string) {
 
 func TestFetch_EmptyResponse(t *testing.T) {
 	srv := newServer(t)
-	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, twoNodes()...)
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, twoNodes()...)
 	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 	wantError(t, err, "no series", "dialect NodeExporter", "set dialect, queries or nodeLabels", srv.URL)
 
@@ -372,7 +373,7 @@ func TestFetch_PartialFailure(t *testing.T) {
 	failing := nodeExporter(vector(at("w1", "0.25")), vector(at("w1", "0.05")),
 		status(http.StatusInternalServerError, "out of memory"), status(http.StatusInternalServerError, "out of memory"))
 	srv := newServer(t, failing...)
-	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, newNode("w1", "10.0.0.1"))
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, newNode("w1", "10.0.0.1"))
 	var log logged
 	get := func() []load.Sample {
 		t.Helper()
@@ -399,7 +400,7 @@ func TestFetch_PartialFailure(t *testing.T) {
 			t.Errorf("memory is not known: %v", got)
 		}
 	}
-	if lines := log.take(); len(lines) != 1 || !strings.Contains(lines[0], "answered again") {
+	if lines := log.take(); len(lines) != 1 || !strings.Contains(lines[0], "succeed again") {
 		t.Errorf("want one line that says it is well again, got %q", lines)
 	}
 
@@ -418,7 +419,7 @@ func TestFetch_Windows(t *testing.T) {
 		rule{"[15m", vector(at("w1", "0.5"))},
 		rule{"[5m", vector(at("w1", "0.25"))},
 	)
-	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, newNode("w1", "10.0.0.1"))
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, newNode("w1", "10.0.0.1"))
 	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{15 * time.Minute, 5 * time.Minute, 5 * time.Minute}})
 	if err != nil {
 		t.Fatal(err)
@@ -443,7 +444,7 @@ func TestFetch_Windows(t *testing.T) {
 func TestFetch_HungQuery(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	srv := newServer(t, nodeExporter(vector(at("w1", "0.25")), vector(at("w1", "0.05")), hang, hang)...)
-	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter, Config: httpclient.Config{Timeout: 2 * time.Second}}, newNode("w1", "10.0.0.1"))
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter, Config: httpclient.Config{Timeout: 2 * time.Second}}, newNode("w1", "10.0.0.1"))
 	want := []load.Sample{sample("w1", known(0.25, 0.05), load.Stat{})}
 	if diff := cmp.Diff(want, fetch(t, s), equateValues()); diff != "" {
 		t.Errorf("samples (-want +got):\n%s", diff)
@@ -458,15 +459,15 @@ func TestFetch_HungQuery(t *testing.T) {
 	before := len(srv.asked())
 	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window, 2 * window, 3 * window}})
 	wantError(t, err, "no complete response within the timeout of 2s", srv.URL)
-	// All but the one for the newest samples hang.
-	if got := len(srv.asked()) - before; got > 1+concurrentQueries {
+	// Four queries run at once. All but the one for the newest samples hang.
+	if got := len(srv.asked()) - before; got > 1+4 {
 		t.Errorf("%d queries, want none after those that took the whole timeout", got)
 	}
 }
 
 func TestFetch_ImpossibleValues(t *testing.T) {
 	srv := newServer(t, nodeExporter(vector(at("w1", "NaN"), at("w2", "1.7")), vector(at("w1", "+Inf")), vector(at("w1", "-0.5")), vector())...)
-	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, twoNodes()...)
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, twoNodes()...)
 	want := []load.Sample{
 		sample("w1", known(math.NaN(), math.Inf(1)), meanOnly(-0.5)),
 		sample("w2", meanOnly(1.7), load.Stat{}),
@@ -491,7 +492,7 @@ func TestFetch_SeveralSeriesOfNode(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := newServer(t, rule{"stddev_over_time", vector()}, rule{"node_cpu_seconds_total", vector(tt.elements...)})
-			s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, twoNodes()...)
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, twoNodes()...)
 			want := []load.Sample{sample("w1", meanOnly(tt.want), load.Stat{})}
 			if diff := cmp.Diff(want, fetch(t, s), equateValues()); diff != "" {
 				t.Errorf("samples (-want +got):\n%s", diff)
@@ -504,7 +505,7 @@ func TestFetch_NodeWithoutCapacity(t *testing.T) {
 	bare := newNode("w2", "fd00::2")
 	bare.Status.Capacity = nil
 	srv := newServer(t, rule{"node_cpu_usage_seconds_total", vector(at("w1", "2"), at("w2", "6"))})
-	s := newTestSource(t, Config{Address: srv.URL, Dialect: Kubelet}, newNode("w1", "10.0.0.1"), bare)
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.Kubelet}, newNode("w1", "10.0.0.1"), bare)
 	want := []load.Sample{sample("w1", known(0.25, 0.25), load.Stat{})}
 	if diff := cmp.Diff(want, fetch(t, s), equateValues()); diff != "" {
 		t.Errorf("samples (-want +got):\n%s", diff)
@@ -514,7 +515,7 @@ func TestFetch_NodeWithoutCapacity(t *testing.T) {
 // TestFetch_LogsAlternationRarely has a server leave out another node at each of 100 refreshes.
 func TestFetch_LogsAlternationRarely(t *testing.T) {
 	srv := newServer(t)
-	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, twoNodes()...)
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, twoNodes()...)
 	var log logged
 	for i := range 100 {
 		srv.setRules(rule{"", vector(at(fmt.Sprintf("w%d", 1+i%2), "0.5"))})
@@ -533,7 +534,7 @@ func TestFetch_LogsUnmatchedOnChange(t *testing.T) {
 		six = append(six, element{fmt.Sprintf(`"node":"vm%d","instance":"192.0.2.%d:9100"`, i, i), "0.5"})
 	}
 	srv := newServer(t, rule{"", vector(six...)})
-	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, twoNodes()...)
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, twoNodes()...)
 	var log logged
 	for range 3 {
 		batch, err := s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}})
@@ -573,7 +574,7 @@ func TestFetch_LogsUnmatchedOnChange(t *testing.T) {
 
 func TestFetch_NodeLabels(t *testing.T) {
 	srv := newServer(t, rule{"by (host, vm)", vector(element{`"vm":"w1","instance":"w2"`, "0.5"})})
-	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter, NodeLabels: []string{"host", "vm"}}, twoNodes()...)
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter, NodeLabels: []string{"host", "vm"}}, twoNodes()...)
 	want := []load.Sample{sample("w1", known(0.5, 0.5), known(0.5, 0.5))}
 	if diff := cmp.Diff(want, fetch(t, s), equateValues()); diff != "" {
 		t.Errorf("samples (-want +got):\n%s", diff)
@@ -592,7 +593,7 @@ func TestFetch_EndAndClocks(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := newServer(t, rule{"", vector(at("w1", "0.5"))})
-			s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter}, newNode("w1", "10.0.0.1"))
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, newNode("w1", "10.0.0.1"))
 			s.clock = testingclock.NewFakePassiveClock(tt.now)
 			var log logged
 			for range 2 {
@@ -636,7 +637,7 @@ func TestFetch_QueryCount(t *testing.T) {
 
 func TestFetch_NoNodes(t *testing.T) {
 	srv := newServer(t, rule{"", vector(at("w1", "0.5"))})
-	s := newTestSource(t, Config{Address: srv.URL, Dialect: NodeExporter})
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter})
 	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 	wantError(t, err, "no Node is known")
 }
@@ -663,4 +664,16 @@ func writeCA(t *testing.T, srv *httptest.Server) string {
 		t.Fatal(err)
 	}
 	return file
+}
+
+func TestFetch_SpanOfRule(t *testing.T) {
+	srv := newServer(t, rule{"stddev", vector()}, rule{"instance:node_cpu", vector(at("w1", "0.5"))})
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.KubePrometheus}, twoNodes()...)
+	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{time.Minute}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := batch.Samples[0].Stats[load.CPU].Span; got != 6*time.Minute {
+		t.Errorf("span of a sample over one minute: %v, want 6m", got)
+	}
 }

@@ -1,4 +1,4 @@
-package prometheus
+package response
 
 import (
 	"encoding/json"

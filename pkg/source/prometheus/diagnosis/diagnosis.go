@@ -1,0 +1,156 @@
+// Package diagnosis says what is wrong with a Prometheus and its series, as typed values.
+package diagnosis
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
+)
+
+// notableSkew is how far the server's clock may be from ours before it is logged.
+const notableSkew = 10 * time.Second
+
+// Diagnosis is the state of a Prometheus and its series in one Fetch. It must not be changed.
+type Diagnosis struct {
+	// Endpoint is the URL that was queried, without credentials.
+	Endpoint string
+	// Dialect is the dialect in use; empty while Auto has found none.
+	Dialect promql.Dialect
+	// Tried are the dialects that Auto passed over when it last looked for one, in the order of trial.
+	Tried []Tried
+	// Undetected is an *UndetectedError or a failed query; nil if Auto found a dialect or did not look for one.
+	Undetected error
+	// Queries are all queries but Auto's.
+	Queries []QueryDiagnosis
+	// NodeCount is the number of Nodes.
+	NodeCount int
+	// NodesWithoutSeries are the names of the Nodes without load, sorted; empty if no load was asked for.
+	NodesWithoutSeries []string
+	// Matches are examples of series with a Node.
+	Matches []response.Match
+	// UnmatchedSeries are the distinct series without a Node, by the labels that may name one, sorted.
+	// There are at most source.MaxUnmatched of them for each query.
+	UnmatchedSeries []string
+	// SampleAges are the ages of the Nodes' newest samples.
+	SampleAges SampleAges
+	// Skew is the greatest difference between the server's time of an evaluation and our time of its response.
+	// It is positive if the server is ahead; a negative one includes the duration of the response.
+	Skew time.Duration
+	// ClocksDiffer reports whether Skew is too great for a slow response: the clocks differ, or a cache answers.
+	ClocksDiffer bool
+}
+
+// QueryDiagnosis is the outcome of one query.
+type QueryDiagnosis struct {
+	promql.Query
+	// Series is the number of series in the response, Matched the number of series with a Node, and Nodes the number of Nodes
+	// with a value.
+	Series, Matched, Nodes int
+	// Highest is the highest value, and HighestNode the name of its Node; empty if no Node has a number.
+	Highest     float64
+	HighestNode string
+	// Err is why no Node has a value; nil if at least one has.
+	Err error
+	// Warnings are those of the server.
+	Warnings []string
+}
+
+// Tried is a dialect that Auto tried and did not take.
+type Tried struct {
+	Dialect promql.Dialect
+	// Err is why it was not taken.
+	Err error
+}
+
+// UndetectedError says that Auto found no dialect.
+type UndetectedError struct {
+	Endpoint string
+	Tried    []Tried
+}
+
+func (e *UndetectedError) Error() string {
+	reasons := make([]string, len(e.Tried))
+	for i, t := range e.Tried {
+		reasons[i] = fmt.Sprintf("%s: %s", t.Dialect, text.Excerpt(t.Err.Error()))
+	}
+	return fmt.Sprintf("no series hold the load of nodes at %s: check that it scrapes the nodes, or set dialect, queries or nodeLabels: tried %s",
+		e.Endpoint, strings.Join(reasons, "; "))
+}
+
+// SampleAges are the ages of each Node's newest sample when the query for them was evaluated, by the server's clock.
+type SampleAges struct {
+	// Nodes is the number of Nodes with a newest sample.
+	Nodes            int
+	Youngest, Oldest time.Duration
+}
+
+// New completes a diagnosis with the results of a Fetch. It has Endpoint, Dialect, Tried and Undetected already.
+// measures reports whether load was asked for; a response takes at most timeout.
+func New(d Diagnosis, m *response.Matcher, results []*response.Result, measures bool, timeout time.Duration) Diagnosis {
+	d.NodeCount, d.SampleAges = len(m.Nodes), sampleAges(response.Find(results, promql.NewestSample))
+	unmatched := map[string]struct{}{}
+	measured := make([]bool, len(m.Nodes))
+	for _, r := range results {
+		d.Queries = append(d.Queries, diagnose(r, m))
+		maps.Copy(unmatched, r.Unmatched)
+		if len(r.Matches) > len(d.Matches) {
+			d.Matches = r.Matches
+		}
+		for i, v := range r.Values {
+			measured[i] = measured[i] || v.Known && r.Query.Kind == promql.Mean
+		}
+		if skew := r.Evaluated.Sub(r.Received); r.Series > 0 && skew.Abs() > d.Skew.Abs() {
+			d.Skew = skew
+		}
+	}
+	for i, node := range m.Nodes {
+		if measures && !measured[i] {
+			d.NodesWithoutSeries = append(d.NodesWithoutSeries, node.Name)
+		}
+	}
+	slices.Sort(d.NodesWithoutSeries)
+	d.UnmatchedSeries = slices.Sorted(maps.Keys(unmatched))
+	// A response may take as long as the timeout: only more than that is a difference of clocks.
+	d.ClocksDiffer = d.Skew > notableSkew || d.Skew < -notableSkew-timeout
+	return d
+}
+
+func diagnose(r *response.Result, m *response.Matcher) QueryDiagnosis {
+	q := QueryDiagnosis{
+		Query: *r.Query, Series: r.Series, Matched: r.Matched, Nodes: r.Nodes, Err: r.Problem(), Warnings: r.Warnings,
+	}
+	for i, v := range r.Values {
+		if v.Known && (q.HighestNode == "" && !math.IsNaN(v.Value) || v.Value > q.Highest) {
+			q.Highest, q.HighestNode = v.Value, m.Nodes[i].Name
+		}
+	}
+	return q
+}
+
+// sampleAges returns the ages from the result of a NewestSample query, which may be nil.
+func sampleAges(newest *response.Result) SampleAges {
+	var ages SampleAges
+	if newest == nil {
+		return ages
+	}
+	for i := range newest.Values {
+		at, ok := newest.SampleTime(i)
+		if !ok {
+			continue
+		}
+		age := newest.Evaluated.Sub(at)
+		if ages.Nodes == 0 {
+			ages.Youngest, ages.Oldest = age, age
+		}
+		ages.Nodes++
+		ages.Youngest, ages.Oldest = min(ages.Youngest, age), max(ages.Oldest, age)
+	}
+	return ages
+}

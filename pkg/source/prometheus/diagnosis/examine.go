@@ -1,0 +1,299 @@
+package diagnosis
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
+)
+
+const (
+	// strayCount is how many examples of series without a node an Examination has.
+	strayCount = 5
+	// candidateCount is how many recorded rules are proposed in place of a resource's queries.
+	candidateCount = 3
+	// recordedRules selects rules by the convention that their names have a colon.
+	recordedRules = `{__name__=~".*:.*(cpu|memory).*"}`
+)
+
+// Examination is what a Prometheus has beyond what a Fetch reads: why series are missing, and how often nodes are measured.
+// It must not be changed.
+type Examination struct {
+	// Sampling says how often nodes are measured, by name of the Node. A node without series is left out.
+	Sampling map[string]Sampling
+	// Dialects are those that have series now, maybe too few samples, apart from the one in use.
+	// They are looked for if no node has load.
+	Dialects []promql.Dialect
+	// Labels name nodes without load, but are not among the NodeLabels: the one that names most first.
+	Labels []LabelMatch
+	// Unnamed are the nodes without load that no label of any series names, sorted.
+	Unnamed []string
+	// Strays are a few series, with all labels, that name no node.
+	Strays []string
+	// Candidates are recorded rules that look like utilizations of nodes; they are looked for if no dialect has series.
+	Candidates [load.ResourceCount][]Candidate
+}
+
+// Sampling says how often a node is measured.
+type Sampling struct {
+	// Interval is the mean time between two samples; 0 if unknown.
+	Interval time.Duration
+	// Since is for how long, at least, the node has been measured without a gap of five minutes; up to a few windows.
+	Since time.Duration
+}
+
+// LabelMatch is a label, and how many nodes without load its values name.
+type LabelMatch struct {
+	Label string
+	Nodes int
+}
+
+// Candidate is a recorded rule.
+type Candidate struct {
+	Name string
+	// Nodes is the number of nodes that have a value, and Highest the highest value.
+	Nodes   int
+	Highest float64
+}
+
+// Examiner sends the queries of an Examination, about the state that a Diagnosis shows.
+type Examiner struct {
+	Querier   *response.Querier
+	Planner   *promql.Planner
+	Diagnosis *Diagnosis
+}
+
+// labelSet are the labels of a series.
+type labelSet = map[string]string
+
+// Examine returns the Examination for load over the windows. No response has more than about one series of each node.
+// It leaves out what it cannot read, and fails if it can read nothing.
+func (e *Examiner) Examine(ctx context.Context, windows []time.Duration) (Examination, error) {
+	var x Examination
+	var series []labelSet
+	var errSeries, err error
+	dialect := e.Diagnosis.Dialect
+	if len(e.Diagnosis.NodesWithoutSeries) > 0 {
+		series, errSeries = e.readable(ctx, &x, windows)
+		if len(series) == 0 && errSeries == nil && e.Planner.NeedsDialect() {
+			series, errSeries = e.candidates(ctx, &x)
+		}
+		e.attribute(&x, series)
+		if dialect == "" && len(x.Dialects) > 0 {
+			dialect = x.Dialects[0]
+		}
+	}
+	if len(windows) > 0 {
+		x.Sampling, err = e.sampling(ctx, dialect, slices.Min(windows))
+	}
+	if err = cmp.Or(errSeries, err); err != nil && x.Sampling == nil && len(series) == 0 {
+		return x, err
+	}
+	return x, nil
+}
+
+// sampling asks how often nodes are measured, by the series of a dialect, over a few windows.
+func (e *Examiner) sampling(ctx context.Context, d promql.Dialect, window time.Duration) (map[string]Sampling, error) {
+	selector := e.Planner.Sampled(d)
+	if selector == "" {
+		return nil, nil
+	}
+	// Long enough for four samples, even where a window has none.
+	lookback := max(4*window, 10*time.Minute)
+	const steps, maxSpans = 40, 7
+	queries := []promql.Query{
+		e.Planner.OldestSample(selector, lookback, lookback/steps),
+		e.Planner.OldestSample(selector, 2*window, 2*window/steps),
+	}
+	oldest := len(queries)
+	var spans []time.Duration
+	for span := lookback; span >= 10*time.Second && len(spans) < maxSpans; span = (span / 2).Truncate(time.Second) {
+		spans = append(spans, span)
+		queries = append(queries, e.Planner.SampleCount(selector, span))
+	}
+	results := e.Querier.AskAll(ctx, queries)
+	for _, r := range results {
+		if r.Err != nil {
+			return nil, r.Err
+		}
+	}
+	all := map[string]Sampling{}
+	for i, node := range e.Querier.Matcher.Nodes {
+		since := measuredSince(results[:oldest], i, lookback)
+		if since == 0 && !results[len(results)-1].Values[i].Known {
+			continue
+		}
+		all[node.Name] = Sampling{Since: since, Interval: interval(results[oldest:], spans, i, since)}
+	}
+	return all, nil
+}
+
+// measuredSince returns for how long the node at a position has been measured, up to lookback.
+func measuredSince(oldest []*response.Result, position int, lookback time.Duration) (since time.Duration) {
+	for _, r := range oldest {
+		if first, ok := r.SampleTime(position); ok {
+			since = max(since, min(r.Evaluated.Sub(first), lookback))
+		}
+	}
+	return since
+}
+
+// interval returns the mean time between samples, counted over the longest span that the node has been measured for.
+func interval(counts []*response.Result, spans []time.Duration, position int, since time.Duration) time.Duration {
+	const few = 10
+	for i, span := range spans {
+		n := counts[i].Values[position]
+		if !n.Known || n.Value < 2 || span > since {
+			continue
+		}
+		if n.Value < few {
+			return time.Duration(float64(span) / (n.Value - 1)) // rather too long
+		}
+		return time.Duration(float64(span) / n.Value)
+	}
+	return 0
+}
+
+// readable returns the series that load is read from. If no node has load, it looks for all dialects.
+func (e *Examiner) readable(ctx context.Context, x *Examination, windows []time.Duration) (all []labelSet, err error) {
+	read := func(query string) int {
+		series, failed := e.series(ctx, query)
+		err = errors.Join(err, failed)
+		all = append(all, series...)
+		return len(series)
+	}
+	for r := range load.ResourceCount {
+		if len(windows) > 0 && e.Planner.Custom[r] != "" {
+			read(e.Planner.CustomNow(r, windows[0]))
+		}
+	}
+	current := e.Diagnosis.Dialect
+	dialects := promql.Dialects()
+	if !e.Planner.NeedsDialect() {
+		dialects = nil
+	} else if current != "" && len(e.Diagnosis.NodesWithoutSeries) < len(e.Querier.Matcher.Nodes) {
+		dialects = []promql.Dialect{current}
+	}
+	for _, d := range dialects {
+		if n := read(promql.FirstOf(d.Series(load.Memory), "%s")); n > 0 && d != current {
+			x.Dialects = append(x.Dialects, d)
+		}
+	}
+	return all, err
+}
+
+// series returns the labels of a query's series.
+func (e *Examiner) series(ctx context.Context, query string) (all []labelSet, err error) {
+	_, err = e.Querier.Client.Query(ctx, query, len(e.Querier.Matcher.Nodes), func(s *response.Series[labelSet]) {
+		all = append(all, maps.Clone(s.Metric))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// rule is a recorded rule with the nodes that any of its labels name.
+type rule struct {
+	nodes           map[string]bool
+	lowest, highest float64
+}
+
+// candidates looks for recorded rules that look like utilizations of nodes, and returns their series.
+func (e *Examiner) candidates(ctx context.Context, x *Examination) (all []labelSet, err error) {
+	rules := map[string]*rule{}
+	_, err = e.Querier.Client.Query(ctx, recordedRules, len(e.Querier.Matcher.Nodes), func(s *response.Series[labelSet]) {
+		name := s.Metric[model.MetricNameLabel]
+		if !model.LegacyValidation.IsValidMetricName(name) {
+			return
+		}
+		for _, node := range e.named(s.Metric) {
+			if rules[name] == nil {
+				rules[name] = &rule{nodes: map[string]bool{}, lowest: math.Inf(1), highest: math.Inf(-1)}
+			}
+			r := rules[name]
+			r.nodes[node] = true
+			r.lowest, r.highest = min(r.lowest, s.Value.Value), max(r.highest, s.Value.Value)
+			all = append(all, maps.Clone(s.Metric))
+			break
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	for name, r := range rules {
+		if !(r.lowest >= 0 && r.highest <= 1) {
+			continue // no fractions of capacity
+		}
+		resource := load.CPU
+		if strings.Contains(name, "memory") {
+			resource = load.Memory
+		}
+		x.Candidates[resource] = append(x.Candidates[resource], Candidate{Name: name, Nodes: len(r.nodes), Highest: r.highest})
+	}
+	for r := range x.Candidates {
+		slices.SortFunc(x.Candidates[r], func(a, b Candidate) int {
+			return cmp.Or(b.Nodes-a.Nodes, cmp.Compare(a.Name, b.Name))
+		})
+		x.Candidates[r] = x.Candidates[r][:min(candidateCount, len(x.Candidates[r]))]
+	}
+	return all, nil
+}
+
+// named returns the nodes that the labels of a series name, by label.
+func (e *Examiner) named(series labelSet) map[string]string {
+	nodes := map[string]string{}
+	for label, value := range series {
+		if label == model.MetricNameLabel || !model.LegacyValidation.IsValidLabelName(label) {
+			continue
+		}
+		if node, ok := e.Querier.Matcher.Index.Match(value); ok {
+			nodes[label] = node.Name
+		}
+	}
+	return nodes
+}
+
+// attribute finds the labels that name nodes without load.
+func (e *Examiner) attribute(x *Examination, series []labelSet) {
+	missing, unnamed := map[string]bool{}, map[string]bool{}
+	for _, node := range e.Diagnosis.NodesWithoutSeries {
+		missing[node], unnamed[node] = true, true
+	}
+	nodes := map[string]map[string]bool{} // by label
+	for _, s := range series {
+		if position, _, matched := e.Querier.Matcher.Match(s); matched {
+			delete(unnamed, e.Querier.Matcher.Nodes[position].Name)
+			continue
+		}
+		named := e.named(s)
+		for label, node := range named {
+			if !missing[node] {
+				continue
+			}
+			if nodes[label] == nil {
+				nodes[label] = map[string]bool{}
+			}
+			nodes[label][node] = true
+			delete(unnamed, node)
+		}
+		if len(named) == 0 && len(x.Strays) < strayCount {
+			x.Strays = append(x.Strays, e.Querier.Matcher.DescribeAll(s))
+		}
+	}
+	x.Unnamed = slices.Sorted(maps.Keys(unnamed))
+	for label, named := range nodes {
+		x.Labels = append(x.Labels, LabelMatch{Label: label, Nodes: len(named)})
+	}
+	slices.SortFunc(x.Labels, func(a, b LabelMatch) int { return cmp.Or(b.Nodes-a.Nodes, cmp.Compare(a.Label, b.Label)) })
+}

@@ -1,0 +1,208 @@
+package promql
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/prometheus/common/model"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+)
+
+// Kind is what a query returns of each node.
+type Kind int
+
+const (
+	// Mean is the mean of a resource over a window, or a quantile if the query has a Fraction.
+	Mean Kind = iota
+	// StdDev is the standard deviation of a resource over a window.
+	StdDev
+	// NewestSample is the time of the newest sample that load is read from, in seconds since 1970.
+	NewestSample
+	// NodeMetric is the value of an expression for NodeMetrics.
+	NodeMetric
+)
+
+// Query is one instant query.
+type Query struct {
+	Kind   Kind
+	PromQL string
+	// Resource is unset for a NodeMetric. Only Mean and StdDev have a Window.
+	Resource load.Resource
+	Window   time.Duration
+	// Fraction is that of a quantile, in (0, 1]; 0 for other queries.
+	Fraction float64
+	// Dialect is empty for a custom query and for a NodeMetric.
+	Dialect Dialect
+	// OverCapacity tells an amount (cores, bytes), which is divided by the Node's capacity, from a fraction.
+	OverCapacity bool
+	// Reads are the moments that a custom query reads.
+	Reads Reads
+	// Span is the measured span where it differs from the window, otherwise 0.
+	Span time.Duration
+}
+
+// Custom reports whether the operator wrote the query for a resource.
+func (q Query) Custom() bool { return q.Kind != NodeMetric && q.Dialect == "" }
+
+// String returns the query's name for errors and logs.
+func (q Query) String() string {
+	switch q.Kind {
+	case NodeMetric:
+		return fmt.Sprintf("metric %q", text.Excerpt(q.PromQL))
+	case NewestSample:
+		return fmt.Sprintf("time of the newest sample of %s (%s)", q.Resource, q.origin())
+	case StdDev:
+		return "standard deviation of " + q.Statistic()
+	}
+	if q.Fraction > 0 {
+		return format(q.Fraction) + "-quantile of " + q.Statistic()
+	}
+	return "mean of " + q.Statistic()
+}
+
+// Statistic returns the name of what is measured, such as "cpu over 5m (dialect Kubelet)".
+func (q Query) Statistic() string {
+	return fmt.Sprintf("%s over %s (%s)", q.Resource, model.Duration(q.Window), q.origin())
+}
+
+func (q Query) origin() string {
+	if q.Dialect == "" {
+		return "custom query"
+	}
+	return "dialect " + string(q.Dialect)
+}
+
+// Planner decides which queries to send.
+type Planner struct {
+	// Custom are the operator's queries by resource; an empty one leaves the resource to the dialect.
+	Custom [load.ResourceCount]string
+	// By lists the labels that may name a node, as PromQL does.
+	By string
+}
+
+// NeedsDialect reports whether a resource has no custom query.
+func (p *Planner) NeedsDialect() bool { return slices.Contains(p.Custom[:], "") }
+
+// Probed returns the resource that selects the dialect: cpu, or memory where cpu has a custom query.
+func (p *Planner) Probed() load.Resource {
+	if p.Custom[load.CPU] != "" {
+		return load.Memory
+	}
+	return load.CPU
+}
+
+// Probe returns the query that shows whether the dialect has series.
+func (p *Planner) Probe(d Dialect, window time.Duration) Query {
+	e := d.expression(p.Probed(), p.By, samplingOf(window))
+	return e.query(Mean, Query{Resource: p.Probed(), Window: window, Dialect: d})
+}
+
+// Load returns the queries for all windows and quantiles, which are sorted. Without a dialect they are the custom ones.
+// Queries of the newest samples go first: so these are seldom later than the samples of a mean.
+// Deviations matter least and go last.
+func (p *Planner) Load(d Dialect, windows []time.Duration, quantiles []load.Quantile) []Query {
+	var means, deviations []Query
+	for _, window := range windows {
+		for r := range load.ResourceCount {
+			if e, q, ok := p.expression(d, r, load.Quantile{Window: window}); ok {
+				means, deviations = append(means, e.query(Mean, q)), append(deviations, e.query(StdDev, q))
+			}
+		}
+	}
+	for _, quantile := range quantiles {
+		for r := range load.ResourceCount {
+			if e, q, ok := p.expression(d, r, quantile); ok {
+				means = append(means, e.query(Mean, q))
+			}
+		}
+	}
+	return slices.Concat(p.newestSample(d, Shortest(windows, quantiles)), means, deviations)
+}
+
+// expression returns the PromQL for a resource, and the query without it. A fraction of 0 asks for mean and deviation.
+func (p *Planner) expression(d Dialect, r load.Resource, of load.Quantile) (e expression, q Query, ok bool) {
+	s, custom := samplingOf(of.Window), p.Custom[r]
+	q = Query{Resource: r, Window: of.Window, Fraction: of.Fraction}
+	switch {
+	case custom != "" && of.Fraction > 0:
+		return customQuantile(custom, s, of.Fraction), q, true
+	case custom != "":
+		return customExpression(custom, s), q, true
+	case d == "":
+		return expression{}, q, false
+	}
+	q.Dialect = d
+	if of.Fraction > 0 {
+		return d.quantile(r, p.By, s, of.Fraction), q, true
+	}
+	return d.expression(r, p.By, s), q, true
+}
+
+// Shortest returns the shortest window of load and quantiles, which are sorted and not both empty.
+func Shortest(windows []time.Duration, quantiles []load.Quantile) time.Duration {
+	if len(windows) > 0 {
+		return windows[0]
+	}
+	return quantiles[0].Window
+}
+
+// newestSample returns the query for the times of the newest samples of cpu, or else of memory: one query serves both.
+// It returns none where a custom query does not allow it.
+func (p *Planner) newestSample(d Dialect, window time.Duration) []Query {
+	for r := range load.ResourceCount {
+		q := Query{Kind: NewestSample, Resource: r}
+		if custom := p.Custom[r]; custom != "" {
+			q.PromQL = customNewestSample(custom, model.Duration(window))
+		} else if d != "" {
+			q.PromQL, q.Dialect = d.newestSample(r, p.By), d
+		}
+		if q.PromQL != "" {
+			return []Query{q}
+		}
+	}
+	return nil
+}
+
+// Sampled returns a selector with one series a node, the samples of which date its load; empty if there is none.
+func (p *Planner) Sampled(d Dialect) string {
+	if p.Custom[load.Memory] == "" && d != "" {
+		if selectors := d.Series(load.Memory); len(selectors) == 1 {
+			return selectors[0]
+		}
+		return ""
+	}
+	for _, r := range []load.Resource{load.Memory, load.CPU} {
+		if custom := p.Custom[r]; custom != "" && customNewestSample(custom, model.Duration(time.Minute)) != "" {
+			return custom
+		}
+	}
+	return ""
+}
+
+// CustomNow returns the operator's query of a resource over a window; empty if there is none.
+func (p *Planner) CustomNow(r load.Resource, window time.Duration) string {
+	return withWindow(p.Custom[r], model.Duration(window))
+}
+
+// OldestSample returns the query for the time of each node's oldest sample over a span, looked at each step.
+func (p *Planner) OldestSample(selector string, over, step time.Duration) Query {
+	return Query{Kind: NodeMetric, PromQL: fmt.Sprintf("min by (%s) (min_over_time(timestamp(%s)[%s:%s]))",
+		p.By, selector, model.Duration(over), model.Duration(max(step, time.Second)))}
+}
+
+// SampleCount returns the query for the number of each node's samples over a span.
+func (p *Planner) SampleCount(selector string, over time.Duration) Query {
+	return Query{Kind: NodeMetric, PromQL: fmt.Sprintf("max by (%s) (count_over_time(%s[%s]))", p.By, selector, model.Duration(over))}
+}
+
+// NodeMetrics returns the queries for NodeMetrics' expressions.
+func NodeMetrics(expressions []string) []Query {
+	queries := make([]Query, len(expressions))
+	for i, expression := range expressions {
+		queries[i] = Query{Kind: NodeMetric, PromQL: expression}
+	}
+	return queries
+}

@@ -1,0 +1,171 @@
+package promql
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/prometheus/common/model"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+)
+
+const (
+	// PodWindow is the time over which the usage of a pod is taken.
+	PodWindow = 5 * time.Minute
+	// RuleInterval is how often the recording rules have to be evaluated.
+	RuleInterval = 5 * time.Minute
+	// PodOwners selects the series of kube-state-metrics that say who controls a pod.
+	PodOwners = `kube_pod_owner{owner_is_controller="true",owner_kind!="Node"}`
+	// historyLooks is how often a past period is sampled. Each look costs Prometheus about as much as a query for the present.
+	historyLooks = 12
+	// hashLetters are those of Kubernetes' hashes and generated names.
+	hashLetters = "bcdfghjklmnpqrstvwxz2456789"
+)
+
+// PodFamily makes the queries for what pods use, of one family of series with the labels namespace and pod.
+// Labels that Prometheus renamed (exported_namespace) do not count: any scraped target can have them.
+// So where the scrape of the kubelets does not honor labels, no series is of a pod of the cluster.
+type PodFamily struct {
+	Name string
+	// series are the names, matchers further conditions beside namespace and pod.
+	series   [load.ResourceCount]string
+	matchers string
+	// containers tells series of containers from series of pods.
+	containers bool
+}
+
+// PodFamilies returns all families, the one with the fewest series first.
+func PodFamilies() []PodFamily {
+	cAdvisor := [load.ResourceCount]string{load.CPU: "container_cpu_usage_seconds_total", load.Memory: "container_memory_working_set_bytes"}
+	return []PodFamily{
+		{
+			Name:   "pods of the kubelet's /metrics/resource",
+			series: [load.ResourceCount]string{load.CPU: "pod_cpu_usage_seconds_total", load.Memory: "pod_memory_working_set_bytes"},
+		},
+		// The container of a pod's sandbox may have no name, but has an image.
+		{Name: "pods of cAdvisor", series: cAdvisor, matchers: `,container="",image=""`},
+		{Name: "containers of cAdvisor", series: cAdvisor, matchers: `,container!="",container!="POD"`, containers: true},
+	}
+}
+
+// Selector selects the family's series of a resource.
+func (f *PodFamily) Selector(r load.Resource) string {
+	return fmt.Sprintf(`%s{namespace!="",pod!=""%s}`, f.series[r], f.matchers)
+}
+
+// byPod reduces an expression over the family's series to the least value that any target measures of a pod.
+// So a target that is not a kubelet, such as a tenant's own, can only understate the pod.
+func (f *PodFamily) byPod(expression string) string {
+	if f.containers {
+		const target = "namespace, pod, job, instance"
+		expression = fmt.Sprintf("sum by (%s) (min by (%s, container) (%s))", target, target, expression)
+	}
+	return fmt.Sprintf("min by (namespace, pod) (%s)", expression)
+}
+
+// PodCount counts the pods that a selector has series of.
+func PodCount(selector string) string {
+	return fmt.Sprintf("count(count by (namespace, pod) (%s))", selector)
+}
+
+// Usage returns the query for what each pod uses: bytes, or cores, divided by the whole window even if the pod ran for a part of it.
+func (f *PodFamily) Usage(r load.Resource) string {
+	function := "avg_over_time"
+	if r == load.CPU {
+		function = "rate"
+	}
+	return f.byPod(fmt.Sprintf("%s(%s[%s])", function, f.Selector(r), model.Duration(PodWindow)))
+}
+
+// Sum is a sum over the pods of a workload.
+type Sum int
+
+const (
+	// CountSum is the number of pods, UsageSum the sum of their usages in cores or bytes, SquaresSum that of the squares.
+	CountSum Sum = iota
+	UsageSum
+	SquaresSum
+	SumCount
+)
+
+// RecordingRule is a rule by which the history costs Prometheus little, even in large clusters.
+type RecordingRule struct{ Record, Expr string }
+
+// RecordingRules returns rules over the series of cAdvisor's pods, with all sums of each workload.
+// Without them the source computes the sums of the past at each start.
+func RecordingRules() (rules []RecordingRule) {
+	f := PodFamilies()[1]
+	for r := range load.ResourceCount {
+		for s := range SumCount {
+			rules = append(rules, RecordingRule{Record: ruleName(r, s), Expr: sumByWorkload(byPodName(s.of(f.pastUsage(r))))})
+		}
+	}
+	return rules
+}
+
+func ruleName(r load.Resource, s Sum) string {
+	resource := [load.ResourceCount]string{load.CPU: "cpu_usage_cores", load.Memory: "memory_usage_bytes"}[r]
+	return fmt.Sprintf("plimsoll:workload_%s:%s", resource, [SumCount]string{"count", "sum", "sum_of_squares"}[s])
+}
+
+// of returns the expression that is added up over pods.
+func (s Sum) of(usage string) string {
+	return [SumCount]string{fmt.Sprintf("(%s) ^ 0", usage), usage, fmt.Sprintf("(%s) ^ 2", usage)}[s]
+}
+
+// pastUsage is Usage for pods whose start and end are forgotten. A rate divides by the whole window:
+// only pods that were measured in the window's oldest and newest quarter count.
+func (f *PodFamily) pastUsage(r load.Resource) string {
+	series := f.Selector(r)
+	if r == load.Memory {
+		return f.byPod(series)
+	}
+	quarter := PodWindow / 4
+	return f.byPod(fmt.Sprintf("rate(%s[%s]) and count_over_time(%s[%s] offset %s) and count_over_time(%s[%s])", series,
+		model.Duration(PodWindow), series, model.Duration(quarter), model.Duration(PodWindow-quarter), series, model.Duration(quarter)))
+}
+
+// byPodName adds the label workload, derived from the pod's name as controllers make it: Deployment-hash-random,
+// CronJob-minutes-random, ReplicaSet-random, DaemonSet-random, Job-random, or StatefulSet-number. Other pods get none.
+func byPodName(pods string) string {
+	return fmt.Sprintf(`label_replace(%s, "workload", "$1", "pod", "(.+?)(?:(?:-[%s]{6,10}|-[0-9]{8})?-[%s]{5}|-[0-9]+)")`,
+		pods, hashLetters, hashLetters)
+}
+
+// byPodOwner adds the label workload, derived from the controlling owner's name by kube-state-metrics.
+// Where a pod's name had several owners in the period, one of them counts.
+func byPodOwner(pods string, period time.Duration) string {
+	owner := fmt.Sprintf(`max by (namespace, pod, owner_kind, owner_name) (last_over_time(%s[%s]))`, PodOwners, model.Duration(period))
+	owner = fmt.Sprintf(`topk by (namespace, pod) (1, %s)`, owner)
+	owner = fmt.Sprintf(`label_join(%s, "owner", "/", "owner_kind", "owner_name")`, owner)
+	owner = fmt.Sprintf(`label_replace(%s, "workload", "$1", "owner", "[^/]*/(.*)")`, owner)
+	owner = fmt.Sprintf(`label_replace(%s, "workload", "$1", "owner", "ReplicaSet/(.+)-[%s]{6,10}")`, owner, hashLetters)
+	owner = fmt.Sprintf(`label_replace(%s, "workload", "$1", "owner", "Job/(.+)-[0-9]{8}")`, owner)
+	return fmt.Sprintf("(%s) * on (namespace, pod) group_left (workload) (%s)", pods, owner)
+}
+
+func sumByWorkload(pods string) string {
+	return fmt.Sprintf("sum by (namespace, workload) (%s)", pods)
+}
+
+// HistoryStep returns the time between two looks at a period.
+func HistoryStep(period time.Duration) time.Duration {
+	return max((period / historyLooks).Truncate(time.Second), PodWindow)
+}
+
+// History returns the query for a sum over each workload's pods, added up over all looks at the period before the evaluation.
+// owners reports whether kube-state-metrics has the owners.
+func (f *PodFamily) History(r load.Resource, s Sum, period time.Duration, owners bool) string {
+	step := HistoryStep(period)
+	pods := fmt.Sprintf("sum_over_time((%s)[%s:%s])", s.of(f.pastUsage(r)), model.Duration(period), model.Duration(step))
+	if owners {
+		return sumByWorkload(byPodOwner(pods, period))
+	}
+	return sumByWorkload(byPodName(pods))
+}
+
+// RecordedHistory is History from the recording rules, which look at each RuleInterval.
+// Recorded series have no job and no instance, unlike scraped ones: no target can pass for a rule.
+func RecordedHistory(r load.Resource, s Sum, period time.Duration) string {
+	return fmt.Sprintf("max by (namespace, workload) (sum_over_time(%s{job=\"\",instance=\"\"}[%s]))", ruleName(r, s), model.Duration(period))
+}

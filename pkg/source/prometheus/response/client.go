@@ -1,0 +1,176 @@
+// Package response sends queries to a Prometheus, decodes its responses within bounds, and assigns their series to Nodes.
+package response
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"runtime"
+	"strings"
+	"sync"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
+)
+
+const (
+	// LongestGet is the longest encoded query that is sent in a URL; servers and proxies refuse URLs beyond 8 KiB.
+	LongestGet = 6 << 10
+	// pieceBytes is how much of a response is decoded at a time.
+	pieceBytes = 32 << 10
+	// headBytes is how much of a response is kept to show its beginning.
+	headBytes = 1 << 10
+)
+
+// The paths of the API, below the server's address.
+const (
+	InstantQuery = "api/v1/query"
+	RangeQuery   = "api/v1/query_range"
+)
+
+// Client sends queries over HTTP.
+type Client struct {
+	http *httpclient.Client
+	url  *url.URL
+	// decoding is held while a piece of a response is decoded: decoding takes at most one core from scheduling.
+	decoding sync.Mutex
+}
+
+// NewClient returns a Client of the server at an address. It fails if the address is no URL or a CA file cannot be read.
+func NewClient(address, path string, cfg httpclient.Config) (*Client, error) {
+	base, err := url.Parse(address)
+	if err != nil {
+		return nil, fmt.Errorf("parse the address: %w", err)
+	}
+	httpClient, err := httpclient.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{http: httpClient, url: base.JoinPath(path)}, nil
+}
+
+// Endpoint returns the URL of queries, without credentials.
+func (c *Client) Endpoint() string { return httpclient.WithoutSecrets(c.url) }
+
+// Excerpt returns a server's text for logs and errors, without credentials.
+func (c *Client) Excerpt(text string) string { return c.http.Excerpt(text) }
+
+// Close ends the idle connections. The Client may be used again afterwards.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Query evaluates an instant query at the server's present time and passes each series to visit. The number of nodes bounds the
+// response. After an error, series passed so far must not be used. The error names the URL, and wraps a *RefusedError where the
+// server refused the query.
+func (c *Client) Query(ctx context.Context, promql string, nodes int, visit func(*Series[map[string]string])) (warnings []string, err error) {
+	bounds := Bounds{Bytes: source.MaxResponseBytes(nodes), Series: source.MaxElements(nodes)}
+	warnings, err = c.Send(ctx, url.Values{"query": {promql}}, bounds, Vector(ClearMap, visit))
+	if source.IsTooLarge(err) {
+		err = fmt.Errorf("%w, the bound for %d nodes: let the query return the series of these nodes alone, with custom queries or metrics", err, nodes)
+	}
+	return warnings, err
+}
+
+// Bounds are those of one response.
+type Bounds struct{ Bytes, Series int64 }
+
+// Send evaluates the query with these parameters of the API and decodes the elements of the result. Errors are as with Query.
+func (c *Client) Send(ctx context.Context, parameters url.Values, bounds Bounds, elements Elements) (warnings []string, err error) {
+	req, err := c.request(ctx, parameters)
+	if err != nil {
+		return nil, c.http.Explain(err)
+	}
+	resp, err := c.http.Do(req, bounds.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }() // the response has been read by then
+	warnings, err = c.read(resp, bounds.Series, elements)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", req.Method, c.Endpoint(), err)
+	}
+	return warnings, nil
+}
+
+// request prefers GET: proxies that grant views only, such as the one before OpenShift's monitoring, refuse POST.
+func (c *Client) request(ctx context.Context, parameters url.Values) (*http.Request, error) {
+	u := *c.url
+	encoded := parameters.Encode()
+	if len(encoded) <= LongestGet {
+		u.RawQuery = encoded
+		return http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), strings.NewReader(encoded))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	return req, nil
+}
+
+func (c *Client) read(resp *http.Response, maxSeries int64, elements Elements) (warnings []string, err error) {
+	if resp.StatusCode/100 != 2 {
+		return nil, c.refusal(resp)
+	}
+	c.decoding.Lock()
+	defer c.decoding.Unlock()
+	body := &pieces{body: resp.Body, decoding: &c.decoding}
+	warnings, err = Decode(bufio.NewReaderSize(body, pieceBytes), maxSeries, elements)
+	if refused, ok := errors.AsType[*RefusedError](err); ok {
+		return nil, c.clean(refused)
+	}
+	if failed, ok := errors.AsType[*jsonstream.ReadError](err); ok {
+		return nil, c.http.Explain(failed.Unwrap())
+	}
+	if source.IsTooLarge(err) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w (it begins with %q)", c.http.Explain(err), c.http.Excerpt(string(body.head)))
+	}
+	for i := range warnings {
+		warnings[i] = c.http.Excerpt(warnings[i])
+	}
+	return warnings, nil
+}
+
+func (c *Client) clean(e *RefusedError) *RefusedError {
+	return &RefusedError{Kind: c.http.Excerpt(e.Kind), Message: c.http.Excerpt(e.Message)}
+}
+
+// pieces reads a body while others decode, and lets other goroutines run before each piece is decoded.
+type pieces struct {
+	body     io.Reader
+	decoding *sync.Mutex
+	head     []byte
+}
+
+func (p *pieces) Read(b []byte) (int, error) {
+	p.decoding.Unlock()
+	defer p.decoding.Lock()
+	n, err := p.body.Read(b)
+	p.head = append(p.head, b[:min(n, headBytes-len(p.head))]...)
+	runtime.Gosched()
+	return n, err
+}
+
+// refusal returns the error for a status other than 2xx, with Prometheus' reason.
+func (c *Client) refusal(resp *http.Response) error {
+	err := c.http.NewStatusError(resp)
+	switch resp.StatusCode {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return err // whatever the body says, the caller was refused and not the query
+	case http.StatusNotFound:
+		return fmt.Errorf("%w (check the path prefix in address)", err)
+	}
+	refused := refusal(err.Body, err.Excerpt)
+	if refused == nil {
+		return err
+	}
+	err.Excerpt = "" // the error follows
+	return fmt.Errorf("%w: %w", err, c.clean(refused))
+}

@@ -1,0 +1,214 @@
+package response
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+)
+
+const (
+	// maxWarnings is how many warnings of a response are kept.
+	maxWarnings = 5
+	// maxLabels bounds the labels of a map that is used again: clearing a map takes as long as its largest size ever.
+	maxLabels = 64
+)
+
+// Series is one element of a vector or matrix. Labels is a map, or a struct with the needed labels.
+type Series[Labels any] struct {
+	Metric Labels `json:"metric"`
+	// Value is that of a vector's element, Values are those of a matrix'.
+	Value      Point           `json:"value"`
+	Values     []Point         `json:"values"`
+	Histogram  json.RawMessage `json:"histogram"`
+	Histograms json.RawMessage `json:"histograms"`
+}
+
+// Point is a value and the time of its evaluation, in JSON [1435781451.781, "0.5"].
+type Point struct {
+	At    time.Time
+	Value float64
+}
+
+// UnmarshalJSON accepts exactly a number and a string with a float. A general array of raw values costs four allocations a point.
+func (p *Point) UnmarshalJSON(b []byte) error {
+	number, quoted, ok := bytes.Cut(bytes.TrimSuffix(bytes.TrimPrefix(b, []byte("[")), []byte("]")), []byte(","))
+	quoted = bytes.TrimSpace(quoted)
+	if !ok || len(quoted) < 2 || quoted[0] != '"' || quoted[len(quoted)-1] != '"' {
+		return fmt.Errorf("%.64q is not a sample value", b)
+	}
+	seconds, err := strconv.ParseFloat(string(bytes.TrimSpace(number)), 64)
+	at, ok := promql.Time(seconds)
+	if err != nil || !ok {
+		return fmt.Errorf("%.64q has no time", b)
+	}
+	value, err := strconv.ParseFloat(string(quoted[1:len(quoted)-1]), 64)
+	if err != nil {
+		return fmt.Errorf("%.64q has no value", b)
+	}
+	p.At, p.Value = at, value
+	return nil
+}
+
+// RefusedError is a query that Prometheus refused or could not evaluate, in Prometheus' words.
+type RefusedError struct{ Kind, Message string }
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("query refused (%s): %s", e.Kind, e.Message)
+}
+
+// Elements decodes the elements of a result.
+type Elements struct {
+	resultType, name string
+	decode           func(*jsonstream.Decoder) error
+}
+
+// Vector passes each element of an instant vector to visit, valid only during the call. reset empties the last element's labels.
+func Vector[Labels any](reset func(*Labels), visit func(*Series[Labels])) Elements {
+	return Elements{resultType: "vector", name: "an instant vector", decode: each(reset, func(s *Series[Labels]) error {
+		if s.Value.At.IsZero() {
+			return errors.New("the result holds a series without a value")
+		}
+		visit(s)
+		return nil
+	})}
+}
+
+// Matrix is Vector for a range query.
+func Matrix[Labels any](reset func(*Labels), visit func(*Series[Labels])) Elements {
+	return Elements{resultType: "matrix", name: "a matrix", decode: each(reset, func(s *Series[Labels]) error {
+		visit(s)
+		return nil
+	})}
+}
+
+func each[Labels any](reset func(*Labels), visit func(*Series[Labels]) error) func(*jsonstream.Decoder) error {
+	var s Series[Labels]
+	return func(dec *jsonstream.Decoder) error {
+		reset(&s.Metric)
+		s.Value, s.Values, s.Histogram, s.Histograms = Point{}, s.Values[:0], nil, nil
+		if err := dec.Decode(&s); err != nil {
+			return err
+		}
+		for _, histogram := range []json.RawMessage{s.Histogram, s.Histograms} {
+			if histogram != nil && string(histogram) != "null" {
+				return errors.New("the result holds native histograms, where floats are needed")
+			}
+		}
+		return visit(&s)
+	}
+}
+
+// ClearMap resets labels in a map.
+func ClearMap(labels *map[string]string) {
+	if len(*labels) > maxLabels {
+		*labels = nil
+	}
+	clear(*labels)
+}
+
+// Decode reads a response of the Prometheus API in memory for one series at a time. After an error, decoded series must not be used.
+// More than about maxSeries are an error.
+func Decode(from io.Reader, maxSeries int64, elements Elements) (warnings []string, err error) {
+	dec := jsonstream.NewDecoder(from, maxSeries)
+	e := envelope{elements: elements}
+	if err = e.decode(dec); err == nil {
+		err = dec.End()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("not a response of the Prometheus API: %w", err)
+	}
+	switch {
+	case e.status == "error":
+		return nil, &e.err
+	case e.status != "success":
+		return nil, fmt.Errorf("not a response of the Prometheus API: its status is %q", e.status)
+	case !e.hasResult:
+		return nil, errors.New("not a response of the Prometheus API: it has no result")
+	}
+	return e.warnings, nil
+}
+
+// envelope is a response without its series.
+type envelope struct {
+	elements Elements
+	status   string
+	err      RefusedError
+	warnings []string
+	// hasResult tells an empty vector from none.
+	hasResult bool
+}
+
+func (e *envelope) decode(dec *jsonstream.Decoder) error {
+	return dec.Object(func(key string) error {
+		switch key {
+		case "status":
+			return dec.Decode(&e.status)
+		case "errorType":
+			return dec.Decode(&e.err.Kind)
+		case "error":
+			return dec.Decode(&e.err.Message)
+		case "warnings", "infos":
+			return dec.Array(func() error {
+				if len(e.warnings) == maxWarnings {
+					return dec.Skip()
+				}
+				var text string
+				err := dec.Decode(&text)
+				e.warnings = append(e.warnings, text)
+				return err
+			})
+		case "data":
+			return e.decodeData(dec)
+		default:
+			return dec.Skip()
+		}
+	})
+}
+
+func (e *envelope) decodeData(dec *jsonstream.Decoder) error {
+	var resultType string
+	err := dec.Object(func(key string) error {
+		switch key {
+		case "resultType":
+			if err := dec.Decode(&resultType); err != nil {
+				return err
+			}
+			if resultType != e.elements.resultType {
+				return fmt.Errorf("the result is a %q, where %s is needed", resultType, e.elements.name)
+			}
+			return nil
+		case "result":
+			// Servers write the type first. Otherwise the needed type is assumed.
+			e.hasResult = true
+			if err := dec.Array(func() error { return e.elements.decode(dec) }); err != nil {
+				return fmt.Errorf("%s is needed: %w", e.elements.name, err)
+			}
+			return nil
+		default:
+			return dec.Skip()
+		}
+	})
+	if err == nil && e.hasResult && resultType == "" {
+		return errors.New("the result has no type")
+	}
+	return err
+}
+
+// refusal decodes an error in the body of a response; nil if there is none. tooLong replaces a message beyond what was read.
+func refusal(body []byte, tooLong string) *RefusedError {
+	e := envelope{elements: Vector(ClearMap, func(*Series[map[string]string]) {})}
+	if e.decode(jsonstream.NewDecoder(bytes.NewReader(body), int64(len(body)))) != nil && e.err.Message == "" {
+		e.err.Message = tooLong
+	}
+	if e.err.Kind == "" {
+		return nil
+	}
+	return &e.err
+}

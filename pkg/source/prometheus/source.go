@@ -1,0 +1,234 @@
+// Package prometheus measures the load of nodes, and what pods use, with instant queries to a Prometheus, or to any server
+// with its HTTP API.
+//
+// A promql.Dialect, or custom queries, say which series hold the load. Each refresh sends four queries per window, two per
+// quantile, one for the time of the newest samples, and up to eight while Auto looks for a dialect, whatever the number of nodes.
+// Each value has its own query, so that a failing one takes nothing with it.
+//
+// Queries omit the time: the server evaluates them at its present time. A time of ours could miss the newest data if the clocks
+// differ, or be later than it, where a rate falls toward zero.
+//
+// A Sample's End is the time of the node's newest sample:
+//   - It is never later than the evaluation of the window's queries, nor than our clock when their responses were complete.
+//   - Without a newest sample, End is the earlier of these two times. Its query may fail or miss the node, or a custom query hides it.
+//   - If the server's clock is behind, or a cache answers, samples look older and expire sooner. The difference is logged.
+//   - A custom query by offset or @ has its own End: the newest moment that it reads.
+//   - One query dates both resources, by the newest samples of cpu, or else of memory. If one series of a node stalls, its load
+//     is dated too late until the dialect's queries drop the series, after at most five minutes.
+package prometheus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
+)
+
+// Config says where a Prometheus is and what to query. It must be valid and complete: nothing is checked or defaulted here.
+type Config struct {
+	// Address is the http(s) URL that the API's paths are appended to, such as
+	// https://thanos-querier.openshift-monitoring:9091 or http://mimir/prometheus.
+	Address string
+	// Config says how to reach the server. Its Timeout bounds a whole Fetch.
+	httpclient.Config
+	// Dialect says which series to read.
+	Dialect promql.Dialect
+	// CPUQuery and MemoryQuery, unless empty, replace those of the dialect. They are PromQL expressions whose instant vector
+	// has each node's utilization as a fraction of its capacity. "$window" is replaced by the window ("5m").
+	// The deviation comes from stddev_over_time of the expression, with a shorter "$window". The time of the newest sample
+	// is known for a plain selector without offset and @, such as the name of a recorded rule.
+	CPUQuery    string
+	MemoryQuery string
+	// NodeLabels are the labels that may name a series' Node, the preferred one first. At least one.
+	NodeLabels []string
+}
+
+// Source measures nodes through Prometheus. It is not safe for concurrent use.
+type Source struct {
+	client     *response.Client
+	nodes      corelisters.NodeLister
+	timeout    time.Duration
+	planner    promql.Planner
+	nodeLabels []string
+	clock      clock.PassiveClock
+
+	auto bool
+	// dialect is the dialect in use; empty while Auto has found none. tried are those that Auto passed over.
+	dialect promql.Dialect
+	tried   []diagnosis.Tried
+
+	// diagnosis is that of the last Fetch.
+	diagnosis diagnosis.Diagnosis
+	logged    diagnosis.Log
+	// dialectLog limits how often a change of the dialect is logged.
+	dialectLog source.LogLimit
+}
+
+var _ source.Source = &Source{}
+
+// New makes a Source without a request. It fails if a CA file cannot be read; an unreadable token file only fails the Fetch.
+func New(cfg Config, nodes corelisters.NodeLister, clock clock.PassiveClock) (*Source, error) {
+	client, err := response.NewClient(cfg.Address, response.InstantQuery, cfg.Config)
+	if err != nil {
+		return nil, err
+	}
+	s := &Source{
+		client:  client,
+		nodes:   nodes,
+		timeout: cfg.Timeout,
+		planner: promql.Planner{
+			Custom: [load.ResourceCount]string{load.CPU: cfg.CPUQuery, load.Memory: cfg.MemoryQuery},
+			By:     strings.Join(cfg.NodeLabels, ", "),
+		},
+		nodeLabels: slices.Clone(cfg.NodeLabels),
+		clock:      clock,
+		auto:       cfg.Dialect == promql.Auto,
+	}
+	if !s.auto {
+		s.dialect = cfg.Dialect
+	}
+	return s, nil
+}
+
+// Name implements source.Source.
+func (s *Source) Name() string {
+	return "Prometheus"
+}
+
+// Close ends the idle connections. The Source may be used again afterwards.
+func (s *Source) Close() error {
+	s.client.Close()
+	return nil
+}
+
+// Fetch implements source.Source. Of several series of a node, the one named by the earliest label counts, then the greatest.
+// They are never added. NaN is passed on. An error names the URL, the query and, without series, the tried dialects.
+func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batch, error) {
+	logger := klog.FromContext(ctx)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	requirements := load.Requirements{}.Add(load.Requirements{Windows: request.Windows, Quantiles: request.Quantiles})
+	windows, quantiles := requirements.Windows, requirements.Quantiles
+	measures := len(windows)+len(quantiles) > 0
+	if !measures && len(request.Metrics) == 0 || measures && promql.Shortest(windows, quantiles) <= 0 {
+		return source.Batch{}, fmt.Errorf("measure over windows %v, quantiles %v and metrics %q: need at least one, and positive windows",
+			windows, quantiles, request.Metrics)
+	}
+	qr, err := s.querier()
+	if err != nil {
+		return source.Batch{}, err
+	}
+	if len(qr.Matcher.Nodes) == 0 {
+		return source.Batch{}, errors.New("match series to nodes: no Node is known")
+	}
+
+	var loads, metrics []*response.Result
+	var undetected error
+	// Concurrently, so that a hanging query for one takes no time from the other.
+	var wait sync.WaitGroup
+	wait.Go(func() { metrics = qr.AskAll(ctx, promql.NodeMetrics(request.Metrics)) })
+	if measures {
+		loads, undetected = s.measure(ctx, qr, windows, quantiles)
+	}
+	wait.Wait()
+
+	results := slices.Concat(loads, metrics)
+	d := diagnosis.Diagnosis{Endpoint: s.client.Endpoint(), Dialect: s.dialect, Tried: s.tried, Undetected: undetected}
+	s.diagnosis = diagnosis.New(d, qr.Matcher, results, measures, s.timeout)
+	if err := failureOf(results, d.Endpoint, undetected); err != nil {
+		return source.Batch{}, err
+	}
+	s.logged.Changes(logger, s.clock.Now(), &s.diagnosis)
+	return source.Batch{
+		Samples:        samplesOf(loads, qr.Matcher, windows, quantiles),
+		Metrics:        metricsOf(metrics, qr.Matcher),
+		UnmatchedCount: min(len(s.diagnosis.UnmatchedSeries), source.MaxUnmatched),
+	}, nil
+}
+
+// querier returns a querier for the present nodes.
+func (s *Source) querier() (*response.Querier, error) {
+	nodes, err := s.nodes.List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	return &response.Querier{Client: s.client, Clock: s.clock, Matcher: response.NewMatcher(nodes, s.nodeLabels, s.client.Excerpt)}, nil
+}
+
+// longestProbe bounds the window of the search for a dialect where only quantiles are read.
+const longestProbe = 5 * time.Minute
+
+// measure queries the load over all windows, and the quantiles. Auto looks for a dialect first if there is none, and again if
+// the one in use has no value for any node. undetected is why it found none.
+func (s *Source) measure(ctx context.Context, qr *response.Querier, windows []time.Duration, quantiles []load.Quantile,
+) (results []*response.Result, undetected error) {
+	probed := windows
+	if len(probed) == 0 {
+		probed = []time.Duration{min(quantiles[0].Window, longestProbe)}
+	}
+	detect := s.dialect == "" && s.planner.NeedsDialect()
+	if detect {
+		undetected = s.detectDialect(ctx, qr, probed)
+	}
+	results = qr.AskAll(ctx, s.planner.Load(s.dialect, windows, quantiles))
+	if s.auto && !detect && dialectEmpty(&s.planner, results) {
+		if undetected = s.detectDialect(ctx, qr, probed); undetected == nil {
+			results = qr.AskAll(ctx, s.planner.Load(s.dialect, windows, quantiles))
+		}
+	}
+	return results, undetected
+}
+
+// Diagnosis returns the diagnosis of the last Fetch, whether it failed or not. It is zero before the first response.
+func (s *Source) Diagnosis() diagnosis.Diagnosis { return s.diagnosis }
+
+// Examine sends a few more queries about the last Fetch over the windows.
+func (s *Source) Examine(ctx context.Context, windows []time.Duration) (diagnosis.Examination, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	qr, err := s.querier()
+	if err != nil {
+		return diagnosis.Examination{}, err
+	}
+	examiner := &diagnosis.Examiner{Querier: qr, Planner: &s.planner, Diagnosis: &s.diagnosis}
+	return examiner.Examine(ctx, windows)
+}
+
+// Series is one element of an instant vector, with its labels as the server wrote them.
+type Series struct {
+	Labels map[string]string
+	Value  float64
+}
+
+// Series returns the result of any instant query that returns about one series a node at most.
+func (s *Source) Series(ctx context.Context, query string) ([]Series, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	nodes, err := s.nodes.List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	var all []Series
+	if _, err := s.client.Query(ctx, query, len(nodes), func(v *response.Series[map[string]string]) {
+		all = append(all, Series{Labels: maps.Clone(v.Metric), Value: v.Value.Value})
+	}); err != nil {
+		return nil, err
+	}
+	return all, nil
+}
