@@ -72,13 +72,13 @@ const (
 	StatisticPredictedPeak Statistic = "PredictedPeak"
 )
 
-// UnlimitedPods says how LowRiskOverCommitment counts pods that have a container without a limit.
+// UnlimitedPods selects the limit that LowRiskOverCommitment assumes for a pod that has a container without one.
 type UnlimitedPods string
 
 const (
-	// UnlimitedPodsUnlimited counts that such a pod may use whatever there is.
+	// UnlimitedPodsUnlimited assumes that the pod may use all of the node.
 	UnlimitedPodsUnlimited UnlimitedPods = "Unlimited"
-	// UnlimitedPodsAsRequest counts the limits that its containers state, and at least what it requests.
+	// UnlimitedPodsAsRequest takes the sum of the containers' limits, and at least the pod's request.
 	UnlimitedPodsAsRequest UnlimitedPods = "AsRequest"
 )
 
@@ -227,7 +227,7 @@ type LowRiskOverCommitmentArgs struct {
 	SmoothingWindowSize int64
 	// RiskLimitWeights are the weights, in [0, 1], of the risk by limits beside that by load. They hold cpu and memory.
 	RiskLimitWeights map[corev1.ResourceName]float64
-	// UnlimitedPods says how pods count that have a container without a limit.
+	// UnlimitedPods selects the limit of a pod that has a container without one.
 	UnlimitedPods UnlimitedPods
 }
 

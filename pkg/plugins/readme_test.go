@@ -50,7 +50,7 @@ func TestREADME_Configurations(t *testing.T) {
 		"loadthreshold/README.md":              1,
 		"loadvariationriskbalancing/README.md": 1,
 		"lowriskovercommitment/README.md":      1,
-		"nodemetrics/README.md":                9,
+		"nodemetrics/README.md":                10,
 		"peaks/README.md":                      1,
 		"predictedpeak/README.md":              1,
 		"targetloadpacking/README.md":          1,

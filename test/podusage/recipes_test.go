@@ -4,6 +4,7 @@ import (
 	"math"
 	"os"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,7 +70,16 @@ func TestRecipes(t *testing.T) {
 		counter(5e7, "node_network_receive_bytes_total", "instance", "n", "device", link)
 		counter(1e7, "node_network_transmit_bytes_total", "instance", "n", "device", link)
 	}
-	counter(0.3, "node_pressure_cpu_waiting_seconds_total", "instance", "n")
+	// Both nodes wait alike. n uses 1 − 0.2 = 80 % of its cpu, calm 50 %.
+	for node, idle := range map[string]float64{"n": 0.2, "calm": 0.5} {
+		counter(0.3, "node_pressure_cpu_waiting_seconds_total", "instance", node)
+		counter(0.3, "container_pressure_cpu_waiting_seconds_total", "instance", node, "id", "/")
+		counter(4*(1-idle), "container_cpu_usage_seconds_total", "instance", node, "id", "/")
+		gauge(4, "machine_cpu_cores", "instance", node)
+		for _, cpu := range []string{"0", "1"} {
+			counter(idle, "node_cpu_seconds_total", "instance", node, "cpu", cpu, "mode", "idle")
+		}
+	}
 	counter(0.2, "node_pressure_io_waiting_seconds_total", "instance", "n")
 	counter(0.1, "node_pressure_memory_stalled_seconds_total", "instance", "n")
 	for gpu, utilization := range map[string]float64{"0": 20, "1": 60} {
@@ -82,18 +92,19 @@ func TestRecipes(t *testing.T) {
 	counter(45, "http_requests_total", "node", "n", "code", "200")
 	counter(5, "http_requests_total", "node", "n", "code", "503")
 	want := map[string]float64{
-		"http-latency":     0.1,   // 5 s of 50 requests
-		"disk-latency":     0.004, // 0.04 s of 10 requests
-		"disk-busy":        0.5,
-		"disk-throughput":  6e6,
-		"network-receive":  0.4, // 5e7 of 1.25e8
-		"network-transmit": 0.08,
-		"cpu-pressure":     0.3,
-		"io-pressure":      0.2,
-		"memory-pressure":  0.1,
-		"error-rate":       0.1,
-		"gpu-utilization":  40,
-		"gpu-memory":       0.4, // 8,000 of 20,000
+		"http-latency":         0.1,   // 5 s of 50 requests
+		"disk-latency":         0.004, // 0.04 s of 10 requests
+		"disk-busy":            0.5,
+		"disk-throughput":      6e6,
+		"network-receive":      0.4, // 5e7 of 1.25e8
+		"network-transmit":     0.08,
+		"cpu-pressure":         0.3,
+		"cpu-pressure-kubelet": 0.3,
+		"io-pressure":          0.2,
+		"memory-pressure":      0.1,
+		"error-rate":           0.1,
+		"gpu-utilization":      40,
+		"gpu-memory":           0.4, // 8,000 of 20,000
 	}
 	queries := recipes(t)
 	if len(queries) != len(want) {
@@ -102,8 +113,10 @@ func TestRecipes(t *testing.T) {
 
 	url, _ := startPrometheus(t, all)
 	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
-	if err := indexer.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}); err != nil {
-		t.Fatal(err)
+	for _, node := range []string{"n", "calm"} {
+		if err := indexer.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	s, err := prometheus.New(prometheus.Config{
 		Address: url, Dialect: promql.Auto, NodeLabels: []string{"node", "Hostname", "instance"}, Config: httpclient.Config{Timeout: 10 * time.Minute},
@@ -124,6 +137,9 @@ func TestRecipes(t *testing.T) {
 		}
 		if got := batch.Metrics[0].Values["n"]; math.Abs(got/value-1) > 0.02 {
 			t.Errorf("%s: %v, want %v", metric, got, value)
+		}
+		if calm, ok := batch.Metrics[0].Values["calm"]; strings.HasPrefix(metric, "cpu-pressure") && (!ok || calm != 0) {
+			t.Errorf("%s of a node below 70 %% cpu: %v, want 0", metric, calm)
 		}
 	}
 }

@@ -209,7 +209,7 @@ func TestScheme_DecodesFile(t *testing.T) {
 				MissingLoad:         config.MissingLoadNeutral,
 				SmoothingWindowSize: 3,
 				RiskLimitWeights:    map[corev1.ResourceName]float64{"cpu": 0.75, "memory": 0.25},
-				UnlimitedPods:       config.UnlimitedPodsUnlimited,
+				UnlimitedPods:       config.UnlimitedPodsAsRequest,
 			},
 		},
 		{

@@ -110,7 +110,7 @@ func SetDefaults_LowRiskOverCommitmentArgs(obj *LowRiskOverCommitmentArgs) {
 	// By requests alone, a node without load would have no risk by load, and mostly be the best one.
 	obj.MissingLoad = cmp.Or(obj.MissingLoad, config.MissingLoadNeutral)
 	obj.SmoothingWindowSize = cmp.Or(obj.SmoothingWindowSize, ptr.To[int64](defaultSmoothingWindowSize))
-	obj.UnlimitedPods = cmp.Or(obj.UnlimitedPods, config.UnlimitedPodsUnlimited)
+	obj.UnlimitedPods = cmp.Or(obj.UnlimitedPods, config.UnlimitedPodsAsRequest)
 	if obj.RiskLimitWeights == nil {
 		obj.RiskLimitWeights = map[corev1.ResourceName]float64{}
 	}

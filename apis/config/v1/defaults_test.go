@@ -71,7 +71,7 @@ func defaultLowRiskOverCommitmentArgs() *v1.LowRiskOverCommitmentArgs {
 		MissingLoad:         "Neutral",
 		SmoothingWindowSize: ptr.To[int64](5),
 		RiskLimitWeights:    map[corev1.ResourceName]float64{"cpu": 0.5, "memory": 0.5},
-		UnlimitedPods:       "Unlimited",
+		UnlimitedPods:       "AsRequest",
 	}
 }
 
@@ -142,11 +142,11 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 		{
 			name: "what is given to LowRiskOverCommitment stays, zeros included",
 			in: &v1.LowRiskOverCommitmentArgs{
-				MissingLoad: "Lowest", SmoothingWindowSize: ptr.To[int64](0), UnlimitedPods: "AsRequest",
+				MissingLoad: "Lowest", SmoothingWindowSize: ptr.To[int64](0), UnlimitedPods: "Unlimited",
 				RiskLimitWeights: map[corev1.ResourceName]float64{"cpu": 0, "memory": 1},
 			},
 			want: with(defaultLowRiskOverCommitmentArgs(), func(args *v1.LowRiskOverCommitmentArgs) {
-				args.MissingLoad, args.SmoothingWindowSize, args.UnlimitedPods = "Lowest", ptr.To[int64](0), "AsRequest"
+				args.MissingLoad, args.SmoothingWindowSize, args.UnlimitedPods = "Lowest", ptr.To[int64](0), "Unlimited"
 				args.RiskLimitWeights = map[corev1.ResourceName]float64{"cpu": 0, "memory": 1}
 			}),
 		},

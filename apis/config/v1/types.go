@@ -139,8 +139,8 @@ type LowRiskOverCommitmentArgs struct {
 	// RiskLimitWeights are the weights of the risk by limits beside that by load, for cpu and memory. From 0 to 1. Each defaults
 	// to 0.5.
 	RiskLimitWeights map[corev1.ResourceName]float64 `json:"riskLimitWeights,omitempty"`
-	// UnlimitedPods says how pods count that have a container without a limit: Unlimited (default), the pod may use whatever there
-	// is; or AsRequest, the limits that its containers state count, and at least what it requests.
+	// UnlimitedPods selects the limit of a pod that has a container without one. AsRequest (default): the sum of the containers'
+	// limits, and at least the pod's request. Unlimited: all of the node.
 	UnlimitedPods config.UnlimitedPods `json:"unlimitedPods,omitempty"`
 }
 

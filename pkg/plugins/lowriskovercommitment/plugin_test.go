@@ -89,7 +89,8 @@ func TestScore(t *testing.T) {
 			want: map[string]int64{"a": 63, "b": 80},
 		},
 		{
-			name: "a pod without a limit may use all there is",
+			name: "a pod without a limit may use all of the node, if Unlimited",
+			args: "unlimitedPods: Unlimited",
 			load: map[string]load.NodeLoad{"a": steady, "b": steady},
 			onA:  []*corev1.Pod{podOf("x", "4", "")},
 			onB:  []*corev1.Pod{podOf("z", "4", "4")},
@@ -98,15 +99,15 @@ func TestScore(t *testing.T) {
 			want: map[string]int64{"a": 50, "b": 100},
 		},
 		{
-			name: "one container without a limit is enough",
+			name: "one container without a limit is enough, if Unlimited",
+			args: "unlimitedPods: Unlimited",
 			load: map[string]load.NodeLoad{"a": steady, "b": steady},
 			onA:  []*corev1.Pod{twoContainers()},
 			pod:  podOf("p", "1", "4"),
 			want: map[string]int64{"a": 50, "b": 100},
 		},
 		{
-			name: "a pod without a limit counts what it requests, if AsRequest",
-			args: "unlimitedPods: AsRequest",
+			name: "a pod without a limit counts with its request",
 			load: map[string]load.NodeLoad{"a": steady, "b": steady},
 			onA:  []*corev1.Pod{podOf("x", "4", "")},
 			onB:  []*corev1.Pod{podOf("z", "4", "6")},
@@ -115,8 +116,7 @@ func TestScore(t *testing.T) {
 			want: map[string]int64{"a": 88, "b": 75},
 		},
 		{
-			name: "limits that some containers state count, if AsRequest",
-			args: "unlimitedPods: AsRequest",
+			name: "the limits of some containers count",
 			load: map[string]load.NodeLoad{"a": steady, "b": steady},
 			onA:  []*corev1.Pod{twoContainers()},
 			pod:  podOf("p", "1", "4"),
@@ -124,13 +124,23 @@ func TestScore(t *testing.T) {
 			want: map[string]int64{"a": 80, "b": 100},
 		},
 		{
-			name: "the pod itself has no limit",
+			name: "the pod itself has no limit, if Unlimited",
+			args: "unlimitedPods: Unlimited",
 			load: map[string]load.NodeLoad{"a": uniform(), "b": steady},
 			onA:  []*corev1.Pod{podOf("x", "4", "6")},
 			onB:  []*corev1.Pod{podOf("z", "4", "6")},
 			pod:  podOf("p", "1", ""),
 			// Limits, both: 1, halved. Load, a: a sixth.
 			want: map[string]int64{"a": 33, "b": 50},
+		},
+		{
+			name: "the pod itself has no limit",
+			load: map[string]load.NodeLoad{"a": uniform(), "b": steady},
+			onA:  []*corev1.Pod{podOf("x", "4", "6")},
+			onB:  []*corev1.Pod{podOf("z", "4", "8")},
+			pod:  podOf("p", "1", ""),
+			// Its limit is 1. Limits, a: 6 + 1 < 8, none; b: (9 − 8) / (9 − 5) = 0.25, halved. Load, a: 1/3, halved; b: none.
+			want: map[string]int64{"a": 83, "b": 88},
 		},
 		{
 			name: "pods that the window does not cover yet count",
@@ -177,7 +187,7 @@ func TestScore(t *testing.T) {
 		},
 		{
 			name: "requests that take more than there is, where limits do not count",
-			args: "riskLimitWeights: {cpu: 0, memory: 0}",
+			args: "riskLimitWeights: {cpu: 0, memory: 0}\nunlimitedPods: Unlimited",
 			load: map[string]load.NodeLoad{"a": steady, "b": uniform()},
 			onA:  []*corev1.Pod{podOf("x", "8", "8")},
 			onB:  []*corev1.Pod{podOf("z", "6", "")},
@@ -343,7 +353,7 @@ func TestExplain(t *testing.T) {
 		"cpu measured 50%", "cpu deviation 12.91%", "cpu pending 0%", "cpu of the pod 12.5%",
 		"cpu requests of all pods 62.5%", "cpu limits of all pods 125%", "cpu risk by limits 40%", "cpu risk by load 33.33%", "cpu risk 36.67%",
 		"memory measured 0%", "memory deviation 0%", "memory pending 0%", "memory of the pod 0%",
-		"memory requests of all pods 0%", "memory risk by limits 100%", "memory risk by load 0%", "memory risk 0%",
+		"memory requests of all pods 0%", "memory limits of all pods 0%", "memory risk by limits 0%", "memory risk by load 0%", "memory risk 0%",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("terms (-want +got):\n%s", diff)
