@@ -10,7 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/replay"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
+	replayreport "github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
 
 // execute runs the command with the arguments, and returns what it writes.
@@ -72,7 +74,7 @@ func TestReplay_Table(t *testing.T) {
 			t.Errorf("row %q, want %q", row, want)
 		}
 	}
-	for _, column := range []string{"UNSERVED", "P99", "DEVIATION", "NODES", "PENDING"} {
+	for _, column := range []string{"HOT MIN", "SEVERE MIN", "UNSERVED CORE-H", "P99", "DEVIATION", "NODES", "PENDING"} {
 		if !strings.Contains(out, "\n"+column+": ") {
 			t.Errorf("%s is not explained", column)
 		}
@@ -90,12 +92,12 @@ func TestReplay_JSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var reports []replay.Report
+	var reports []replayreport.Report
 	if err := json.Unmarshal([]byte(out), &reports); err != nil {
 		t.Fatal(err)
 	}
-	if len(reports) != 1 || reports[0].Policies[0].Name != replay.Random || reports[0].Policies[0].Runs[0].HotMinutes != 30 {
-		t.Errorf("%+v; want a report with 30 hot minutes of %s", reports, replay.Random)
+	if len(reports) != 1 || reports[0].Policies[0].Name != engine.Random || reports[0].Policies[0].Runs[0].HotMinutes != 30 {
+		t.Errorf("%+v; want a report with 30 hot minutes of %s", reports, engine.Random)
 	}
 }
 
@@ -104,7 +106,7 @@ func TestReplay_SavesWhatItLoads(t *testing.T) {
 	if _, err := execute(t.Context(), "replay", "--nodes", "2", "--save", file, "--hash-names"); err != nil {
 		t.Fatal(err)
 	}
-	in, err := replay.Load(file)
+	in, err := input.Load(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,8 +156,8 @@ func TestReplay_UsageErrors(t *testing.T) {
 		{"the same profile twice", []string{"--config", config, "--config", config}, []string{`"packing"`, "schedulerName"}},
 		{"no such traces", []string{"--traces", t.TempDir()}, []string{"--traces", "*.csv"}},
 		{"a history and a file", []string{"--prometheus", "http://x", "--load", "y"}, []string{"--prometheus", "--load"}},
-		{"a token for no Prometheus", []string{"--prometheus-token-file", "/nope"}, []string{"--prometheus-token-file", "--prometheus is not given"}},
-		{"a time for no Prometheus", []string{"--since", "24h"}, []string{"--since", "--prometheus is not given"}},
+		{"a token for no Prometheus", []string{"--prometheus-token-file", "/nope"}, []string{"--prometheus-token-file", "--prometheus is not set"}},
+		{"a time for no Prometheus", []string{"--since", "24h"}, []string{"--since", "--prometheus is not set"}},
 		{"a file and seeds", []string{"--load", "x", "--seeds", "7"}, []string{"--load", "--seeds"}},
 		{"a file and a scenario", []string{"--load", "x", "--scenario", "bogus"}, []string{"--load", "--scenario"}},
 		{"a file and nodes", []string{"--load", "x", "--nodes", "3"}, []string{"--load", "--nodes"}},

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 	componentversion "k8s.io/component-base/version"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/progress"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 )
@@ -93,14 +94,14 @@ func (o *whatIfOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	bar := newProgressBar(cmd.ErrOrStderr())
+	bar := progress.NewBar(cmd.ErrOrStderr())
 	result, err := whatif.Run(cmd.Context(), connection, whatif.Request{
 		Configuration: o.cluster.configuration, Source: o.cluster.source, Scenario: o.scenario,
 		File: o.file, Stdin: cmd.InOrStdin(), ProfileFrom: o.profileFrom,
 		Found:    func(c *live.Configuration) { warnOfOtherMinor(cmd, componentversion.Get().GitVersion, c.Workload) },
-		Progress: bar.set,
+		Progress: bar.Set,
 	})
-	bar.clear()
+	bar.Clear()
 	if err != nil {
 		return err
 	}

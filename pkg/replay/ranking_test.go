@@ -2,15 +2,21 @@
 
 package replay
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/generate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
+)
 
 // TestSynthetic_RanksPoliciesAsRealTracesDo compares with the ratios of hot minutes that were measured on the three real days that
 // Synthetic is made after. Smaller or shorter replays say too little: one large burst decides them. It takes about a minute of
 // processor time; make quality runs it.
 func TestSynthetic_RanksPoliciesAsRealTracesDo(t *testing.T) {
 	const nodes, seeds = 100, 3
-	o := Options{Policies: []Policy{policy(t, Stock), policy(t, Clairvoyant)}}
-	known, err := ReadPolicies(t.Context(), "testdata/known.yaml")
+	o := Options{Policies: []engine.Policy{policy(t, report.Stock), policy(t, report.Clairvoyant)}}
+	known, err := engine.ReadPolicies(t.Context(), "testdata/known.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -20,7 +26,7 @@ func TestSynthetic_RanksPoliciesAsRealTracesDo(t *testing.T) {
 		}
 	}
 	for seed := range uint64(seeds) {
-		in, err := Generate(Synthetic(seed+1), Scenarios()[0], nodes, seed+1)
+		in, err := generate.Day(generate.Synthetic(seed+1), generate.Scenarios()[0], nodes, seed+1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,8 +45,8 @@ func TestSynthetic_RanksPoliciesAsRealTracesDo(t *testing.T) {
 	for _, m := range []struct {
 		policy   string
 		measured float64 // hot minutes over those of stock, on the real days
-	}{{Clairvoyant, 0.12}, {"PredictedPeak", 0.43}, {"TLP 40", 0.66}} {
-		ratio := hot[m.policy] / hot[Stock]
+	}{{report.Clairvoyant, 0.12}, {"PredictedPeak", 0.43}, {"TLP 40", 0.66}} {
+		ratio := hot[m.policy] / hot[report.Stock]
 		t.Logf("%s: %.2f of stock, on real traces %.2f", m.policy, ratio, m.measured)
 		// The real days differ by as much from their mean.
 		if ratio < 0.75*m.measured || ratio > 1.3*m.measured {

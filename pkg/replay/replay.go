@@ -1,5 +1,5 @@
-// Package replay says what scheduling policies make of the same pods: it replays arrivals and usages in simulated time, through
-// the scheduler's own cache, framework and plugins, and counts how often nodes are hot.
+// Package replay compares scheduling policies on the same pods: it replays arrivals and usages in simulated time, through the
+// scheduler's own cache, framework and plugins, and counts hot nodes.
 package replay
 
 import (
@@ -11,55 +11,30 @@ import (
 	"sync/atomic"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
 
-// Options say what to replay.
+// Options select the pods and the policies.
 type Options struct {
 	Title    string
-	Inputs   []*Input
-	Policies []Policy
-	// Parallelism is the number of runs at a time; 0 is GOMAXPROCS. It does not change what they report.
+	Inputs   []*input.Input
+	Policies []engine.Policy
+	// Parallelism is the number of concurrent runs; 0 is GOMAXPROCS. It does not change the report.
 	Parallelism int
-	// Progress is called from any goroutine with the share that is done, in [0, 1]. It may be nil.
+	// Progress is called from any goroutine with the completed share, in [0, 1]. It may be nil.
 	Progress func(done float64)
 }
 
-// Replay replays each input by each policy. Once ctx is done it reports the inputs that all policies have completed; if there is
+// Replay replays each input with each policy. Once ctx is done it reports the inputs that all policies have completed; if there is
 // none, the first input of the policies that have completed it.
-func Replay(ctx context.Context, o Options) (*Report, error) {
+func Replay(ctx context.Context, o Options) (*report.Report, error) {
 	if len(o.Inputs) == 0 || len(o.Policies) == 0 {
 		return nil, errors.New("nothing to replay: want at least one input and one policy")
 	}
-	type job struct{ policy, input int }
-	jobs := make([]job, 0, len(o.Policies)*len(o.Inputs))
-	for input := range o.Inputs {
-		for policy := range o.Policies {
-			jobs = append(jobs, job{policy, input})
-		}
-	}
-	runs, failures := make([]Run, len(jobs)), make([]error, len(jobs))
-	p := &progress{report: o.Progress, done: make([]float64, len(jobs))}
-	workers := o.Parallelism
-	if workers <= 0 {
-		workers = runtime.GOMAXPROCS(0)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var next atomic.Int64
-	var wait sync.WaitGroup
-	for range min(workers, len(jobs)) {
-		wait.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(jobs); i = int(next.Add(1)) - 1 {
-				j := jobs[i]
-				runs[i], failures[i] = run(ctx, o.Inputs[j.input], o.Policies[j.policy], func(done float64) { p.set(i, done) })
-				if failures[i] != nil && ctx.Err() == nil {
-					cancel()
-				}
-			}
-		})
-	}
-	wait.Wait()
-	r := newReport(&o)
+	runs, failures := o.runAll(ctx)
+	r := o.newReport()
 	for _, err := range failures {
 		switch {
 		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -68,8 +43,8 @@ func Replay(ctx context.Context, o Options) (*Report, error) {
 			return nil, err
 		}
 	}
-	add := func(input int, partial bool) {
-		first := input * len(o.Policies)
+	add := func(day int, partial bool) {
+		first := day * len(o.Policies)
 		complete := !slices.ContainsFunc(failures[first:first+len(o.Policies)], func(err error) bool { return err != nil })
 		for policy := range o.Policies {
 			if complete || partial && failures[first+policy] == nil {
@@ -77,8 +52,8 @@ func Replay(ctx context.Context, o Options) (*Report, error) {
 			}
 		}
 	}
-	for input := range o.Inputs {
-		add(input, false)
+	for day := range o.Inputs {
+		add(day, false)
 	}
 	if len(r.Policies[0].Runs) == 0 {
 		add(0, true)
@@ -86,23 +61,51 @@ func Replay(ctx context.Context, o Options) (*Report, error) {
 	return r, nil
 }
 
+// runAll returns a run, or its error, for each input and policy: the policies of the first input first. A failure stops all.
+func (o *Options) runAll(ctx context.Context) ([]report.Run, []error) {
+	n := len(o.Inputs) * len(o.Policies)
+	runs, failures := make([]report.Run, n), make([]error, n)
+	p := &progress{report: o.Progress, done: make([]float64, n)}
+	workers := o.Parallelism
+	if workers <= 0 {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var next atomic.Int64
+	var wait sync.WaitGroup
+	for range min(workers, n) {
+		wait.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				in, policy := o.Inputs[i/len(o.Policies)], o.Policies[i%len(o.Policies)]
+				runs[i], failures[i] = engine.Run(ctx, in, policy, func(done float64) { p.set(i, done) })
+				if failures[i] != nil {
+					cancel()
+				}
+			}
+		})
+	}
+	wait.Wait()
+	return runs, failures
+}
+
 // newReport returns the report without runs.
-func newReport(o *Options) *Report {
+func (o *Options) newReport() *report.Report {
 	first := o.Inputs[0]
-	r := &Report{
+	r := &report.Report{
 		Title: o.Title, Nodes: len(first.Nodes), Pods: len(first.Pods), Counted: first.Counted,
-		HotAbove: HotAbove, SevereAbove: SevereAbove,
+		HotAbove: report.HotAbove, SevereAbove: report.SevereAbove,
 	}
 	for i := range first.Nodes {
 		r.CPUCores += first.Nodes[i].Capacity[load.CPU] / 1000
 	}
 	for _, p := range o.Policies {
-		r.Policies = append(r.Policies, PolicyReport{Name: p.Name})
+		r.Policies = append(r.Policies, report.PolicyReport{Name: p.Name})
 	}
 	return r
 }
 
-// progress adds up what is done of all runs.
+// progress adds up the progress of all runs.
 type progress struct {
 	report func(done float64)
 
@@ -120,4 +123,21 @@ func (p *progress) set(run int, done float64) {
 	p.sum += done - p.done[run]
 	p.done[run] = done
 	p.report(p.sum / float64(len(p.done)))
+}
+
+// All replays one selection after the other with the same policies, until one is interrupted.
+func All(ctx context.Context, replays []Options, policies []engine.Policy, progress func(done float64)) ([]*report.Report, error) {
+	var reports []*report.Report
+	for i, o := range replays {
+		o.Policies = policies
+		o.Progress = func(done float64) { progress((float64(i) + done) / float64(len(replays))) }
+		r, err := Replay(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		if reports = append(reports, r); r.Partial {
+			break
+		}
+	}
+	return reports, nil
 }

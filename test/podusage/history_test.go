@@ -15,14 +15,17 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/history"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
+	replayreport "github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
 // past is the length of the history, and steps its number of five minutes.
 const (
 	past  = 3 * time.Hour
-	steps = int(past / replay.TraceStep)
+	steps = int(past / input.TraceStep)
 )
 
 // container is a container with what it requests, and its limits; 0 where there is none.
@@ -193,26 +196,26 @@ func TestReplayOfHistory(t *testing.T) {
 	wantPods := checkInput(t, h.Input)
 
 	file := filepath.Join(t.TempDir(), "day.jsonl.gz")
-	if err := replay.Save(file, h.Input); err != nil {
+	if err := input.Save(file, h.Input); err != nil {
 		t.Fatal(err)
 	}
-	loaded, err := replay.Load(file)
+	loaded, err := input.Load(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	checkInput(t, loaded)
 
-	stock, err := replay.BuiltinPolicy(replay.Stock)
+	stock, err := engine.BuiltinPolicy(replayreport.Stock)
 	if err != nil {
 		t.Fatal(err)
 	}
-	policies, err := replay.ReadPolicies(t.Context(), "../../pkg/replay/testdata/known.yaml")
+	policies, err := engine.ReadPolicies(t.Context(), "../../pkg/replay/testdata/known.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	policies = slices.DeleteFunc(policies, func(p replay.Policy) bool { return p.Name != "PredictedPeak" })
-	for from, in := range map[string]*replay.Input{"Prometheus": h.Input, "the file": loaded} {
-		report, err := replay.Replay(t.Context(), replay.Options{Inputs: []*replay.Input{in}, Policies: append(policies, stock)})
+	policies = slices.DeleteFunc(policies, func(p engine.Policy) bool { return p.Name != "PredictedPeak" })
+	for from, in := range map[string]*input.Input{"Prometheus": h.Input, "the file": loaded} {
+		report, err := replay.Replay(t.Context(), replay.Options{Inputs: []*input.Input{in}, Policies: append(policies, stock)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -228,17 +231,17 @@ func TestReplayOfHistory(t *testing.T) {
 }
 
 // checkInput checks what was read of the shop, and returns the number of pods that it must have.
-func checkInput(t *testing.T, in *replay.Input) int {
+func checkInput(t *testing.T, in *input.Input) int {
 	t.Helper()
-	wantNodes := []replay.Node{}
+	wantNodes := []input.Node{}
 	for i, zone := range []string{"z1", "z2", "z1"} {
-		wantNodes = append(wantNodes, replay.Node{Name: fmt.Sprintf("node-%d", i), Zone: zone, Capacity: podusage.Amounts{load.CPU: 4000, load.Memory: 16 * gibibyte}})
+		wantNodes = append(wantNodes, input.Node{Name: fmt.Sprintf("node-%d", i), Zone: zone, Capacity: podusage.Amounts{load.CPU: 4000, load.Memory: 16 * gibibyte}})
 	}
 	if diff := cmp.Diff(wantNodes, in.Nodes); diff != "" {
 		t.Errorf("nodes (-want +got):\n%s", diff)
 	}
 	// One container of web has no limit of CPU, and one none of memory.
-	wantWorkloads := []replay.Workload{
+	wantWorkloads := []input.Workload{
 		{Namespace: "shop", Name: "db", Requests: podusage.Amounts{load.CPU: 250, load.Memory: 2 * gibibyte}, Limits: podusage.Amounts{load.CPU: 2000, load.Memory: 4 * gibibyte}},
 		{Namespace: "shop", Name: "debug"},
 		{Namespace: "shop", Name: "report", Requests: podusage.Amounts{load.CPU: 1000}},
@@ -275,8 +278,8 @@ func checkInput(t *testing.T, in *replay.Input) int {
 		if workload != w.workload || p.Arrival != w.arrival || p.Lifetime != w.lifetime || math.Abs(p.MemoryBytes/gibibyte-w.gibi) > 1e-9 {
 			t.Errorf("pod %d of %s arrives at %v for %v with %v bytes; want %+v", i, workload, p.Arrival, p.Lifetime, p.MemoryBytes, w)
 		}
-		first := int(w.arrival / replay.TraceStep)
-		last := min(int((w.arrival+w.lifetime)/replay.TraceStep), steps)
+		first := int(w.arrival / input.TraceStep)
+		last := min(int((w.arrival+w.lifetime)/input.TraceStep), steps)
 		for step := first; step < last; step++ {
 			got, want := p.Trace[min(max(step-p.TraceFrom, 0), len(p.Trace)-1)]*p.CPUMillis, w.millis[min(step-first, len(w.millis)-1)]
 			// A pod's end, and the restart of a container, are seen with the error of half a scrape.

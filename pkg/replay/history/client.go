@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/replay"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
@@ -60,7 +60,7 @@ func (c *client) queryRange(ctx context.Context, promql string, first, last time
 ) (series int, err error) {
 	u := *c.url
 	u.RawQuery = url.Values{
-		"query": {promql}, "step": {strconv.Itoa(int(replay.TraceStep.Seconds()))},
+		"query": {promql}, "step": {strconv.Itoa(int(input.TraceStep.Seconds()))},
 		"start": {strconv.FormatInt(first.Unix(), 10)}, "end": {strconv.FormatInt(last.Unix(), 10)},
 	}.Encode()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)

@@ -18,7 +18,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/replay"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
@@ -40,7 +40,7 @@ const (
 
 // History is what was read.
 type History struct {
-	Input *replay.Input
+	Input *input.Input
 	// Missing says what was not found, or left out, a sentence each.
 	Missing []string
 }
@@ -84,7 +84,7 @@ type reader struct {
 	client *client
 	start  time.Time
 	length time.Duration
-	nodes  map[string]*replay.Node
+	nodes  map[string]*input.Node
 	pods   map[[2]string]*pod
 	// read counts the series by query.
 	read map[string]int
@@ -100,10 +100,10 @@ func Read(ctx context.Context, c Config) (*History, error) {
 		return nil, err
 	}
 	defer client.http.CloseIdleConnections()
-	length := c.Since.Truncate(replay.TraceStep)
+	length := c.Since.Truncate(input.TraceStep)
 	r := &reader{
 		client: client, length: length, start: c.End.Truncate(time.Second).Add(-length),
-		nodes: map[string]*replay.Node{}, pods: map[[2]string]*pod{}, read: map[string]int{},
+		nodes: map[string]*input.Node{}, pods: map[[2]string]*pod{}, read: map[string]int{},
 	}
 	if err := r.readAll(ctx); err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func (r *reader) readAll(ctx context.Context) error {
 		} {
 			first := r.start.Add(to) // the state at the end of the chunk
 			if q.query == cpuQuery || q.query == memoryQuery {
-				first = r.start.Add(from + replay.TraceStep) // a sample is of the step before it
+				first = r.start.Add(from + input.TraceStep) // a sample is of the step before it
 			}
 			series, err := r.client.queryRange(ctx, q.query, first, r.start.Add(to), func(labels map[string]string, at time.Time, value float64) {
 				if value >= 0 {
@@ -190,10 +190,10 @@ func (r *reader) storeZone(labels map[string]string, _ time.Duration, _ float64)
 	}
 }
 
-func (r *reader) node(name string) *replay.Node {
+func (r *reader) node(name string) *input.Node {
 	n, ok := r.nodes[name]
 	if !ok {
-		n = &replay.Node{Name: name}
+		n = &input.Node{Name: name}
 		r.nodes[name] = n
 	}
 	return n
@@ -215,7 +215,7 @@ func (r *reader) pod(labels map[string]string) *pod {
 
 func (r *reader) storeCPU(labels map[string]string, at time.Duration, cores float64) {
 	p := r.pod(labels)
-	step := int(at/replay.TraceStep) - 1
+	step := int(at/input.TraceStep) - 1
 	if p == nil || step < 0 {
 		return
 	}
@@ -230,7 +230,7 @@ func (r *reader) storeCPU(labels map[string]string, at time.Duration, cores floa
 
 // history returns what was read.
 func (r *reader) history() (*History, error) {
-	in := &replay.Input{
+	in := &input.Input{
 		Name: fmt.Sprintf("cluster, %v until %s", r.length, r.start.Add(r.length).UTC().Format(time.DateTime)), Start: r.start,
 		Length: r.length, Counted: r.length - r.length/8, // the rest fills the cluster
 	}
@@ -251,8 +251,8 @@ func (r *reader) history() (*History, error) {
 
 // addPods adds the pods whose usage is known, and returns the numbers of those that were left out: because they are bound to nodes,
 // and because they were created during the history and have no usage.
-func (r *reader) addPods(in *replay.Input) (bound, idle int) {
-	workloads := map[replay.Workload]int{}
+func (r *reader) addPods(in *input.Input) (bound, idle int) {
+	workloads := map[input.Workload]int{}
 	for _, key := range slices.SortedFunc(maps.Keys(r.pods), func(a, b [2]string) int {
 		return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1]))
 	}) {
@@ -269,7 +269,7 @@ func (r *reader) addPods(in *replay.Input) (bound, idle int) {
 			}
 			continue
 		}
-		w := replay.Workload{Namespace: p.namespace, Name: p.workload(), Requests: p.requests, Limits: p.limits}
+		w := input.Workload{Namespace: p.namespace, Name: p.workload(), Requests: p.requests, Limits: p.limits}
 		index, ok := workloads[w]
 		if !ok {
 			index = len(in.Workloads)
@@ -280,7 +280,7 @@ func (r *reader) addPods(in *replay.Input) (bound, idle int) {
 			in.Pods = append(in.Pods, r.input(one, index))
 		}
 	}
-	slices.SortStableFunc(in.Pods, func(a, b replay.Pod) int { return cmp.Compare(a.Arrival, b.Arrival) })
+	slices.SortStableFunc(in.Pods, func(a, b input.Pod) int { return cmp.Compare(a.Arrival, b.Arrival) })
 	return bound, idle
 }
 
@@ -323,7 +323,7 @@ func (p *pod) split() []*pod {
 	}
 	from := 0
 	for _, created := range p.created {
-		if step := int(created/replay.TraceStep) - p.first; step > from && step < len(p.usage) {
+		if step := int(created/input.TraceStep) - p.first; step > from && step < len(p.usage) {
 			add(from, step)
 			from = step
 		}
@@ -334,23 +334,23 @@ func (p *pod) split() []*pod {
 
 // input returns the pod as a replay takes it. It arrives when it was created; if it waited for longer than a step, when its usage
 // appeared, for a replay has to carry what the cluster carried. The end of a pod is known to five minutes.
-func (r *reader) input(p *pod, workload int) replay.Pod {
-	from := time.Duration(p.first) * replay.TraceStep
+func (r *reader) input(p *pod, workload int) input.Pod {
+	from := time.Duration(p.first) * input.TraceStep
 	arrival := from
 	for _, created := range p.created {
-		if created >= from-replay.TraceStep && created < from+replay.TraceStep {
+		if created >= from-input.TraceStep && created < from+input.TraceStep {
 			arrival = max(created, 0)
 		}
 	}
-	if ran := from + replay.TraceStep - arrival; ran < replay.TraceStep { // the value is a mean over the whole step
-		p.usage[0] *= float32(replay.TraceStep) / float32(max(ran, replay.Tick))
+	if ran := from + input.TraceStep - arrival; ran < input.TraceStep { // the value is a mean over the whole step
+		p.usage[0] *= float32(input.TraceStep) / float32(max(ran, input.Tick))
 	}
-	end := time.Duration(p.first+len(p.usage)) * replay.TraceStep
+	end := time.Duration(p.first+len(p.usage)) * input.TraceStep
 	if end >= r.length {
 		end = 2 * r.length // it still runs
 	}
-	pod := replay.Pod{
-		Workload: workload, Arrival: arrival, Lifetime: max(end-arrival, replay.Tick),
+	pod := input.Pod{
+		Workload: workload, Arrival: arrival, Lifetime: max(end-arrival, input.Tick),
 		Trace: p.usage, TraceFrom: p.first, CPUMillis: 1, Noise: -1,
 	}
 	if p.memorySamples > 0 {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/replay"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
@@ -138,14 +138,14 @@ func TestRead(t *testing.T) {
 		}
 		return values
 	}
-	want := &replay.Input{
+	want := &input.Input{
 		Name: "cluster, 2h0m0s until 2026-01-02 12:00:00", Start: start, Length: 2 * time.Hour, Counted: 105 * time.Minute,
-		Nodes: []replay.Node{{Name: "a", Zone: "z", Capacity: podusage.Amounts{load.CPU: 4000, load.Memory: 8e9}}},
-		Workloads: []replay.Workload{
+		Nodes: []input.Node{{Name: "a", Zone: "z", Capacity: podusage.Amounts{load.CPU: 4000, load.Memory: 8e9}}},
+		Workloads: []input.Workload{
 			{Namespace: "n", Name: "db"},
 			{Namespace: "n", Name: "web", Requests: podusage.Amounts{load.CPU: 500, load.Memory: 1e9}, Limits: podusage.Amounts{load.CPU: 2000}},
 		},
-		Pods: []replay.Pod{
+		Pods: []input.Pod{
 			{Workload: 0, Lifetime: 4 * time.Hour, Trace: repeated(24, 250), CPUMillis: 1, Noise: -1, MemoryBytes: 5e8},
 			// It was created at 31:40. Its usage is that of the steps that end from 35 minutes to an hour; of the first it ran 200 s.
 			{

@@ -20,7 +20,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/replay"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
 
 // tab is a page in a headless Chromium. It fails the test at its end if the page logged an error or asked for anything but itself.
@@ -29,7 +29,7 @@ type tab struct {
 	ctx context.Context
 }
 
-func open(t *testing.T, r *replay.Report) *tab {
+func open(t *testing.T, r *report.Report) *tab {
 	t.Helper()
 	path := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -225,8 +225,8 @@ func TestBrowser(t *testing.T) {
 	hover(`td[data-term="deviation"]`)
 	tb.shows("#tip", "Standard deviation of utilization between nodes")
 	tb.shows("#tip", "2011-03-06, seed 2: ")
-	hover(`.origin dl [data-term="silent"]`)
-	tb.shows("#tip", "whose largest pod requests no CPU")
+	hover(`.origin dl [data-term="unrequested"]`)
+	tb.shows("#tip", "whose largest pod has no CPU request")
 	hover(`#heatmaps canvas`)
 	tb.shows("#tip", "node-")
 	hover(`#hot-chart .u-over`)
@@ -235,7 +235,7 @@ func TestBrowser(t *testing.T) {
 	// Keys reach the same: from the first number, arrows go on to its neighbours.
 	tb.exec(`document.querySelector("thead [data-term]").focus()`)
 	tb.key(kb.ArrowRight)
-	tb.shows("#tip:not([hidden])", "above 95 % of its capacity")
+	tb.shows("#tip:not([hidden])", "above 95 % of capacity")
 	tb.key(kb.ArrowDown)
 	tb.shows("#tip:not([hidden])", "2011-03-06, seed 2: ")
 	tb.key(kb.Escape)
@@ -260,7 +260,7 @@ func TestBrowser(t *testing.T) {
 	if diff := cmp.Diff(first, tb.heatColors(0)); diff == "" {
 		t.Error("the heat map of stock is the same in the first and the third run")
 	}
-	tb.shows("#heatmaps figcaption", number(r.Policies[0].Runs[2].HotMinutes, 0)+" hot node-min in this run")
+	tb.shows("#heatmaps figcaption", report.Number(r.Policies[0].Runs[2].HotMinutes, 0)+" hot node-min in this run")
 	choose("order", "name")
 	choose("smooth", "0")
 	choose("cumulative", "")
@@ -313,7 +313,7 @@ func TestBrowserWidths(t *testing.T) {
 // The page's script holds no name of a policy or node, so that only a browser shows what becomes of them there.
 func TestBrowserForeignText(t *testing.T) {
 	const hostile = `</script><img src=x onerror='document.title="taken"'><script>document.title="taken"</script>`
-	r := synthetic(3, 2, stock, hostile)
+	r := synthetic(3, 2, report.Stock, hostile)
 	r.Policies[1].Runs[0].Name = hostile
 	for i := range r.Policies[1].Runs[0].Charts.NodeNames {
 		r.Policies[1].Runs[0].Charts.NodeNames[i] = hostile
@@ -331,19 +331,23 @@ func TestBrowserForeignText(t *testing.T) {
 }
 
 func TestBrowserSparseReports(t *testing.T) {
-	for name, r := range map[string]*replay.Report{
+	for name, r := range map[string]*report.Report{
 		"no policy": hotReport(),
-		"no charts": hotReport(hot(stock, 1000), hot("A", 500)),
-		"missing runs": func() *replay.Report {
-			r := synthetic(5, 2, stock, "A")
+		"no charts": hotReport(hot(report.Stock, 1000), hot("A", 500)),
+		"missing runs": func() *report.Report {
+			r := synthetic(5, 2, report.Stock, "A")
 			r.Partial = true
 			r.Policies[1].Runs = nil
 			return r
 		}(),
-		"charts of one": func() *replay.Report { r := synthetic(5, 1, stock, "A"); r.Policies[0].Runs[0].Charts = nil; return r }(),
-		"charts are empty": func() *replay.Report {
-			r := synthetic(5, 1, stock)
-			*r.Policies[0].Runs[0].Charts = replay.Charts{}
+		"charts of one": func() *report.Report {
+			r := synthetic(5, 1, report.Stock, "A")
+			r.Policies[0].Runs[0].Charts = nil
+			return r
+		}(),
+		"charts are empty": func() *report.Report {
+			r := synthetic(5, 1, report.Stock)
+			*r.Policies[0].Runs[0].Charts = report.Charts{}
 			return r
 		}(),
 	} {
@@ -352,7 +356,7 @@ func TestBrowserSparseReports(t *testing.T) {
 }
 
 // manyPolicies is a report with more policies than colors, a long name, and a replay that was interrupted.
-func manyPolicies() *replay.Report {
+func manyPolicies() *report.Report {
 	r := synthetic(1000, 2, append(policyNames, "profile-of-a-cluster-with-quite-a-long-name", "random", "most-allocated", "B", "C", "D", "E")...)
 	r.Partial = true
 	last := &r.Policies[len(r.Policies)-1]

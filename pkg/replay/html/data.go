@@ -2,10 +2,11 @@ package html
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/replay"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
 
 const (
@@ -49,7 +50,7 @@ type chart struct {
 	Distribution []float64 `json:"distribution"`
 }
 
-func newData(r *replay.Report, rows []row) data {
+func newData(r *report.Report, rows []row) data {
 	d := data{
 		HotAbove: 100 * r.HotAbove, SevereAbove: 100 * r.SevereAbove,
 		// Empty rather than null, which the script would have to tell apart.
@@ -71,7 +72,7 @@ func newData(r *replay.Report, rows []row) data {
 }
 
 // newChart returns nil if the run has no charts.
-func (d *data) newChart(run *replay.Run, merge int) *chart {
+func (d *data) newChart(run *report.Run, merge int) *chart {
 	from := run.Charts
 	if from == nil {
 		return nil
@@ -111,7 +112,7 @@ func (d *data) newChart(run *replay.Run, merge int) *chart {
 }
 
 // mergedSteps is the smallest number of steps to merge into one column for which all heat maps are within heatBudget.
-func mergedSteps(r *replay.Report) int {
+func mergedSteps(r *report.Report) int {
 	for merge := 1; ; merge++ {
 		bytes, columns := 0, 0
 		for _, p := range r.Policies {
@@ -130,7 +131,7 @@ func mergedSteps(r *replay.Report) int {
 }
 
 // mergedColumns is the number of columns of c's heat map if so many steps are merged into one.
-func mergedColumns(c *replay.Charts, merge int) int {
+func mergedColumns(c *report.Charts, merge int) int {
 	steps := 0
 	for _, row := range c.Utilization {
 		steps = max(steps, len(row))
@@ -148,4 +149,10 @@ func meanOf(values []byte) byte {
 		sum += int(v)
 	}
 	return byte(sum / len(values))
+}
+
+// round rounds to a number of decimals.
+func round(v float64, decimals int) float64 {
+	scale := math.Pow10(decimals)
+	return math.Round(v*scale) / scale
 }

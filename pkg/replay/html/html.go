@@ -12,11 +12,13 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"html/template"
 	"io"
+	"os"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/replay"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
 
 //go:embed page.gohtml page.css page.js uplot/uPlot.iife.min.js uplot/uPlot.min.css uplot/LICENSE
@@ -24,7 +26,7 @@ var files embed.FS
 
 // Write renders r as one HTML page. The page is below 5 MB however many nodes, steps, policies and runs r has: beyond that, the
 // columns of the heat maps become wider, and the page says so. It returns w's error.
-func Write(w io.Writer, r *replay.Report) error {
+func Write(w io.Writer, r *report.Report) error {
 	content, err := template.New("page.gohtml").ParseFS(files, "page.gohtml")
 	if err != nil {
 		return fmt.Errorf("parse the report's template: %w", err)
@@ -42,6 +44,15 @@ func Write(w io.Writer, r *replay.Report) error {
 	}
 	_, err = w.Write(page.Bytes())
 	return err
+}
+
+// WriteFile renders r to a file.
+func WriteFile(file string, r *report.Report) error {
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	return errors.Join(Write(f, r), f.Close())
 }
 
 // read returns an embedded file.

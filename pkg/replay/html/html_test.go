@@ -15,26 +15,26 @@ import (
 	"github.com/google/go-cmp/cmp"
 	xhtml "golang.org/x/net/html"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/replay"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
 
-var policyNames = []string{stock, "TargetLoadPacking", "LoadVariationRiskBalancing", "PredictedPeak", clairvoyant}
+var policyNames = []string{report.Stock, "TargetLoadPacking", "LoadVariationRiskBalancing", "PredictedPeak", report.Clairvoyant}
 
 // spread is how much the utilization of a policy's nodes varies in synthetic reports.
 var spread = map[string]float64{
-	stock: 0.165, "TargetLoadPacking": 0.145, "LoadVariationRiskBalancing": 0.15, "PredictedPeak": 0.13, clairvoyant: 0.105,
+	report.Stock: 0.165, "TargetLoadPacking": 0.145, "LoadVariationRiskBalancing": 0.15, "PredictedPeak": 0.13, report.Clairvoyant: 0.105,
 }
 
 // synthetic is a report of a day in steps of five minutes. The utilization of each node wanders about a mean that follows the time
 // of day; figures are counted from it.
-func synthetic(nodes, runs int, policies ...string) *replay.Report {
+func synthetic(nodes, runs int, policies ...string) *report.Report {
 	const steps = 288
-	r := &replay.Report{
+	r := &report.Report{
 		Title: "base, three days", Nodes: nodes, Pods: 138 * nodes, CPUCores: 10.4 * float64(nodes), Counted: 21 * time.Hour,
 		HotAbove: 0.8, SevereAbove: 0.95,
 	}
 	for p, name := range policies {
-		policy := replay.PolicyReport{Name: name}
+		policy := report.PolicyReport{Name: name}
 		for i := range runs {
 			random := rand.New(rand.NewPCG(uint64(i), uint64(p)))
 			sd, ok := spread[name]
@@ -42,14 +42,14 @@ func synthetic(nodes, runs int, policies ...string) *replay.Report {
 				sd = 0.14
 			}
 			sd *= 1 + 0.12*float64(i-1)
-			run := replay.Run{
+			run := report.Run{
 				Name: fmt.Sprintf("2011-03-%02d, seed %d", 3*(i+1), i+1), Seed: uint64(i + 1), Deviation: sd, NodesInUse: float64(nodes) - 0.4,
 				Decisions: 138 * nodes, DecisionSeconds: 0.04 * float64(nodes), P99Utilization: 0.43 + 2.6*sd,
-				Hot: replay.HotBy{
+				Hot: report.HotBy{
 					UsageByAge: []float64{0.03, 0.21, 0.36, 0.29, 0.11}, LargestPodShare: 0.53,
-					LargestUnknown: 0.58 - 0.03*float64(p), LargestSilent: 0.27,
+					LargestUnknown: 0.58 - 0.03*float64(p), LargestWithoutRequest: 0.27,
 				},
-				Charts: &replay.Charts{
+				Charts: &report.Charts{
 					Step: 5 * time.Minute, Start: 3 * time.Hour,
 					HotNodes: make([]float64, steps), Distribution: make([]float64, 101),
 				},
@@ -82,19 +82,19 @@ func synthetic(nodes, runs int, policies ...string) *replay.Report {
 }
 
 // hotReport has policies with these hot node-minutes, run by run.
-func hotReport(policies ...replay.PolicyReport) *replay.Report {
-	return &replay.Report{HotAbove: 0.8, SevereAbove: 0.95, Policies: policies}
+func hotReport(policies ...report.PolicyReport) *report.Report {
+	return &report.Report{HotAbove: 0.8, SevereAbove: 0.95, Policies: policies}
 }
 
-func hot(name string, minutes ...float64) replay.PolicyReport {
-	p := replay.PolicyReport{Name: name}
+func hot(name string, minutes ...float64) report.PolicyReport {
+	p := report.PolicyReport{Name: name}
 	for i, m := range minutes {
-		p.Runs = append(p.Runs, replay.Run{Name: fmt.Sprint("run ", i+1), HotMinutes: m})
+		p.Runs = append(p.Runs, report.Run{Name: fmt.Sprint("run ", i+1), HotMinutes: m})
 	}
 	return p
 }
 
-func render(t *testing.T, r *replay.Report) string {
+func render(t *testing.T, r *report.Report) string {
 	t.Helper()
 	var page bytes.Buffer
 	if err := Write(&page, r); err != nil {
@@ -103,60 +103,20 @@ func render(t *testing.T, r *replay.Report) string {
 	return page.String()
 }
 
-func TestVerdict(t *testing.T) {
-	for _, tc := range []struct {
-		name   string
-		report *replay.Report
-		want   []string
-	}{
-		{"the best policy is compared with stock, the next best and clairvoyant",
-			// 450/1000 = 0.45, 900/450 = 2, 450/225 = 2; the second run has more than stock's.
-			hotReport(hot(stock, 900, 100), hot("B", 800, 100), hot("A", 300, 150), hot(clairvoyant, 150, 75)),
-			[]string{
-				"A has 0.45 × the hot node-minutes of stock; fewer in 1 of 2 runs.",
-				"The next best, B, has 2.00 × as many as A.",
-				"A has 2.00 × as many as clairvoyant, which knows the future.",
-			}},
-		{"a difference to stock of 10 % is noise",
-			hotReport(hot(stock, 1000), hot("A", 900)),
-			[]string{"No policy has fewer hot node-minutes than stock beyond noise. The fewest has A: 0.90 × those of stock."}},
-		{"a difference to stock of 11 % on one day is not",
-			hotReport(hot(stock, 1000), hot("A", 890)),
-			[]string{"A has 0.89 × the hot node-minutes of stock."}},
-		{"a difference to the next best below 10 % is noise",
-			hotReport(hot(stock, 1000), hot("B", 520), hot("A", 500)),
-			[]string{
-				"A has 0.50 × the hot node-minutes of stock.",
-				"B is even with A: their difference is within noise.",
-			}},
-		{"stock may be the best",
-			hotReport(hot(stock, 500), hot("A", 1000)),
-			[]string{"No policy has fewer hot node-minutes than stock.", "The next best, A, has 2.00 × as many as stock."}},
-		{"without stock, policies are compared with each other",
-			hotReport(hot("A", 500), hot("B", 1000)),
-			[]string{"A has the fewest hot node-minutes.", "The next best, B, has 2.00 × as many as A."}},
-		{"one policy is compared with nothing", hotReport(hot("A", 500, 600)), []string{"A has 1,100 hot node-minutes in 2 runs."}},
-		{"of an interrupted replay, common runs are compared",
-			hotReport(hot(stock, 1000, 3000), hot("A", 500)),
-			[]string{"A has 0.50 × the hot node-minutes of stock."}},
-		{"few hot node-minutes say nothing", hotReport(hot(stock, 60, 39), hot("A", 10, 20)),
-			[]string{"There are fewer than 100 hot node-minutes: too few to compare policies by."}},
-		{"clairvoyant without hot node-minutes has no ratio",
-			hotReport(hot(stock, 1000), hot("A", 500), hot(clairvoyant, 0)),
-			[]string{"A has 0.50 × the hot node-minutes of stock.", "Clairvoyant, which knows the future, has none."}},
-		{"a report may be empty", hotReport(), []string{"No policy has a finished run."}},
+func TestWrite_IncompleteReports(t *testing.T) {
+	for name, r := range map[string]*report.Report{
+		"no policy":               hotReport(),
+		"one policy":              hotReport(hot("A", 500, 600)),
+		"interrupted":             hotReport(hot(report.Stock, 1000, 3000), hot("A", 500), hot("B")),
+		"no hot minutes":          hotReport(hot(report.Stock, 0), hot("A", 0)),
+		"clairvoyant without any": hotReport(hot(report.Stock, 1000), hot(report.Clairvoyant, 0)),
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, verdict(tc.report)); diff != "" {
-				t.Error(diff)
-			}
-			render(t, tc.report)
-		})
+		t.Run(name, func(t *testing.T) { render(t, r) })
 	}
 }
 
 func TestTable(t *testing.T) {
-	r := hotReport(hot(stock, 2000, 4000), hot("A", 1000, 1400))
+	r := hotReport(hot(report.Stock, 2000, 4000), hot("A", 1000, 1400))
 	p := newPage(r)
 	// The mean is 2400/2 = 1200, the ratio 2400/6000 = 0.4; bars are relative to the largest run, 4000.
 	got := p.Rows[1]
@@ -175,8 +135,8 @@ func TestTable(t *testing.T) {
 func TestHotBy(t *testing.T) {
 	// Runs weigh by hot node-minutes: (300 · 0.5 + 100 · 0.1) / 400 = 0.4.
 	r := hotReport(hot("A", 300, 100))
-	r.Policies[0].Runs[0].Hot = replay.HotBy{UsageByAge: []float64{0.5, 0.5, 0, 0, 0}, LargestUnknown: 0.5}
-	r.Policies[0].Runs[1].Hot = replay.HotBy{UsageByAge: []float64{0.1, 0.9, 0, 0, 0}, LargestUnknown: 0.1}
+	r.Policies[0].Runs[0].Hot = report.HotBy{UsageByAge: []float64{0.5, 0.5, 0, 0, 0}, LargestUnknown: 0.5}
+	r.Policies[0].Runs[1].Hot = report.HotBy{UsageByAge: []float64{0.1, 0.9, 0, 0, 0}, LargestUnknown: 0.1}
 	row := newPage(r).Rows[0]
 	if got := row.ByAge[0].Percent; math.Abs(got-40) > 1e-9 {
 		t.Errorf("usage below 5 min is %v %%, want 40", got)
@@ -219,7 +179,7 @@ func TestSize(t *testing.T) {
 }
 
 func TestMergedSteps(t *testing.T) {
-	run := replay.Run{Charts: &replay.Charts{
+	run := report.Run{Charts: &report.Charts{
 		Step: 5 * time.Minute, NodeNames: []string{"a", "b"}, Utilization: [][]byte{{10, 21, 30, 40, 255}, {0, 1}},
 	}}
 	// Two by two: (10 + 21)/2 = 15.5 rounds up, (30 + 40)/2 = 35, 255 is alone; (0 + 1)/2 = 0.5 rounds up, missing steps are 0.
@@ -234,7 +194,7 @@ func TestMergedSteps(t *testing.T) {
 
 func TestForeignText(t *testing.T) {
 	const hostile = `</script><script>document.title="taken"</script><!--<script>"'&` + "\u2028"
-	r := synthetic(2, 1, stock, hostile)
+	r := synthetic(2, 1, report.Stock, hostile)
 	r.Title = hostile
 	r.Policies[1].Runs[0].Charts.NodeNames[0] = hostile
 	r.Policies[1].Runs[0].Name = hostile
@@ -272,7 +232,7 @@ func TestSelfContained(t *testing.T) {
 }
 
 func TestWriteError(t *testing.T) {
-	if err := Write(failingWriter{}, synthetic(1, 1, stock)); !errors.Is(err, errFull) {
+	if err := Write(failingWriter{}, synthetic(1, 1, report.Stock)); !errors.Is(err, errFull) {
 		t.Errorf("got %v, want the writer's error", err)
 	}
 }

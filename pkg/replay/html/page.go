@@ -8,306 +8,209 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/replay"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
 
-// Policies that others are compared with, by their names in a report.
-const (
-	stock       = replay.Stock
-	clairvoyant = replay.Clairvoyant
-)
-
-// page is what the template renders.
+// page is the template's data.
 type page struct {
 	Title   string
 	Facts   []string
 	Partial bool
 	Verdict []string
 	Note    string
-	Columns []column
-	// Zero names the figures that are 0 in all runs, and thus no columns.
+	Columns []report.Figure
+	// Zero names the figures that are 0 in all runs, and have no column.
 	Zero     string
 	Rows     []row
 	Ages     []string
 	RunNames []string
-	// HeatNote says that the columns of the heat maps are wider than those of the report; empty if they are not.
+	// HeatNote tells that heat maps have wider columns than the report.
 	HeatNote string
 	Terms    []term
 
 	Data   data
 	Style  template.CSS
 	Script template.JS
-	// ScriptHash lets Script run, and nothing else.
+	// ScriptHash allows Script alone to run.
 	ScriptHash string
 }
 
-// term is a figure's name, and what it counts.
 type term struct{ Key, Name, Definition string }
 
-// column is one figure of the table.
-type column struct {
-	term
-	Unit string
-	// compared is whether the ratio to stock says something.
-	compared bool
-	decimals int
-	value    func(*replay.Run) float64
-}
-
-// row is what one policy made of all runs.
+// row holds one policy's figures.
 type row struct {
 	Name, Color string
 	Best        bool
 	Cells       []cell
-	// Bar, RangeFrom and RangeSize draw the hot node-minutes, in percent of the largest of all runs and policies.
+	// Bar, RangeFrom and RangeSize are in percent of the most hot node-minutes of any run.
 	Bar, RangeFrom, RangeSize float64
 	Hot, HotRange             string
-	// OfStock and OfClairvoyant are ratios of hot node-minutes; empty without the policy or without any to compare with.
+	// OfStock and OfClairvoyant are ratios of hot node-minutes, or empty.
 	OfStock, OfClairvoyant string
-	// HasHot is whether HotBy says something.
-	HasHot  bool
-	ByAge   []share
-	Largest []share
+	// ByAge and Largest are empty without hot node-minutes.
+	ByAge, Largest []share
 }
 
-// cell is one figure of one policy: its mean over the runs, its range, its ratio to stock, and all values.
+// cell is one figure of one policy: the mean over the runs, the range, the ratio to stock, and all values.
 type cell struct{ Key, Mean, Range, Ratio, Values string }
 
-// share is a part of a whole.
 type share struct {
 	Key, Name string
 	Percent   float64
 }
 
-func newPage(r *replay.Report) *page {
+func newPage(r *report.Report) *page {
 	columns, zero := columns(r)
 	p := &page{
-		Title:   r.Title,
-		Partial: r.Partial,
-		Verdict: verdict(r),
-		Note:    noise,
-		Columns: columns,
-		Zero:    strings.Join(zero, ", "),
-		Terms:   terms(r, columns),
+		Title: r.Title, Partial: r.Partial, Verdict: r.Verdict(), Note: report.Noise,
+		Columns: columns, Zero: strings.Join(zero, ", "), Terms: terms(r, columns), Ages: ages(),
+		Facts: []string{
+			count(r.Nodes, "node", "nodes"), short(r.CPUCores) + " cores", count(r.Pods, "pod", "pods"),
+			span(r.Counted) + " counted", count(r.Runs(), "run", "runs"), count(len(r.Policies), "policy", "policies"),
+		},
 	}
-	runs := 0
-	for i := range r.Policies {
-		runs = max(runs, len(r.Policies[i].Runs))
-	}
-	p.Facts = []string{
-		count(r.Nodes, "node"), short(r.CPUCores) + " cores", count(r.Pods, "pod"),
-		span(r.Counted) + " counted", count(runs, "run"), countOf(len(r.Policies), "policy", "policies"),
-	}
-	last := ""
-	for _, bound := range replay.AgeBounds() {
-		if last == "" {
-			p.Ages = append(p.Ages, "below "+span(bound))
-		} else {
-			p.Ages = append(p.Ages, last+" to "+span(bound))
-		}
-		last = span(bound)
-	}
-	p.Ages = append(p.Ages, "above "+last)
 	p.Rows = rows(r, columns, p.Ages)
 	p.Data = newData(r, p.Rows)
-	p.RunNames = p.Data.Runs
-	p.HeatNote = p.Data.heatNote
+	p.RunNames, p.HeatNote = p.Data.Runs, p.Data.heatNote
 	return p
 }
 
-// columns are the figures of the table, in order, but those that are 0 in all runs, which are returned by name. The first is the
-// one that the verdict is about.
-func columns(r *replay.Report) (columns []column, zero []string) {
-	for i, c := range allColumns(r) {
-		if i == 0 || notZero(r, c) {
-			columns = append(columns, c)
+// ages names the elements of HotBy.UsageByAge.
+func ages() []string {
+	var names []string
+	last := ""
+	for _, bound := range report.AgeBounds() {
+		name := last + " to " + span(bound)
+		if last == "" {
+			name = "below " + span(bound)
+		}
+		names, last = append(names, name), span(bound)
+	}
+	return append(names, "above "+last)
+}
+
+// columns returns the figures that are not 0 in all runs, and the names of the others. The figure of the verdict is always first.
+func columns(r *report.Report) (columns []report.Figure, zero []string) {
+	for i, f := range r.Figures() {
+		sum := 0.0
+		for j := range r.Policies {
+			mean, _, _ := r.Policies[j].Summary(f.Value)
+			sum += mean
+		}
+		if i == 0 || sum != 0 {
+			columns = append(columns, f)
 		} else {
-			zero = append(zero, c.Name)
+			zero = append(zero, f.Name)
 		}
 	}
 	return columns, zero
 }
 
-func notZero(r *replay.Report, c column) bool {
-	for _, p := range r.Policies {
-		for i := range p.Runs {
-			if c.value(&p.Runs[i]) != 0 {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func allColumns(r *replay.Report) []column {
-	hot, severe := percent(r.HotAbove), percent(r.SevereAbove)
-	return []column{
-		{term{"hot", "Hot", "Node-minutes in which a node's CPU demand is above " + hot + " of its capacity, in one run."},
-			"node-min", true, 0, func(r *replay.Run) float64 { return r.HotMinutes }},
-		{term{"severe", "Severe", "Node-minutes in which a node's CPU demand is above " + severe + " of its capacity, in one run."},
-			"node-min", true, 0, func(r *replay.Run) float64 { return r.SevereMinutes }},
-		{term{"unserved", "Unserved", "CPU demand beyond the capacity of its node, added up over one run."},
-			"core-h", true, 1, func(r *replay.Run) float64 { return r.UnservedCoreHours }},
-		{term{"p99", "p99", "In 99 % of all node-minutes, CPU demand over capacity is at or below this."},
-			"% of capacity", false, 1, func(r *replay.Run) float64 { return 100 * r.P99Utilization }},
-		{term{"deviation", "Deviation", "Standard deviation of utilization between nodes at one moment, averaged over time. " +
-			"0 means that all nodes are alike."},
-			"% points", false, 1, func(r *replay.Run) float64 { return 100 * r.Deviation }},
-		{term{"inUse", "In use", "Nodes that run at least one pod, averaged over time. Fewer is better when nodes are to be freed."},
-			"nodes", false, 1, func(r *replay.Run) float64 { return r.NodesInUse }},
-		{term{"pending", "Never placed", "Pods that no node was found for until their time was over or the run ended."},
-			"pods", false, 0, func(r *replay.Run) float64 { return float64(r.Pending) }},
-		{term{"waiting", "Waiting", "Time that pods waited for a node, added up over all pods of one run."},
-			"pod-min", false, 0, func(r *replay.Run) float64 { return r.PendingMinutes }},
-		{term{"evictions", "Evictions", "Pods that were evicted from a node, to be placed again."},
-			"pods", false, 0, func(r *replay.Run) float64 { return float64(r.Evictions) }},
-		{term{"speed", "Speed", "Scheduling decisions per second of processor time. It depends on the machine that ran the replay."},
-			"decisions/s", false, 0, func(r *replay.Run) float64 { return ratio(float64(r.Decisions), r.DecisionSeconds) }},
-	}
-}
-
-// terms are the definitions of all numbers on the page.
-func terms(r *replay.Report, columns []column) []term {
-	hot := percent(r.HotAbove)
+// terms defines all numbers of the page.
+func terms(r *report.Report, columns []report.Figure) []term {
 	var terms []term
 	for _, c := range columns {
-		c.Name = fmt.Sprintf("%s (%s)", c.Name, c.Unit)
-		terms = append(terms, c.term)
+		terms = append(terms, term{c.Key, fmt.Sprintf("%s (%s)", c.Name, c.Unit), c.Definition})
 	}
 	return append(terms,
-		term{"mean", "Mean and range", "The large number is the mean over the runs; below it are the smallest and the largest run."},
-		term{"ratio", "× stock, × clairvoyant", "The sum over the runs, divided by the sum over the same runs of stock (the stock " +
-			"scheduler) or of clairvoyant. Below 1 is fewer."},
-		term{"clairvoyant", "Clairvoyant", "A policy that knows the future usage of all pods that are there, and places each greedily " +
-			"by it. It shows what better prediction could reach at most; no scheduler has its knowledge."},
-		term{"hotNodes", "Hot nodes", "Number of nodes whose CPU demand is above " + hot + " of capacity, averaged over each step."},
-		term{"heat", "Heat map", "CPU demand of one node over its capacity, averaged over each step. A row is a node, or several, of " +
-			"which the hottest at that time is shown. Demand may exceed capacity."},
-		term{"distribution", "Share of node-minutes", "Share of all node-minutes at a utilization (of CPU demand over capacity, in whole " +
-			"percent), or above it."},
-		term{"byAge", "Usage by age", "CPU usage on hot nodes while they are hot, by the time since the pod that uses it was placed; " +
-			"runs weighted by their hot node-minutes."},
+		term{"mean", "Mean and range", "The mean over the runs; below it the lowest and the highest run."},
+		term{"ratio", "× stock, × clairvoyant", "The sum over the runs, divided by the sum over the same runs of stock (the stock scheduler) " +
+			"or clairvoyant. Below 1 is fewer."},
+		term{"clairvoyant", "Clairvoyant", "Knows the future usage of all placed pods, and places each pod greedily by it: a bound for better prediction."},
+		term{"hotNodes", "Hot nodes", "Nodes with CPU demand above " + short(100*r.HotAbove) + " % of capacity, averaged over each step."},
+		term{"heat", "Heat map", "CPU demand of a node over its capacity, averaged over each step. Demand may exceed capacity."},
+		term{"distribution", "Share of node-minutes", "Share of all node-minutes at, or above, a CPU demand in whole percent of capacity."},
+		term{"byAge", "Usage by age", "CPU usage on hot nodes, by the time since the pod was placed; runs weighted by hot node-minutes."},
 		term{"largest", "Largest pod's share", "Share of the largest pod in the usage of a hot node, averaged over hot node-minutes."},
-		term{"unknown", "Largest pod unknown", "Share of hot node-minutes whose largest pod was of a workload without history when it " +
-			"was placed: nothing could be predicted from earlier pods."},
-		term{"silent", "Largest pod requests nothing", "Share of hot node-minutes whose largest pod requests no CPU."},
+		term{"unknown", "Largest pod unknown", "Share of hot node-minutes whose largest pod's workload had no statistics when the pod was placed."},
+		term{"unrequested", "Largest pod without request", "Share of hot node-minutes whose largest pod has no CPU request."},
 	)
 }
 
-func rows(r *replay.Report, columns []column, ages []string) []row {
-	hot := columns[0].value
-	best := bestPolicy(r)
-	reference, future := policy(r, stock), policy(r, clairvoyant)
-	var most float64
-	for _, p := range r.Policies {
-		for i := range p.Runs {
-			most = max(most, hot(&p.Runs[i]))
-		}
+func rows(r *report.Report, columns []report.Figure, ages []string) []row {
+	best, stock, clairvoyant := r.Best(), r.Policy(report.Stock), r.Policy(report.Clairvoyant)
+	most := 0.0
+	for i := range r.Policies {
+		_, _, high := r.Policies[i].Summary(report.Hot)
+		most = max(most, high)
 	}
 	colors := 0
 	var rows []row
 	for i := range r.Policies {
 		p := &r.Policies[i]
-		row := row{
-			Name: p.Name, Best: p == best,
-			OfStock: ratioText(p, reference, hot), OfClairvoyant: ratioText(p, future, hot),
-		}
-		switch p.Name {
-		case stock, clairvoyant:
-			row.Color = p.Name
-		default:
+		row := row{Name: p.Name, Best: p == best, Color: p.Name, OfStock: p.Ratio(stock, report.Hot), OfClairvoyant: p.Ratio(clairvoyant, report.Hot)}
+		if p.Name != report.Stock && p.Name != report.Clairvoyant {
 			row.Color = fmt.Sprint(colors % numColors)
 			colors++
 		}
 		for _, c := range columns {
-			mean, low, high := summary(p.Runs, c.value)
-			cell := cell{Key: c.Key, Mean: "–"}
-			if len(p.Runs) > 0 {
-				cell.Mean = number(mean, c.decimals)
-			}
-			if len(p.Runs) > 1 {
-				if from, to := number(low, c.decimals), number(high, c.decimals); from != to {
-					cell.Range = from + " – " + to
-				}
-				var values []string
-				for j := range p.Runs {
-					values = append(values, p.Runs[j].Name+": "+number(c.value(&p.Runs[j]), c.decimals))
-				}
-				cell.Values = strings.Join(values, "\n")
-			}
-			if c.compared {
-				cell.Ratio = ratioText(p, reference, c.value)
-			}
-			row.Cells = append(row.Cells, cell)
+			row.Cells = append(row.Cells, newCell(p, stock, c))
 		}
-		mean, low, high := summary(p.Runs, hot)
 		row.Hot, row.HotRange = row.Cells[0].Mean, row.Cells[0].Range
-		row.Bar, row.RangeFrom, row.RangeSize = 100*ratio(mean, most), 100*ratio(low, most), 100*ratio(high-low, most)
-		row.setHotBy(p.Runs, ages)
+		if mean, low, high := p.Summary(report.Hot); most > 0 {
+			row.Bar, row.RangeFrom, row.RangeSize = 100*mean/most, 100*low/most, 100*(high-low)/most
+		}
+		row.setHotBy(p, ages)
 		rows = append(rows, row)
 	}
 	return rows
 }
 
-// setHotBy averages HotBy over the runs, weighted by their hot node-minutes.
-func (row *row) setHotBy(runs []replay.Run, ages []string) {
-	byAge := make([]float64, len(ages))
-	var minutes, largest, unknown, silent float64
-	for i := range runs {
-		weight := runs[i].HotMinutes
-		minutes += weight
-		largest += weight * runs[i].Hot.LargestPodShare
-		unknown += weight * runs[i].Hot.LargestUnknown
-		silent += weight * runs[i].Hot.LargestSilent
-		for j, s := range runs[i].Hot.UsageByAge[:min(len(ages), len(runs[i].Hot.UsageByAge))] {
-			byAge[j] += weight * s
-		}
+func newCell(p, stock *report.PolicyReport, f report.Figure) cell {
+	c := cell{Key: f.Key, Mean: "–"}
+	if len(p.Runs) == 0 {
+		return c
 	}
-	row.HasHot = minutes > 0
-	for i, s := range byAge {
-		row.ByAge = append(row.ByAge, share{"byAge", ages[i], 100 * ratio(s, minutes)})
+	mean, low, high := p.Summary(f.Value)
+	c.Mean = report.Number(mean, f.Decimals)
+	if f.Compared {
+		c.Ratio = p.Ratio(stock, f.Value)
+	}
+	if len(p.Runs) == 1 {
+		return c
+	}
+	if from, to := report.Number(low, f.Decimals), report.Number(high, f.Decimals); from != to {
+		c.Range = from + " – " + to
+	}
+	var values []string
+	for i := range p.Runs {
+		values = append(values, p.Runs[i].Name+": "+report.Number(f.Value(&p.Runs[i]), f.Decimals))
+	}
+	c.Values = strings.Join(values, "\n")
+	return c
+}
+
+// setHotBy averages HotBy over the runs, weighted by their hot node-minutes.
+func (row *row) setHotBy(p *report.PolicyReport, ages []string) {
+	hot, _, _ := p.Summary(report.Hot)
+	if hot == 0 {
+		return
+	}
+	percent := func(of func(*report.HotBy) float64) float64 {
+		mean, _, _ := p.Summary(func(run *report.Run) float64 { return run.HotMinutes * of(&run.Hot) })
+		return 100 * mean / hot
+	}
+	for i, age := range ages {
+		row.ByAge = append(row.ByAge, share{"byAge", age, percent(func(h *report.HotBy) float64 {
+			if i >= len(h.UsageByAge) {
+				return 0
+			}
+			return h.UsageByAge[i]
+		})})
 	}
 	row.Largest = []share{
-		{"largest", "largest pod's share", 100 * ratio(largest, minutes)},
-		{"unknown", "largest pod unknown", 100 * ratio(unknown, minutes)},
-		{"silent", "largest pod requests nothing", 100 * ratio(silent, minutes)},
+		{"largest", "largest pod's share", percent(func(h *report.HotBy) float64 { return h.LargestPodShare })},
+		{"unknown", "largest pod unknown", percent(func(h *report.HotBy) float64 { return h.LargestUnknown })},
+		{"unrequested", "largest pod without request", percent(func(h *report.HotBy) float64 { return h.LargestWithoutRequest })},
 	}
 }
 
-func summary(runs []replay.Run, value func(*replay.Run) float64) (mean, low, high float64) {
-	for i := range runs {
-		v := value(&runs[i])
-		mean += v / float64(len(runs))
-		if i == 0 {
-			low, high = v, v
-		}
-		low, high = min(low, v), max(high, v)
-	}
-	return mean, low, high
-}
-
-// ratio is a over b, and 0 if b is 0.
-func ratio(a, b float64) float64 {
-	if b == 0 {
-		return 0
-	}
-	return a / b
-}
-
-// number always writes so many decimals; short leaves out zeros at the end.
-func number(v float64, decimals int) string {
-	return humanize.FormatFloat("#,###."+strings.Repeat("#", decimals), v)
-}
-
+// short leaves out a zero decimal.
 func short(v float64) string {
 	return strings.TrimSuffix(humanize.CommafWithDigits(round(v, 1), 1), ".0")
 }
 
-func percent(fraction float64) string { return short(100*fraction) + " %" }
-
-func count(n int, noun string) string { return countOf(n, noun, noun+"s") }
-
-func countOf(n int, one, many string) string {
+func count(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/replay"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
 
 var pictures = flag.String("pictures", ".", "folder to write screenshots of the page to")
@@ -24,7 +24,7 @@ func TestBrowserPictures(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, r := range map[string]*replay.Report{
+	for name, r := range map[string]*report.Report{
 		"100-nodes": synthetic(100, 3, policyNames...), "1000-nodes": synthetic(1000, 3, policyNames...), "many-policies": manyPolicies(),
 	} {
 		tb := open(t, r)

@@ -1,36 +1,47 @@
-package replay
+// Package report holds a replay's figures, and compares policies by them.
+package report
 
 import "time"
 
-// Report is what policies made of the same pods.
+const (
+	// HotAbove and SevereAbove are CPU utilizations as fractions of capacity. Nodes above are hot or severely hot.
+	HotAbove    = 0.80
+	SevereAbove = 0.95
+)
+
+// Names of the policies that others are compared with.
+const (
+	Stock       = "stock"
+	Clairvoyant = "clairvoyant"
+)
+
+// Report holds the figures of several policies on the same pods.
 type Report struct {
-	// Title names what was replayed, such as "base, 2011-03-03" or "cluster production, last 24 h".
+	// Title names the pods, such as "base" or "cluster, 24h0m0s until 2026-01-02 12:00:00".
 	Title string `json:"title"`
-	// Nodes and Pods are their numbers in the first run; CPUCores the capacity of all nodes.
+	// Nodes, Pods and CPUCores are those of the first run.
 	Nodes    int     `json:"nodes"`
 	Pods     int     `json:"pods"`
 	CPUCores float64 `json:"cpuCores"`
-	// Counted is the span that figures are of: what comes before it fills the cluster.
+	// Counted is the time that figures cover: the cluster fills before.
 	Counted time.Duration `json:"countedNanoseconds"`
 	// HotAbove and SevereAbove are utilizations, as fractions of a node's CPU capacity.
 	HotAbove    float64 `json:"hotAbove"`
 	SevereAbove float64 `json:"severeAbove"`
-	// Partial says that the replay was interrupted: some runs are missing.
+	// Partial reports an interrupted replay, which lacks some runs.
 	Partial  bool           `json:"partial,omitempty"`
 	Policies []PolicyReport `json:"policies"`
 }
 
-// PolicyReport is what one policy made of the pods, run by run. The runs of all policies are of the same pods, in the same order; of a
-// partial report, a policy may have none.
+// PolicyReport holds one policy's runs. Run i of all policies has the same pods. In a partial report a policy may have none.
 type PolicyReport struct {
 	Name string `json:"name"`
 	Runs []Run  `json:"runs"`
 }
 
-// Run is what one policy made of the pods of one seed and day. All utilizations are of CPU demand over capacity: demand may exceed
-// 1.
+// Run holds one policy's figures on the pods of one seed and day. Utilizations are CPU demand over capacity, and may exceed 1.
 type Run struct {
-	// Name says which pods, such as "2011-03-03, seed 1".
+	// Name identifies the pods, such as "2011-03-03, seed 1".
 	Name string `json:"name"`
 	Seed uint64 `json:"seed"`
 	// HotMinutes and SevereMinutes are node-minutes above HotAbove and SevereAbove.
@@ -43,45 +54,45 @@ type Run struct {
 	Deviation      float64 `json:"deviation"`
 	// NodesInUse is the mean number of nodes that run a pod.
 	NodesInUse float64 `json:"nodesInUse"`
-	// Pending is the number of pods that were never placed, PendingMinutes how long pods waited in all.
+	// Pending is the number of pods without a node at the end, PendingMinutes the waiting time of all pods.
 	Pending        int     `json:"pending"`
 	PendingMinutes float64 `json:"pendingMinutes"`
 	Evictions      int     `json:"evictions"`
 	Decisions      int     `json:"decisions"`
-	// DecisionSeconds is how long all decisions took by the clock, which is longer where the machine is busy.
+	// DecisionSeconds is wall-clock time, which is longer on a busy machine.
 	DecisionSeconds float64 `json:"decisionSeconds"`
 	Hot             HotBy   `json:"hotBy"`
 	Charts          *Charts `json:"charts,omitempty"`
 }
 
-// HotBy says where hot node-minutes come from.
+// HotBy breaks hot node-minutes down.
 type HotBy struct {
-	// Usage on hot nodes by the age of the pod that uses it, as fractions of 1: below each of AgeBounds, and the rest.
+	// UsageByAge is the share of the usage on hot nodes by the age of its pod: below each of AgeBounds, and the rest.
 	UsageByAge []float64 `json:"usageByAge"`
 	// LargestPodShare is the mean share of the largest pod in the usage of a hot node.
 	LargestPodShare float64 `json:"largestPodShare"`
-	// LargestUnknown is the share of hot node-minutes whose largest pod was of a workload without history when it was placed;
-	// LargestSilent that whose largest pod requests no CPU.
+	// LargestUnknown is the share of hot node-minutes whose largest pod's workload had no statistics when the pod was placed.
 	LargestUnknown float64 `json:"largestUnknown"`
-	LargestSilent  float64 `json:"largestSilent"`
+	// LargestWithoutRequest is the share of hot node-minutes whose largest pod has no CPU request.
+	LargestWithoutRequest float64 `json:"largestWithoutRequest"`
 }
 
-// AgeBounds are the upper bounds of HotBy.UsageByAge but the last.
+// AgeBounds are the upper bounds of HotBy.UsageByAge; its last element has none.
 func AgeBounds() []time.Duration {
 	return []time.Duration{5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 8 * time.Hour}
 }
 
-// Charts are what a report draws of one run.
+// Charts is the data of one run's charts.
 type Charts struct {
 	// Step is the time between two columns, Start the time of day of the first.
 	Step  time.Duration `json:"stepNanoseconds"`
 	Start time.Duration `json:"startNanoseconds"`
 	// HotNodes is the mean number of hot nodes in each step.
 	HotNodes []float64 `json:"hotNodes"`
-	// Utilization is by node, then by step: the mean demand in percent of capacity, at most 255. encoding/json writes each row in
-	// base64. NodeNames are the names in the same order.
+	// Utilization is by node, then by step: the mean demand in percent of capacity, at most 255. encoding/json writes rows in base64.
 	Utilization [][]byte `json:"utilization"`
-	NodeNames   []string `json:"nodeNames"`
-	// Distribution is the share of node-minutes by utilization in whole percent; the last holds all above.
+	// NodeNames are in the order of Utilization.
+	NodeNames []string `json:"nodeNames"`
+	// Distribution is the share of node-minutes by utilization in whole percent; the last element includes all above.
 	Distribution []float64 `json:"distribution"`
 }

@@ -1,17 +1,52 @@
-package replay
+package input
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
+// generated is a day of pods like those of package generate.
+func generated(t *testing.T) *Input {
+	t.Helper()
+	const nodes, workloads, pods, machines = 3, 20, 200, 10
+	r := rand.New(rand.NewPCG(1, 2))
+	in := &Input{Name: "flat, seed 1", Seed: 1, Start: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Length: Day, Counted: Day - 3*time.Hour}
+	for i := range nodes {
+		in.Nodes = append(in.Nodes, Node{fmt.Sprint("node-", i), fmt.Sprint("zone-", string(rune('a'+i))), podusage.Amounts{8000, 32 << 30}})
+	}
+	for i := range workloads {
+		name := fmt.Sprint("app-", i)
+		w := Workload{Namespace: fmt.Sprint("team-", i%5), Name: name, Image: "registry.example/" + name, Requests: podusage.Amounts{100, 1 << 20}}
+		w.Limits[load.CPU] = float64(i % 2 * 500)
+		in.Workloads = append(in.Workloads, w)
+	}
+	traces := make([][]float32, machines)
+	for i := range traces {
+		for range Day / TraceStep {
+			traces[i] = append(traces[i], r.Float32())
+		}
+	}
+	for i := range pods {
+		in.Pods = append(in.Pods, Pod{
+			Workload: r.IntN(workloads), Arrival: time.Duration(i) * 7 * time.Minute, Lifetime: time.Duration(1 + r.Int64N(int64(3*time.Hour))),
+			Trace: traces[r.IntN(machines)], CPUMillis: 1000 * r.Float32(), Noise: r.IntN(NoiseLength), MemoryBytes: 1e9 * r.Float64(),
+		})
+	}
+	in.Pods[0].Noise = -1 // as in a real cluster
+	return in
+}
+
 func TestFile(t *testing.T) {
-	in := generate(t, Scenarios()[0], 3, 1)
-	in.Pods = in.Pods[:200]
-	in.Pods[0].Noise = -1 // as of a pod of a real cluster
+	in := generated(t)
 	for _, name := range []string{"pods.jsonl", "pods.jsonl.gz"} {
 		file := filepath.Join(t.TempDir(), name)
 		if err := Save(file, in); err != nil {
@@ -22,11 +57,11 @@ func TestFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range in.Pods {
-			want, got := in.demandOf(&in.Pods[i], nil), loaded.demandOf(&loaded.Pods[i], nil)
+			want, got := in.DemandOf(&in.Pods[i], nil), loaded.DemandOf(&loaded.Pods[i], nil)
 			p := &in.Pods[i]
-			for tick := ticks(p.Arrival); tick < ticks(min(p.Arrival+p.Lifetime, in.Length)); tick++ {
-				if difference := want.at(tick) - got.at(tick); difference > 0.01 || difference < -0.01 {
-					t.Fatalf("pod %d uses %v in tick %d, want %v", i, got.at(tick), tick, want.at(tick))
+			for tick := Ticks(p.Arrival); tick < Ticks(min(p.Arrival+p.Lifetime, in.Length)); tick++ {
+				if difference := want.At(tick) - got.At(tick); difference > 0.01 || difference < -0.01 {
+					t.Fatalf("pod %d uses %v in tick %d, want %v", i, got.At(tick), tick, want.At(tick))
 				}
 			}
 			loaded.Pods[i].Trace, loaded.Pods[i].TraceFrom, loaded.Pods[i].CPUMillis = p.Trace, p.TraceFrom, p.CPUMillis
@@ -38,7 +73,7 @@ func TestFile(t *testing.T) {
 }
 
 func TestInput_HashNames(t *testing.T) {
-	in := generate(t, Scenarios()[0], 3, 1)
+	in := generated(t)
 	in.HashNames()
 	var out strings.Builder
 	if err := save(&out, in); err != nil {
@@ -53,8 +88,8 @@ func TestInput_HashNames(t *testing.T) {
 	for _, w := range in.Workloads {
 		namespaces[w.Namespace], workloads[w.Name] = true, true
 	}
-	if len(namespaces) > 40 || len(workloads) != len(in.Workloads) {
-		t.Errorf("%d namespaces and %d workloads; want 40 at most, and %d", len(namespaces), len(workloads), len(in.Workloads))
+	if len(namespaces) != 5 || len(workloads) != len(in.Workloads) {
+		t.Errorf("%d namespaces and %d workloads; want 5 and %d", len(namespaces), len(workloads), len(in.Workloads))
 	}
 }
 
@@ -91,28 +126,5 @@ func TestParseInput_Invalid(t *testing.T) {
 				t.Errorf("error %v, want one that says %q", err, tc.want)
 			}
 		})
-	}
-}
-
-func TestParseTraces_Invalid(t *testing.T) {
-	row := strings.TrimSuffix(strings.Repeat("1,", samplesPerDay), ",")
-	for _, tc := range []struct{ name, content, want string }{
-		{"nothing", "", "no row"},
-		{"a short row", "1,2", "line 1: it has 2 values"},
-		{"a word", row + "\n" + strings.Replace(row, "1", "x", 1), `line 2: value 1 is "x"`},
-		{"above 100 %", strings.Replace(row, "1", "101", 1), "from 0 to 100"},
-		{"not a number", strings.Replace(row, "1", "NaN", 1), "from 0 to 100"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			if _, err := parseTraces("day", strings.NewReader(tc.content)); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("error %v, want one that says %q", err, tc.want)
-			}
-		})
-	}
-	if traces, err := parseTraces("day", strings.NewReader(row+"\r\n"+row+"\n")); err != nil || len(traces.Machines) != 2 || traces.Machines[1][0] != 0.01 {
-		t.Errorf("%v, %v; want two rows of 1 %%", traces, err)
-	}
-	if _, err := ReadTraces(t.TempDir()); err == nil || !strings.Contains(err.Error(), "*.csv") {
-		t.Errorf("an empty folder: error %v, want one that says which files it looks for", err)
 	}
 }

@@ -1,4 +1,4 @@
-package replay
+package engine
 
 import (
 	"syscall"

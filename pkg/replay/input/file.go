@@ -1,4 +1,4 @@
-package replay
+package input
 
 import (
 	"bufio"
@@ -31,7 +31,7 @@ const (
 	maxLineBytes = 1 << 20
 	maxFileNodes = 20_000
 	maxFilePods  = 2_000_000
-	maxLength    = 7 * day
+	maxLength    = 7 * Day
 	// Nanoseconds since 1970 overflow in 2262.
 	minYear, maxYear = 1970, 2200
 )
@@ -252,8 +252,8 @@ func (in *Input) addPod(p *filePod) error {
 		return errors.New("pod: want lifetimeSeconds above 0 and memoryBytes of at least 0")
 	case len(p.CPUMillis) == 0:
 		return errors.New("pod: cpuMillis is empty; want a value for each five minutes")
-	case p.Noise != nil && (*p.Noise < 0 || *p.Noise >= 1<<noiseBits):
-		return fmt.Errorf("pod: noise is %d; want from 0 to %d, or none", *p.Noise, 1<<noiseBits-1)
+	case p.Noise != nil && (*p.Noise < 0 || *p.Noise >= NoiseLength):
+		return fmt.Errorf("pod: noise is %d; want from 0 to %d, or none", *p.Noise, NoiseLength-1)
 	case len(in.Pods) == maxFilePods:
 		return fmt.Errorf("there are more than %d pods", maxFilePods)
 	}

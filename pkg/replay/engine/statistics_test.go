@@ -1,4 +1,4 @@
-package replay
+package engine
 
 import (
 	"testing"
@@ -14,13 +14,15 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
 
 func TestStatistics(t *testing.T) {
 	ctx := klog.NewContext(t.Context(), logr.Discard())
-	in := tiny([]Workload{{Namespace: "n", Name: "w", Requests: podusage.Amounts{load.CPU: 500}}},
+	in := tiny([]input.Workload{{Namespace: "n", Name: "w", Requests: podusage.Amounts{load.CPU: 500}}},
 		steady(0, 0, time.Hour, 200), steady(0, 0, 2*time.Minute, 400))
-	e, err := newEngine(ctx, in, policy(t, Stock))
+	e, err := newEngine(ctx, in, policy(t, report.Stock))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +42,7 @@ func TestStatistics(t *testing.T) {
 	// One pod ran from 0:30 to 5:00 at 200m, the other to 2:30 at 400m: nine ticks and four.
 	got := publisher.Latest().Lookup(learned.Workload{Namespace: "n", Name: "w"})[load.CPU]
 	mean := (9*200.0 + 4*400) / 13
-	want := learned.Moments{PodTime: 13 * Tick, Mean: mean, Variance: (9*200.0*200+4*400*400)/13 - mean*mean}
+	want := learned.Moments{PodTime: 13 * input.Tick, Mean: mean, Variance: (9*200.0*200+4*400*400)/13 - mean*mean}
 	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(1e-4, 0), cmp.Comparer(func(a, b time.Duration) bool { return (a - b).Abs() < time.Millisecond })); diff != "" {
 		t.Errorf("statistics (-want +got):\n%s", diff)
 	}

@@ -1,18 +1,22 @@
-package replay
+package engine
 
 import (
 	"testing"
 	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/generate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
 
 // BenchmarkReplay is a day of 100 nodes. Decisions by CPU second are those of the whole replay: usage, figures and statistics
 // included.
 func BenchmarkReplay(b *testing.B) {
-	in := generate(b, Scenarios()[0], 100, 1)
+	in := generated(b, 100, 1)
 	for _, name := range BuiltinPolicies() {
 		b.Run("policy="+name, func(b *testing.B) { benchmark(b, in, policy(b, name)) })
 	}
-	known, err := ReadPolicies(b.Context(), "testdata/known.yaml")
+	known, err := ReadPolicies(b.Context(), "../testdata/known.yaml")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -24,12 +28,12 @@ func BenchmarkReplay(b *testing.B) {
 // BenchmarkLarge is the first three minutes of 5,000 nodes, which fill up: some 4,000 pods. Decisions become slower as nodes fill,
 // for PodTopologySpread looks at all pods of all nodes.
 func BenchmarkLarge(b *testing.B) {
-	in := generate(b, Scenarios()[0], 5000, 1)
+	in := generated(b, 5000, 1)
 	in.Length, in.Counted = 3*time.Minute, 3*time.Minute
-	for _, name := range []string{Stock, Clairvoyant} {
+	for _, name := range []string{report.Stock, report.Clairvoyant} {
 		b.Run("policy="+name, func(b *testing.B) { benchmark(b, in, policy(b, name)) })
 	}
-	known, err := ReadPolicies(b.Context(), "testdata/known.yaml")
+	known, err := ReadPolicies(b.Context(), "../testdata/known.yaml")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -38,16 +42,25 @@ func BenchmarkLarge(b *testing.B) {
 	}
 }
 
-func benchmark(b *testing.B, in *Input, p Policy) {
+func benchmark(b *testing.B, in *input.Input, p Policy) {
 	b.ReportAllocs()
 	decisions := 0
 	used := processorTime(b)
 	for b.Loop() {
-		r, err := run(b.Context(), in, p, func(float64) {})
+		r, err := Run(b.Context(), in, p, func(float64) {})
 		if err != nil {
 			b.Fatal(err)
 		}
 		decisions += r.Decisions
 	}
 	b.ReportMetric(float64(decisions)/(processorTime(b)-used).Seconds(), "decisions/cpu-s")
+}
+
+func generated(b *testing.B, nodes int, seed uint64) *input.Input {
+	b.Helper()
+	in, err := generate.Day(generate.Synthetic(seed), generate.Scenarios()[0], nodes, seed)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return in
 }

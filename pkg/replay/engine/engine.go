@@ -1,4 +1,4 @@
-package replay
+package engine
 
 import (
 	"context"
@@ -18,6 +18,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
@@ -33,13 +35,13 @@ const (
 // Time goes in ticks. At the beginning of a tick containers start and pods end, and load is measured, of the ticks before; 15 s
 // later pods that have arrived are decided. A pod's container starts at the beginning of the tick that follows its binding.
 type engine struct {
-	*Input
+	*input.Input
 	policy    Policy
 	clock     *clocktesting.FakeClock
 	scheduler *sim.Scheduler
 	provider  *loadProvider
 	measured  *measured
-	noise     noise
+	noise     input.Noise
 	templates []podTemplate
 	figures   *figures
 	future    *future
@@ -71,7 +73,7 @@ type nodeState struct {
 // podState is what is known of a pod once it has arrived.
 type podState struct {
 	object *corev1.Pod
-	demand demand
+	demand input.Demand
 	node   int
 	// start and end are the ticks at which the container starts and ends.
 	start, end int
@@ -84,30 +86,30 @@ type podState struct {
 	ticks int
 }
 
-// run replays the input by the policy.
-func run(ctx context.Context, in *Input, policy Policy, progress func(done float64)) (Run, error) {
+// Run replays the input with the policy.
+func Run(ctx context.Context, in *input.Input, policy Policy, progress func(done float64)) (report.Run, error) {
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.Discard()))
 	defer cancel() // ends the goroutines of plugins
 	e, err := newEngine(ctx, in, policy)
 	if err != nil {
-		return Run{}, fmt.Errorf("policy %s: %w", policy.Name, err)
+		return report.Run{}, fmt.Errorf("policy %s: %w", policy.Name, err)
 	}
-	n := ticks(in.Length)
+	n := input.Ticks(in.Length)
 	for tick := range n {
 		if err := ctx.Err(); err != nil {
-			return Run{}, err
+			return report.Run{}, err
 		}
 		if err := e.tick(ctx, tick); err != nil {
-			return Run{}, fmt.Errorf("policy %s, %s after the beginning: %w", policy.Name, time.Duration(tick)*Tick, err)
+			return report.Run{}, fmt.Errorf("policy %s, %s after the beginning: %w", policy.Name, time.Duration(tick)*input.Tick, err)
 		}
 		progress(float64(tick+1) / float64(n))
 	}
 	return e.figures.run(e), nil
 }
 
-func newEngine(ctx context.Context, in *Input, policy Policy) (*engine, error) {
+func newEngine(ctx context.Context, in *input.Input, policy Policy) (*engine, error) {
 	e := &engine{
-		Input: in, policy: policy, clock: clocktesting.NewFakeClock(in.Start), measured: newMeasured(in), noise: newNoise(),
+		Input: in, policy: policy, clock: clocktesting.NewFakeClock(in.Start), measured: newMeasured(in), noise: input.NewNoise(),
 		figures: newFigures(in), nodeOf: map[string]int{}, pods: make([]podState, len(in.Pods)), ends: map[int][]int{},
 		observed: make([]bool, len(in.Workloads)),
 	}
@@ -144,7 +146,7 @@ func (e *engine) ownPlugins() frameworkruntime.Registry {
 
 // tick replays one tick.
 func (e *engine) tick(ctx context.Context, tick int) error {
-	now := e.Start.Add(time.Duration(tick) * Tick)
+	now := e.Start.Add(time.Duration(tick) * input.Tick)
 	e.clock.SetTime(now)
 	if err := e.end(tick); err != nil {
 		return err
@@ -193,7 +195,7 @@ func (e *engine) startContainers(tick int, now time.Time) error {
 		if err := e.scheduler.Update(p.object); err != nil {
 			return err
 		}
-		p.demand = e.demandOf(&e.Pods[i], e.noise)
+		p.demand = e.DemandOf(&e.Pods[i], e.noise)
 		e.nodes[p.node].running = append(e.nodes[p.node].running, i)
 	}
 	e.starting = e.starting[:0]
@@ -202,7 +204,7 @@ func (e *engine) startContainers(tick int, now time.Time) error {
 
 // decide decides the pods that have arrived, and those that still wait.
 func (e *engine) decide(ctx context.Context, tick int) error {
-	moment := time.Duration(tick)*Tick + decideAfter
+	moment := time.Duration(tick)*input.Tick + decideAfter
 	for ; e.arrived < len(e.Pods) && e.Pods[e.arrived].Arrival <= moment; e.arrived++ {
 		p := &e.Pods[e.arrived]
 		e.pods[e.arrived].object = e.templates[p.Workload].pod(e.arrived, e.Start.Add(p.Arrival))
@@ -257,7 +259,7 @@ func (e *engine) bind(i, tick int, node string) error {
 	}
 	p.node = e.nodeOf[node]
 	p.start = tick + 1
-	p.end = p.start + max(ticks(e.Pods[i].Lifetime), 1)
+	p.end = p.start + max(input.Ticks(e.Pods[i].Lifetime), 1)
 	p.known = e.observed[e.Pods[i].Workload]
 	e.nodes[p.node].placed++
 	e.starting = append(e.starting, i)
@@ -270,13 +272,13 @@ func (e *engine) bind(i, tick int, node string) error {
 
 // use lets the pods use what they use during the tick.
 func (e *engine) use(tick int) {
-	counted := time.Duration(tick)*Tick >= e.Length-e.Counted
+	counted := time.Duration(tick)*input.Tick >= e.Length-e.Counted
 	for i := range e.nodes {
 		n := &e.nodes[i]
 		cpu, memory := 0.0, 0.0
 		for _, j := range n.running {
 			p := &e.pods[j]
-			p.usage = p.demand.at(tick)
+			p.usage = p.demand.At(tick)
 			p.sum += float64(p.usage)
 			p.ticks++
 			cpu += float64(p.usage)

@@ -1,4 +1,4 @@
-package replay
+package engine
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 )
 
 // loadProvider gives plugins the simulated load, whatever source their arguments name. It is read each Tick, whatever their
@@ -41,7 +42,7 @@ func newLoadProvider(m *measured, c clock.Clock, registry metrics.KubeRegistry) 
 // Model implements plugins.LoadProvider.
 func (p *loadProvider) Model(_ context.Context, _ minor.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
 	window, trust := spec.Window.Duration, provider.TrustOf(spec)
-	p.watcher.Register(load.Requirements{Windows: []time.Duration{window}, RefreshInterval: Tick}, trust)
+	p.watcher.Register(load.Requirements{Windows: []time.Duration{window}, RefreshInterval: input.Tick}, trust)
 	p.used = true
 	c := estimate.Config{Window: window, Trust: trust, Estimator: e, Clock: p.clock}
 	for _, m := range p.models {

@@ -1,4 +1,4 @@
-package replay
+package generate
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 )
 
 // Scenario says how many pods come, and which.
@@ -65,15 +66,15 @@ var coresOfPod = []struct {
 	share float64
 }{{1, 0.50}, {2, 0.30}, {4, 0.20}}
 
-// Cluster returns nodes of which 70 % have 8 cores and 32 GiB and 30 % have 16 cores and 64 GiB, in three zones.
-func Cluster(nodes int) []Node {
-	all := make([]Node, nodes)
+// cluster returns nodes of which 70 % have 8 cores and 32 GiB and 30 % have 16 cores and 64 GiB, in three zones.
+func cluster(nodes int) []input.Node {
+	all := make([]input.Node, nodes)
 	for i := range all {
 		size := 1.0
 		if i%10 >= 7 {
 			size = 2
 		}
-		all[i] = Node{
+		all[i] = input.Node{
 			Name:     fmt.Sprintf("node-%0*d", len(strconv.Itoa(nodes-1)), i),
 			Zone:     "zone-" + string(rune('a'+i%3)),
 			Capacity: podusage.Amounts{load.CPU: 8000 * size, load.Memory: size * (32 << 30)},
@@ -82,17 +83,17 @@ func Cluster(nodes int) []Node {
 	return all
 }
 
-// Generate returns a day of pods that use what the traces say. Equal arguments yield equal pods.
-func Generate(t *Traces, s Scenario, nodes int, seed uint64) (*Input, error) {
+// Day returns a day of pods whose usage follows the traces. Equal arguments yield equal pods.
+func Day(t *Traces, s Scenario, nodes int, seed uint64) (*input.Input, error) {
 	machines := t.sorted()
 	if len(machines) == 0 {
 		return nil, fmt.Errorf("traces %s: all values are zero", t.Name)
 	}
-	in := &Input{
+	in := &input.Input{
 		Name: fmt.Sprintf("%s, seed %d", t.Name, seed), Seed: seed,
 		Start:  time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		Length: day, Counted: day - warmUp,
-		Nodes: Cluster(nodes),
+		Length: input.Day, Counted: input.Day - warmUp,
+		Nodes: cluster(nodes),
 	}
 	ofDay := fnv.New64a()
 	_, _ = ofDay.Write([]byte(t.Name)) // it never fails
@@ -103,7 +104,7 @@ func Generate(t *Traces, s Scenario, nodes int, seed uint64) (*Input, error) {
 
 // generator makes the workloads and pods of an Input.
 type generator struct {
-	*Input
+	*input.Input
 	scenario Scenario
 	rand     *rand.Rand
 	// machines are the traces in the order of their means.
@@ -140,8 +141,8 @@ func (g *generator) generate() {
 	// The pods that run at the beginning: as many as in a steady state, of residual lifetimes.
 	meanLifetime := time.Duration(float64(medianLifetime) * math.Exp(lifetimeSigma*lifetimeSigma/2))
 	g.arrivals(bursts*meanLifetime.Hours()/24, fillTime, g.residualLifetime)
-	g.arrivals(bursts, day, g.lifetime)
-	slices.SortStableFunc(g.Pods, func(a, b Pod) int { return int(a.Arrival - b.Arrival) })
+	g.arrivals(bursts, input.Day, g.lifetime)
+	slices.SortStableFunc(g.Pods, func(a, b input.Pod) int { return int(a.Arrival - b.Arrival) })
 	g.scale()
 	for i := range g.Workloads {
 		g.request(i)
@@ -175,10 +176,10 @@ func (g *generator) burst(arrival time.Duration, lifetime func() time.Duration) 
 			machine = g.similar(machine)
 		}
 		scale := math.Exp(replicaSigma * g.rand.NormFloat64())
-		g.Pods = append(g.Pods, Pod{
+		g.Pods = append(g.Pods, input.Pod{
 			Workload: w, Arrival: arrival, Lifetime: lifetime(),
 			Trace: g.machines[machine], CPUMillis: float32(1000 * k.cores * scale),
-			Noise: g.rand.IntN(1 << noiseBits), MemoryBytes: k.memoryBytes * scale,
+			Noise: g.rand.IntN(input.NoiseLength), MemoryBytes: k.memoryBytes * scale,
 		})
 	}
 }
@@ -206,7 +207,7 @@ func (g *generator) addWorkload() int {
 		k = like
 	}
 	g.kinds = append(g.kinds, k)
-	g.Workloads = append(g.Workloads, Workload{Namespace: k.namespace, Name: fmt.Sprintf("app-%d", w), Image: k.image})
+	g.Workloads = append(g.Workloads, input.Workload{Namespace: k.namespace, Name: fmt.Sprintf("app-%d", w), Image: k.image})
 	return w
 }
 
@@ -218,13 +219,13 @@ func (g *generator) similar(machine int) int {
 
 func (g *generator) lifetime() time.Duration {
 	lifetime := float64(medianLifetime) * math.Exp(lifetimeSigma*g.rand.NormFloat64())
-	return max(time.Duration(min(lifetime, float64(day))), Tick)
+	return max(time.Duration(min(lifetime, float64(input.Day))), input.Tick)
 }
 
 // residualLifetime is what is left at a random moment of a pod that runs: long lifetimes are met in proportion to their length.
 func (g *generator) residualLifetime() time.Duration {
 	whole := float64(medianLifetime) * math.Exp(lifetimeSigma*lifetimeSigma+lifetimeSigma*g.rand.NormFloat64())
-	return max(time.Duration(min(whole, float64(day))*g.rand.Float64()), Tick)
+	return max(time.Duration(min(whole, float64(input.Day))*g.rand.Float64()), input.Tick)
 }
 
 // scale scales the usages so that their mean over the counted hours is the demand of the scenario.
@@ -237,8 +238,8 @@ func (g *generator) scale() {
 	for i := range g.Pods {
 		p := &g.Pods[i]
 		from, to := max(p.Arrival, counted), min(p.Arrival+p.Lifetime, g.Length)
-		for at := from; at < to; at += TraceStep {
-			sum += float64(p.Trace[at/TraceStep]*p.CPUMillis) * min(to-at, TraceStep).Hours()
+		for at := from; at < to; at += input.TraceStep {
+			sum += float64(p.Trace[at/input.TraceStep]*p.CPUMillis) * min(to-at, input.TraceStep).Hours()
 		}
 	}
 	if sum == 0 {

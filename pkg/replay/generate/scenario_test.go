@@ -1,10 +1,12 @@
-package replay
+package generate
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 )
 
 // aggregates are what a scenario comes to, over the counted hours if every pod runs from its arrival on.
@@ -15,14 +17,14 @@ type aggregates struct {
 	silent, limited, twice float64 // shares of workloads
 }
 
-func aggregatesOf(in *Input) aggregates {
+func aggregatesOf(in *input.Input) aggregates {
 	a := aggregates{pods: len(in.Pods), workloads: len(in.Workloads)}
 	var capacity, memory float64
 	for i := range in.Nodes {
 		capacity += in.Nodes[i].Capacity[load.CPU] * in.Counted.Hours()
 		memory += in.Nodes[i].Capacity[load.Memory] * in.Counted.Hours()
 	}
-	n, bursts := newNoise(), map[int]map[string]bool{}
+	n, bursts := input.NewNoise(), map[int]map[string]bool{}
 	for i := range in.Pods {
 		p := &in.Pods[i]
 		if bursts[p.Workload] == nil {
@@ -36,9 +38,9 @@ func aggregatesOf(in *Input) aggregates {
 		requests := &in.Workloads[p.Workload].Requests
 		a.requests += requests[load.CPU] * (to - from).Hours() / capacity
 		a.memoryRequests += requests[load.Memory] * (to - from).Hours() / memory
-		d := in.demandOf(p, n)
-		for tick := ticks(from); tick < ticks(to); tick++ {
-			a.demand += float64(d.at(tick)) * Tick.Hours() / capacity
+		d := in.DemandOf(p, n)
+		for tick := input.Ticks(from); tick < input.Ticks(to); tick++ {
+			a.demand += float64(d.At(tick)) * input.Tick.Hours() / capacity
 		}
 	}
 	share := 1 / float64(len(in.Workloads))
@@ -57,14 +59,14 @@ func aggregatesOf(in *Input) aggregates {
 	return a
 }
 
-func TestGenerate_Aggregates(t *testing.T) {
+func TestDay_Aggregates(t *testing.T) {
 	traces := Synthetic(1)
 	for i, want := range []struct{ demand, requests, pods float64 }{
 		{0.44, 0.73, 13900}, {0.54, 0.88, 17000}, {0.24, 0.40, 7600}, {0.44, 0.73, 13900},
 	} {
 		s := Scenarios()[i]
 		t.Run(s.Name, func(t *testing.T) {
-			in, err := Generate(traces, s, 100, 1)
+			in, err := Day(traces, s, 100, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -92,5 +94,38 @@ func TestGenerate_Aggregates(t *testing.T) {
 				t.Errorf("%.3f of the workloads come twice", a.twice)
 			}
 		})
+	}
+}
+
+// flat are traces whose machines use from 5 to 30 %.
+func flat() *Traces {
+	t := &Traces{Name: "flat"}
+	for i := range 50 {
+		row := make([]float32, samplesPerDay)
+		for j := range row {
+			row[j] = 0.05 + 0.25*float32((i*7+j*13)%50)/50
+		}
+		t.Machines = append(t.Machines, row)
+	}
+	return t
+}
+
+func generated(t testing.TB, s Scenario, nodes int, seed uint64) *input.Input {
+	t.Helper()
+	in, err := Day(flat(), s, nodes, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+func TestDay_SameSeedSamePods(t *testing.T) {
+	base := Scenarios()[0]
+	first := generated(t, base, 10, 1)
+	if !reflect.DeepEqual(first, generated(t, base, 10, 1)) {
+		t.Error("the same seed yields other pods")
+	}
+	if reflect.DeepEqual(first.Pods, generated(t, base, 10, 2).Pods) {
+		t.Error("another seed yields the same pods")
 	}
 }

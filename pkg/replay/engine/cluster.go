@@ -1,4 +1,4 @@
-package replay
+package engine
 
 import (
 	"fmt"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 )
 
 // maxPodsPerNode is the kubelet's default.
@@ -30,7 +31,7 @@ func listOf(a podusage.Amounts) corev1.ResourceList {
 	return list
 }
 
-func nodeObject(n *Node) *corev1.Node {
+func nodeObject(n *input.Node) *corev1.Node {
 	list := listOf(n.Capacity)
 	list[corev1.ResourcePods] = *resource.NewQuantity(maxPodsPerNode, resource.DecimalSI)
 	labels := map[string]string{corev1.LabelHostname: n.Name}
@@ -54,7 +55,7 @@ type podTemplate struct {
 }
 
 // newPodTemplate returns the template of the workload with the given index, a Deployment, for pods that the named profile decides.
-func newPodTemplate(w *Workload, index int, schedulerName string) podTemplate {
+func newPodTemplate(w *input.Workload, index int, schedulerName string) podTemplate {
 	hash := strconv.FormatInt(int64(index)+1<<20, 36)
 	labels := map[string]string{"app": w.Name, appsv1.DefaultDeploymentUniqueLabelKey: hash}
 	replicaSet := &appsv1.ReplicaSet{

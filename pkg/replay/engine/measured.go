@@ -1,4 +1,4 @@
-package replay
+package engine
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
@@ -23,9 +24,9 @@ type measured struct {
 }
 
 // keptTicks are those of the longest window that plugins accept.
-const keptTicks = int(time.Hour / Tick)
+const keptTicks = int(time.Hour / input.Tick)
 
-func newMeasured(in *Input) *measured {
+func newMeasured(in *input.Input) *measured {
 	m := &measured{start: in.Start, last: make([][load.ResourceCount][keptTicks]float32, len(in.Nodes))}
 	for i := range in.Nodes {
 		m.names = append(m.names, in.Nodes[i].Name)
@@ -51,7 +52,7 @@ func (m *measured) Fetch(_ context.Context, request source.Request) (source.Batc
 	if m.ticks == 0 {
 		return batch, nil
 	}
-	end := m.start.Add(time.Duration(m.ticks) * Tick)
+	end := m.start.Add(time.Duration(m.ticks) * input.Tick)
 	for i, name := range m.names {
 		for _, window := range request.Windows {
 			sample := load.Sample{Node: name, Window: window, End: end}
@@ -66,7 +67,7 @@ func (m *measured) Fetch(_ context.Context, request source.Request) (source.Batc
 
 // over returns the statistics of the last ticks of the node.
 func (m *measured) over(node int, r load.Resource, window time.Duration) load.Stat {
-	n := min(ticks(window), m.ticks, keptTicks)
+	n := min(input.Ticks(window), m.ticks, keptTicks)
 	sum, squares := 0.0, 0.0
 	for tick := m.ticks - n; tick < m.ticks; tick++ {
 		u := float64(m.last[node][r][tick%keptTicks])
@@ -75,7 +76,7 @@ func (m *measured) over(node int, r load.Resource, window time.Duration) load.St
 	}
 	mean := sum / float64(n)
 	stat := load.Stat{Mean: mean, StdDev: math.Sqrt(max(squares/float64(n)-mean*mean, 0)), Known: true}
-	if span := time.Duration(n) * Tick; span < window {
+	if span := time.Duration(n) * input.Tick; span < window {
 		stat.Span = span
 	}
 	return stat

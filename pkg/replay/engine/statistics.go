@@ -1,4 +1,4 @@
-package replay
+package engine
 
 import (
 	"time"
@@ -8,9 +8,10 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 )
 
-const ticksPerStatistics = int(refresh.WorkloadInterval / Tick)
+const ticksPerStatistics = int(refresh.WorkloadInterval / input.Tick)
 
 // statistics are of the workloads' usage, learned as a scheduler does: from each pod's mean over each refresh.WorkloadInterval.
 type statistics struct {

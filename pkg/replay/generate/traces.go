@@ -1,4 +1,4 @@
-package replay
+package generate
 
 import (
 	"bufio"
@@ -12,7 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 )
 
 // Traces are the CPU utilizations of a number of machines over a day.
@@ -24,14 +25,10 @@ type Traces struct {
 }
 
 const (
-	// TraceStep is the time between two values of a trace.
-	TraceStep = 5 * time.Minute
 	// samplesPerDay is the number of values that a row must have.
-	samplesPerDay = int(day / TraceStep)
+	samplesPerDay = int(input.Day / input.TraceStep)
 	// maxTraceBytes bounds what is read of one file.
 	maxTraceBytes = 64 << 20
-
-	day = 24 * time.Hour
 )
 
 // ReadTraces reads the files *.csv and *.csv.gz of a folder, in the order of their names: a file is a day, a row a machine, with

@@ -1,4 +1,4 @@
-package replay
+package engine
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 )
 
 const (
@@ -92,7 +93,7 @@ type future struct {
 
 func newFuture(e *engine) *future {
 	f := &future{engine: e, demand: make([][]float32, len(e.nodes))}
-	n := ticks(e.Length)
+	n := input.Ticks(e.Length)
 	for i := range f.demand {
 		f.demand[i] = make([]float32, n)
 	}
@@ -102,12 +103,12 @@ func newFuture(e *engine) *future {
 // forPod computes the usage of the pod to place, if it is placed now.
 func (f *future) forPod(index int) {
 	p := &f.engine.Pods[index]
-	d := f.engine.demandOf(p, f.engine.noise)
+	d := f.engine.DemandOf(p, f.engine.noise)
 	f.start = f.engine.measured.ticks + 1
-	end := min(f.start+max(ticks(p.Lifetime), 1), len(f.demand[0]))
+	end := min(f.start+max(input.Ticks(p.Lifetime), 1), len(f.demand[0]))
 	f.pod = f.pod[:0]
 	for tick := f.start; tick < end; tick++ {
-		f.pod = append(f.pod, d.at(tick))
+		f.pod = append(f.pod, d.At(tick))
 	}
 }
 

@@ -1,4 +1,4 @@
-package replay
+package engine
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
 
 // Policy decides where pods run.
@@ -42,29 +43,29 @@ profiles:
   pluginConfig: [%s]
 `
 
-// Names of the policies that need no configuration.
+// Policies without a configuration, beside report.Stock and report.Clairvoyant.
 const (
-	Stock         = "stock"
 	MostAllocated = "most-allocated"
 	Random        = "random"
-	Clairvoyant   = "clairvoyant"
 )
 
 // BuiltinPolicies returns the names of the policies that need no configuration.
-func BuiltinPolicies() []string { return []string{Stock, MostAllocated, Random, Clairvoyant} }
+func BuiltinPolicies() []string {
+	return []string{report.Stock, MostAllocated, Random, report.Clairvoyant}
+}
 
 // BuiltinPolicy returns one of the BuiltinPolicies.
 func BuiltinPolicy(name string) (Policy, error) {
 	const requestScores = "{name: NodeResourcesFit}, {name: PodTopologySpread}"
 	switch name {
-	case Stock:
+	case report.Stock:
 		return builtin(name, 0, "NodeResourcesBalancedAllocation", "", "")
 	case MostAllocated:
 		return builtin(name, 0, "NodeResourcesBalancedAllocation", "",
 			"{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}, {name: memory, weight: 1}]}}}")
 	case Random:
 		return builtin(name, 100, randomName, requestScores, "")
-	case Clairvoyant:
+	case report.Clairvoyant:
 		return builtin(name, 100, clairvoyantName, requestScores, "")
 	}
 	return Policy{}, fmt.Errorf("%q is no policy; the policies without a configuration are %v", name, BuiltinPolicies())

@@ -1,17 +1,15 @@
-package replay
+package engine
 
 import (
 	"math"
 	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
 
 const (
-	// HotAbove and SevereAbove are the utilizations above which a node is hot and severely hot, as fractions of CPU capacity.
-	HotAbove    = 0.80
-	SevereAbove = 0.95
-
 	// bins is the number of bins of the histogram of utilizations, of a thousandth each; the last holds all above.
 	bins = 4000
 	// chartStep is the time between two columns of charts.
@@ -20,8 +18,8 @@ const (
 
 // figures adds up what a Run reports, tick by tick.
 type figures struct {
-	Run
-	charts *Charts
+	report.Run
+	charts *report.Charts
 	// counted and nodes are the numbers of ticks and of node-ticks that were counted.
 	counted, nodes int
 	histogram      [bins + 1]int
@@ -36,16 +34,16 @@ type figures struct {
 	column      []float64
 	columnTicks int
 	hot         int
-	// usageByAge sums usage on hot nodes, largestShare, largestUnknown and largestSilent over hot node-ticks.
-	usageByAge                                  []float64
-	largestShare, largestUnknown, largestSilent float64
-	waitingTicks                                int
+	// usageByAge sums usage on hot nodes, largestShare, largestUnknown and largestWithoutRequest over hot node-ticks.
+	usageByAge                                          []float64
+	largestShare, largestUnknown, largestWithoutRequest float64
+	waitingTicks                                        int
 }
 
-func newFigures(in *Input) *figures {
-	f := &figures{usageByAge: make([]float64, len(AgeBounds())+1), column: make([]float64, len(in.Nodes))}
+func newFigures(in *input.Input) *figures {
+	f := &figures{usageByAge: make([]float64, len(report.AgeBounds())+1), column: make([]float64, len(in.Nodes))}
 	f.Name, f.Seed = in.Name, in.Seed
-	f.charts = &Charts{Step: chartStep, Start: in.Length - in.Counted, Utilization: make([][]byte, len(in.Nodes)), Distribution: make([]float64, 101)}
+	f.charts = &report.Charts{Step: chartStep, Start: in.Length - in.Counted, Utilization: make([][]byte, len(in.Nodes)), Distribution: make([]float64, 101)}
 	for i := range in.Nodes {
 		f.charts.NodeNames = append(f.charts.NodeNames, in.Nodes[i].Name)
 	}
@@ -76,10 +74,10 @@ func (f *figures) node(e *engine, i, tick int, cpu float64) {
 		f.inUse++
 	}
 	f.unserved += max(cpu-capacity, 0)
-	if u > SevereAbove {
+	if u > report.SevereAbove {
 		f.severeTicks++
 	}
-	if u > HotAbove {
+	if u > report.HotAbove {
 		f.hotTicks++
 		f.hot++
 		f.hotNode(e, n, tick, cpu)
@@ -94,8 +92,8 @@ func (f *figures) hotNode(e *engine, n *nodeState, tick int, cpu float64) {
 		if p.usage > e.pods[largest].usage {
 			largest = j
 		}
-		age, bucket := time.Duration(tick-p.start)*Tick, 0
-		for _, bound := range AgeBounds() {
+		age, bucket := time.Duration(tick-p.start)*input.Tick, 0
+		for _, bound := range report.AgeBounds() {
 			if age < bound {
 				break
 			}
@@ -108,7 +106,7 @@ func (f *figures) hotNode(e *engine, n *nodeState, tick int, cpu float64) {
 		f.largestUnknown++
 	}
 	if e.Workloads[e.Pods[largest].Workload].Requests[load.CPU] == 0 {
-		f.largestSilent++
+		f.largestWithoutRequest++
 	}
 }
 
@@ -120,7 +118,7 @@ func (f *figures) tick(tick int) {
 	f.sum, f.squares = 0, 0
 	f.counted++
 	f.columnTicks++
-	if (time.Duration(tick+1)*Tick)%chartStep == 0 {
+	if (time.Duration(tick+1)*input.Tick)%chartStep == 0 {
 		f.endColumn()
 	}
 }
@@ -139,14 +137,14 @@ func (f *figures) endColumn() {
 }
 
 // run returns the figures at the end of the replay.
-func (f *figures) run(e *engine) Run {
+func (f *figures) run(e *engine) report.Run {
 	f.endColumn()
-	f.HotMinutes = float64(f.hotTicks) * Tick.Minutes()
-	f.SevereMinutes = float64(f.severeTicks) * Tick.Minutes()
-	f.UnservedCoreHours = f.unserved / 1000 * Tick.Hours()
+	f.HotMinutes = float64(f.hotTicks) * input.Tick.Minutes()
+	f.SevereMinutes = float64(f.severeTicks) * input.Tick.Minutes()
+	f.UnservedCoreHours = f.unserved / 1000 * input.Tick.Hours()
 	f.P99Utilization = f.percentile(0.99)
 	f.Pending = len(e.waiting)
-	f.PendingMinutes = float64(f.waitingTicks) * Tick.Minutes()
+	f.PendingMinutes = float64(f.waitingTicks) * input.Tick.Minutes()
 	if f.counted > 0 {
 		f.Deviation = f.deviation / float64(f.counted)
 		f.NodesInUse = float64(f.inUse) / float64(f.counted)
@@ -163,9 +161,9 @@ func (f *figures) run(e *engine) Run {
 			f.usageByAge[i] /= all
 		}
 		hot := float64(f.hotTicks)
-		f.largestShare, f.largestUnknown, f.largestSilent = f.largestShare/hot, f.largestUnknown/hot, f.largestSilent/hot
+		f.largestShare, f.largestUnknown, f.largestWithoutRequest = f.largestShare/hot, f.largestUnknown/hot, f.largestWithoutRequest/hot
 	}
-	f.Hot = HotBy{UsageByAge: f.usageByAge, LargestPodShare: f.largestShare, LargestUnknown: f.largestUnknown, LargestSilent: f.largestSilent}
+	f.Hot = report.HotBy{UsageByAge: f.usageByAge, LargestPodShare: f.largestShare, LargestUnknown: f.largestUnknown, LargestWithoutRequest: f.largestWithoutRequest}
 	f.Charts = f.charts
 	return f.Run
 }

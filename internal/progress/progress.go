@@ -1,0 +1,55 @@
+// Package progress shows a progress bar on a terminal.
+package progress
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// Bar shows the completed share and the remaining time. It is safe for concurrent use. A nil Bar shows nothing.
+type Bar struct {
+	out   io.Writer
+	start time.Time
+
+	mu   sync.Mutex
+	last time.Time
+}
+
+// NewBar returns a bar on out, or nil if out is not a terminal.
+func NewBar(out io.Writer) *Bar {
+	if f, ok := out.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
+		return nil
+	}
+	return &Bar{out: out, start: time.Now()}
+}
+
+// Set shows the completed share, in [0, 1].
+func (b *Bar) Set(done float64) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	const interval, width = 200 * time.Millisecond, 30
+	now := time.Now()
+	if now.Sub(b.last) < interval || done <= 0 {
+		return
+	}
+	b.last = now
+	remaining := time.Duration(float64(now.Sub(b.start)) * (1 - done) / done).Round(time.Second)
+	full := int(done * width)
+	_, _ = fmt.Fprintf(b.out, "\r[%s%s] %3.0f %%, %s left   ", strings.Repeat("=", full), strings.Repeat(" ", width-full), 100*done, remaining)
+}
+
+// Clear removes the bar.
+func (b *Bar) Clear() {
+	if b != nil {
+		_, _ = fmt.Fprint(b.out, "\r\x1b[K")
+	}
+}

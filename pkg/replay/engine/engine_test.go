@@ -1,0 +1,135 @@
+package engine
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
+)
+
+// tiny is an hour of two nodes of one core and 1 GiB.
+func tiny(workloads []input.Workload, pods ...input.Pod) *input.Input {
+	in := &input.Input{
+		Name: "tiny", Start: time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC), Length: time.Hour, Counted: time.Hour,
+		Workloads: workloads, Pods: pods,
+	}
+	for _, name := range []string{"a", "b"} {
+		in.Nodes = append(in.Nodes, input.Node{Name: name, Zone: "z", Capacity: podusage.Amounts{load.CPU: 1000, load.Memory: 1 << 30}})
+	}
+	return in
+}
+
+// steady is a pod without noise that uses that much.
+func steady(workload int, arrival, lifetime time.Duration, millis float32) input.Pod {
+	return input.Pod{Workload: workload, Arrival: arrival, Lifetime: lifetime, Trace: []float32{1}, CPUMillis: millis, Noise: -1}
+}
+
+func replayOne(t *testing.T, in *input.Input, policy Policy) report.Run {
+	t.Helper()
+	run, err := Run(t.Context(), in, policy, func(float64) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+func policy(t testing.TB, name string) Policy {
+	t.Helper()
+	p, err := BuiltinPolicy(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestReplay_Figures(t *testing.T) {
+	workloads := []input.Workload{
+		{Namespace: "n", Name: "asks", Requests: podusage.Amounts{load.CPU: 900}},
+		{Namespace: "n", Name: "silent"},
+	}
+	// The first two pods request nearly a node each. They are decided 15 s after the beginning, and run from 30 s on: one for 10
+	// minutes at 90 %, the other for 20 minutes at 120 %. The third finds no room until the first has ended at 10:30, is decided
+	// at 10:45, and runs from 11:00 to the end at 50 %. The fourth never finds room.
+	in := tiny(workloads,
+		steady(0, 0, 10*time.Minute, 900),
+		steady(0, 0, 20*time.Minute, 1200),
+		steady(0, 5*time.Minute, 2*time.Hour, 500),
+		steady(1, 6*time.Minute, time.Minute, 0),
+	)
+	in.Workloads[1].Requests[load.CPU] = 5000
+	got := replayOne(t, in, policy(t, report.Stock))
+	for _, f := range []struct {
+		name      string
+		got, want float64
+	}{
+		{"hot minutes", got.HotMinutes, 10 + 20},
+		{"severe minutes", got.SevereMinutes, 20},
+		{"unserved core hours", got.UnservedCoreHours, 0.2 * 20 / 60},
+		// One all the time, for the third pod is placed in the tick in which the first ends; the other until 20:30.
+		{"nodes in use", got.NodesInUse, (60 + 20.5) / 60},
+		{"pods pending", float64(got.Pending), 1},
+		// The third from 5:15 to 10:45 is decided in 11 ticks in vain, the fourth from 6:15 in all 108 that are left.
+		{"pending minutes", got.PendingMinutes, 5.5 + 54},
+		{"p99", got.P99Utilization, 1.2},
+	} {
+		if math.Abs(f.got-f.want) > 2e-3 {
+			t.Errorf("%s = %v, want %v", f.name, f.got, f.want)
+		}
+	}
+	// Of 10 hot minutes with 900m and 20 with 1200m, 5 minutes each are below 5 minutes.
+	all := 10*900.0 + 20*1200
+	want := report.HotBy{UsageByAge: []float64{5 * 2100 / all, (5*900 + 15*1200) / all, 0, 0, 0}, LargestPodShare: 1, LargestUnknown: 1}
+	if diff := cmp.Diff(want, got.Hot, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
+		t.Errorf("hot by (-want +got):\n%s", diff)
+	}
+}
+
+func TestReplay_CountsTheLastHours(t *testing.T) {
+	in := tiny([]input.Workload{{Namespace: "n", Name: "w"}}, steady(0, 0, 2*time.Hour, 900))
+	in.Counted = 20 * time.Minute
+	got := replayOne(t, in, policy(t, report.Stock))
+	if got.HotMinutes != 20 || got.NodesInUse != 1 || len(got.Charts.HotNodes) != 4 || got.Charts.Start != 40*time.Minute {
+		t.Errorf("%+v; want 20 hot minutes of one node, and four columns from 40 minutes on", got)
+	}
+}
+
+func TestMeasured_IsCappedAtCapacity(t *testing.T) {
+	in := tiny(nil)
+	m := newMeasured(in)
+	for _, cpu := range []float64{0.4, 1.5} {
+		for node := range in.Nodes {
+			m.add(node, podusage.Amounts{load.CPU: cpu, load.Memory: 0.5})
+		}
+		m.next()
+	}
+	// (0.4 + 1) / 2, and half the distance between both, over the minute that there is
+	want := load.Stats{{Mean: 0.7, StdDev: 0.3, Span: time.Minute, Known: true}, {Mean: 0.5, Span: time.Minute, Known: true}}
+	var got load.Stats
+	for r := range load.ResourceCount {
+		got[r] = m.over(0, r, 5*time.Minute)
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := m.over(0, load.CPU, input.Tick); got.Mean != 1 || got.Span != 0 {
+		t.Errorf("over the last tick %+v, want a mean of 1 over the whole window", got)
+	}
+}
+
+func TestClairvoyant_AvoidsPeaksToCome(t *testing.T) {
+	workloads := []input.Workload{{Namespace: "n", Name: "later"}, {Namespace: "n", Name: "now"}, {Namespace: "n", Name: "new"}}
+	// At first the one uses 10 % and the other 60 %; after five minutes it is the other way round.
+	later, now := steady(0, 0, time.Hour, 1000), steady(1, 0, time.Hour, 1000)
+	later.Trace, now.Trace = []float32{0.1, 0.9}, []float32{0.6, 0.1}
+	in := tiny(workloads, later, now, steady(2, time.Minute, time.Hour, 300))
+	if got := replayOne(t, in, policy(t, report.Clairvoyant)); got.SevereMinutes != 0 {
+		t.Errorf("%v severe minutes, want none: the third pod goes beside the one that uses less later", got.SevereMinutes)
+	}
+}

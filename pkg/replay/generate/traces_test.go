@@ -1,0 +1,29 @@
+package generate
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestParseTraces_Invalid(t *testing.T) {
+	row := strings.TrimSuffix(strings.Repeat("1,", samplesPerDay), ",")
+	for _, tc := range []struct{ name, content, want string }{
+		{"nothing", "", "no row"},
+		{"a short row", "1,2", "line 1: it has 2 values"},
+		{"a word", row + "\n" + strings.Replace(row, "1", "x", 1), `line 2: value 1 is "x"`},
+		{"above 100 %", strings.Replace(row, "1", "101", 1), "from 0 to 100"},
+		{"not a number", strings.Replace(row, "1", "NaN", 1), "from 0 to 100"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if _, err := parseTraces("day", strings.NewReader(tc.content)); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want one that says %q", err, tc.want)
+			}
+		})
+	}
+	if traces, err := parseTraces("day", strings.NewReader(row+"\r\n"+row+"\n")); err != nil || len(traces.Machines) != 2 || traces.Machines[1][0] != 0.01 {
+		t.Errorf("%v, %v; want two rows of 1 %%", traces, err)
+	}
+	if _, err := ReadTraces(t.TempDir()); err == nil || !strings.Contains(err.Error(), "*.csv") {
+		t.Errorf("an empty folder: error %v, want one that says which files it looks for", err)
+	}
+}

@@ -1,0 +1,125 @@
+// Package input holds what a replay replays: nodes, and pods with their arrivals and usages. It reads and writes it as a file.
+package input
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+)
+
+const (
+	// Tick is the time between two measurements, and between two rounds of decisions.
+	Tick = 30 * time.Second
+	// TraceStep is the time between two values of a trace.
+	TraceStep = 5 * time.Minute
+	// Day is the length of a file of traces.
+	Day = 24 * time.Hour
+)
+
+// Input is a cluster and its pods. It must not change during a replay.
+type Input struct {
+	// Name identifies the pods, such as "2011-03-03, seed 1".
+	Name string
+	// Seed is for the random choices of policies.
+	Seed  uint64
+	Start time.Time
+	// Length is the length of the replay. Figures cover the time Counted at its end.
+	Length, Counted time.Duration
+	Nodes           []Node
+	Workloads       []Workload
+	// Pods are sorted by Arrival.
+	Pods []Pod
+}
+
+// Node is a node of the cluster.
+type Node struct {
+	Name string
+	// Zone is the value of topology.kubernetes.io/zone.
+	Zone     string
+	Capacity podusage.Amounts
+}
+
+// Workload holds what the pods of one controlling owner share.
+type Workload struct {
+	Namespace, Name string
+	// Image is the image of the pods' container.
+	Image string
+	// Requests and Limits are per pod; 0 is unset.
+	Requests, Limits podusage.Amounts
+}
+
+// Pod is a pod with its usage.
+type Pod struct {
+	// Workload is an index of Input.Workloads.
+	Workload int
+	// Arrival is the time of the pod's creation, counted from Input.Start.
+	Arrival time.Duration
+	// Lifetime is the pod's running time.
+	Lifetime time.Duration
+	// Trace is the CPU usage in each TraceStep, in units of CPUMillis. Its first value is of step TraceFrom, counted from
+	// Input.Start; beyond its ends the first and the last value hold. Pods may share it.
+	Trace     []float32
+	TraceFrom int
+	CPUMillis float32
+	// Noise is the index of the pod's first noise factor, below NoiseLength; negative without noise.
+	Noise       int
+	MemoryBytes float64
+}
+
+const (
+	// NoiseLength is the number of noise factors, a power of 2. They repeat.
+	NoiseLength = 1 << 16
+	// noiseShare is the standard deviation of noise factors.
+	noiseShare = 0.2
+)
+
+// Noise is a series of factors of mean 1, one for each Tick. All pods share it.
+type Noise []float32
+
+// NewNoise returns the factors, which are always the same.
+func NewNoise() Noise {
+	r := rand.New(rand.NewPCG(1, 1))
+	n := make(Noise, NoiseLength)
+	for i := range n {
+		n[i] = float32(max(1+noiseShare*r.NormFloat64(), 0))
+	}
+	return n
+}
+
+// value returns the trace's value in a step, counted from Input.Start.
+func (p *Pod) value(step int) float32 { return p.Trace[min(max(step-p.TraceFrom, 0), len(p.Trace)-1)] }
+
+// Demand is a pod's CPU usage on a node with room for it.
+type Demand struct {
+	pod         *Pod
+	noise       Noise
+	limitMillis float32
+}
+
+const ticksPerSample = int(TraceStep / Tick)
+
+// DemandOf returns the demand of a pod of the input.
+func (in *Input) DemandOf(p *Pod, n Noise) Demand {
+	d := Demand{pod: p, noise: n, limitMillis: float32(in.Workloads[p.Workload].Limits[load.CPU])}
+	if p.Noise < 0 {
+		d.noise = nil
+	}
+	return d
+}
+
+// At returns the usage in milliCPU during the tick, counted from Input.Start.
+func (d *Demand) At(tick int) float32 {
+	usage := d.pod.value(tick/ticksPerSample) * d.pod.CPUMillis
+	if d.noise != nil {
+		usage *= d.noise[(d.pod.Noise+tick)&(NoiseLength-1)]
+	}
+	if d.limitMillis > 0 && usage > d.limitMillis {
+		return d.limitMillis
+	}
+	return usage
+}
+
+// Ticks returns the number of ticks that begin within the time.
+func Ticks(d time.Duration) int { return int((d + Tick - 1) / Tick) }

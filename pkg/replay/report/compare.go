@@ -1,0 +1,127 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+)
+
+// Figure is a number of each run.
+type Figure struct {
+	Key, Name, Unit, Definition string
+	// Compared reports whether the ratio to stock is meaningful.
+	Compared bool
+	Decimals int
+	Value    func(*Run) float64
+}
+
+// Hot is the figure that policies are ranked by.
+func Hot(r *Run) float64 { return r.HotMinutes }
+
+// Figures returns all figures. Hot is the first.
+func (r *Report) Figures() []Figure {
+	above := func(limit float64) string {
+		return fmt.Sprintf("Node-minutes with CPU demand above %g %% of capacity, per run.", 100*limit)
+	}
+	return []Figure{
+		{"hot", "Hot", "node-min", above(r.HotAbove), true, 0, Hot},
+		{"severe", "Severe", "node-min", above(r.SevereAbove), true, 0, func(r *Run) float64 { return r.SevereMinutes }},
+		{"unserved", "Unserved", "core-h", "CPU demand beyond the capacity of its node, per run.", true, 1,
+			func(r *Run) float64 { return r.UnservedCoreHours }},
+		{"p99", "p99", "% of capacity", "99 % of all node-minutes have at most this CPU demand.", false, 1,
+			func(r *Run) float64 { return 100 * r.P99Utilization }},
+		{"deviation", "Deviation", "% points", "Standard deviation of utilization between nodes, averaged over time; 0 means equal nodes.", false, 1,
+			func(r *Run) float64 { return 100 * r.Deviation }},
+		{"inUse", "In use", "nodes", "Nodes that run at least one pod, averaged over time. Fewer is better when nodes are to be freed.", false, 1,
+			func(r *Run) float64 { return r.NodesInUse }},
+		{"pending", "Pending", "pods", "Pods without a node at the end of the run.", false, 0, func(r *Run) float64 { return float64(r.Pending) }},
+		{"waiting", "Waiting", "pod-min", "Waiting time of all pods, per run.", false, 0, func(r *Run) float64 { return r.PendingMinutes }},
+		{"evictions", "Evictions", "pods", "Pods evicted from a node, per run.", false, 0, func(r *Run) float64 { return float64(r.Evictions) }},
+		{"speed", "Speed", "decisions/s", "Decisions per second. It depends on the machine.", false, 0, func(r *Run) float64 {
+			if r.DecisionSeconds == 0 {
+				return 0
+			}
+			return float64(r.Decisions) / r.DecisionSeconds
+		}},
+	}
+}
+
+// Policy returns the named policy, or nil if it has no run.
+func (r *Report) Policy(name string) *PolicyReport {
+	i := slices.IndexFunc(r.Policies, func(p PolicyReport) bool { return p.Name == name && len(p.Runs) > 0 })
+	if i < 0 {
+		return nil
+	}
+	return &r.Policies[i]
+}
+
+// Runs returns the number of runs of the policy with the most.
+func (r *Report) Runs() int {
+	runs := 0
+	for i := range r.Policies {
+		runs = max(runs, len(r.Policies[i].Runs))
+	}
+	return runs
+}
+
+// Best returns the policy with the fewest hot node-minutes, without clairvoyant; nil if no policy has a run.
+func (r *Report) Best() *PolicyReport { return r.bestBut(nil) }
+
+func (r *Report) bestBut(without *PolicyReport) *PolicyReport {
+	var best *PolicyReport
+	for i := range r.Policies {
+		p := &r.Policies[i]
+		if p.Name == Clairvoyant || p == without || len(p.Runs) == 0 {
+			continue
+		}
+		if runs := p.common(best); best == nil || p.total(Hot, runs) < best.total(Hot, runs) {
+			best = p
+		}
+	}
+	return best
+}
+
+// common returns the number of runs that both policies have.
+func (p *PolicyReport) common(other *PolicyReport) int {
+	if other == nil {
+		return 0
+	}
+	return min(len(p.Runs), len(other.Runs))
+}
+
+// total sums a figure over the first runs.
+func (p *PolicyReport) total(value func(*Run) float64, runs int) float64 {
+	sum := 0.0
+	for i := range p.Runs[:runs] {
+		sum += value(&p.Runs[i])
+	}
+	return sum
+}
+
+// Summary returns the mean, the lowest and the highest of a figure; zeros without runs.
+func (p *PolicyReport) Summary(value func(*Run) float64) (mean, low, high float64) {
+	for i := range p.Runs {
+		v := value(&p.Runs[i])
+		if i == 0 {
+			low, high = v, v
+		}
+		low, high = min(low, v), max(high, v)
+	}
+	return p.total(value, len(p.Runs)) / float64(max(len(p.Runs), 1)), low, high
+}
+
+// Ratio returns the ratio of both policies' sums over their common runs; empty if there is none.
+func (p *PolicyReport) Ratio(to *PolicyReport, value func(*Run) float64) string {
+	runs := p.common(to)
+	if runs == 0 || to.total(value, runs) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.2f", p.total(value, runs)/to.total(value, runs))
+}
+
+// Number writes v with a fixed number of decimals and thousands separators.
+func Number(v float64, decimals int) string {
+	return humanize.FormatFloat("#,###."+strings.Repeat("#", decimals), v)
+}

@@ -1,0 +1,264 @@
+package replay
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/generate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/history"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/html"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
+)
+
+// Selection holds the flags that select policies and pods.
+type Selection struct {
+	Configs, Policies []string
+	// Scenario, Traces, Seeds and Nodes select generated pods; Load a file; Prometheus a cluster's history.
+	Scenario, Traces string
+	Seeds, Nodes     int
+	Load             string
+	Prometheus       string
+	Since            time.Duration
+	TokenFile        string
+	CAFile           string
+	// Output, HTML and Save select the output.
+	Output, HTML, Save string
+	HashNames          bool
+}
+
+// Bounds of flags.
+const (
+	maxSeeds     = 1000
+	maxNodes     = 10_000
+	allScenarios = "all"
+)
+
+// OptionError is an error in a flag's value.
+type OptionError struct {
+	Flag string
+	Err  error
+}
+
+// Error implements error.
+func (e *OptionError) Error() string { return "--" + e.Flag + ": " + e.Err.Error() }
+
+func (e *OptionError) Unwrap() error { return e.Err }
+
+func optionErrorf(flag, format string, args ...any) error {
+	return &OptionError{flag, fmt.Errorf(format, args...)}
+}
+
+// Validate checks the flags. changed reports whether a flag is on the command line.
+func (s *Selection) Validate(changed func(flag string) bool) error {
+	for flag, value := range map[string]string{"load": s.Load, "prometheus": s.Prometheus, "traces": s.Traces, "save": s.Save, "html": s.HTML} {
+		if changed(flag) && value == "" {
+			return optionErrorf(flag, "empty; write a value or leave the flag out")
+		}
+	}
+	if err := s.checkConflicts(changed); err != nil {
+		return err
+	}
+	switch {
+	case s.Output != "table" && s.Output != "json":
+		return optionErrorf("output", "%q; write table or json", s.Output)
+	case s.Seeds < 1 || s.Seeds > maxSeeds:
+		return optionErrorf("seeds", "%d; write from 1 to %d", s.Seeds, maxSeeds)
+	case s.Nodes < 1 || s.Nodes > maxNodes:
+		return optionErrorf("nodes", "%d; write from 1 to %d", s.Nodes, maxNodes)
+	case s.HTML != "" && s.Scenario == allScenarios:
+		return optionErrorf("html", "a page shows one scenario; choose one with --scenario")
+	case s.HashNames && s.Save == "":
+		return optionErrorf("hash-names", "requires --save")
+	case s.Prometheus == "":
+		return nil
+	case s.Since < history.MinSince || s.Since > history.MaxSince:
+		return optionErrorf("since", "%v; write from %v to %v", s.Since, history.MinSince, history.MaxSince)
+	}
+	if err := history.ValidateAddress(s.Prometheus); err != nil {
+		return &OptionError{"prometheus", err}
+	}
+	return nil
+}
+
+// checkConflicts fails for flags without effect beside others.
+func (s *Selection) checkConflicts(changed func(flag string) bool) error {
+	for _, rule := range []struct {
+		applies bool
+		reason  string
+		flags   []string
+	}{
+		{s.Load != "", "--load replays the pods of a file", []string{"prometheus", "scenario", "traces", "seeds", "nodes"}},
+		{s.Prometheus != "", "--prometheus replays the history of a cluster", []string{"scenario", "traces", "seeds", "nodes"}},
+		{s.Prometheus == "", "--prometheus is not set", []string{"since", "prometheus-token-file", "prometheus-ca-file"}},
+		{s.Save != "", "--save replays nothing", []string{"config", "policies", "output", "html"}},
+	} {
+		for _, flag := range rule.flags {
+			if rule.applies && changed(flag) {
+				return optionErrorf(flag, "no effect: %s", rule.reason)
+			}
+		}
+	}
+	return nil
+}
+
+// CheckWritable fails if the page or the saved file cannot be written. It leaves no file behind.
+func (s *Selection) CheckWritable() error {
+	for flag, file := range map[string]string{"html": s.HTML, "save": s.Save} {
+		if file == "" {
+			continue
+		}
+		if err := checkWritable(file); err != nil {
+			return &OptionError{flag, err}
+		}
+	}
+	return nil
+}
+
+func checkWritable(file string) error {
+	_, missing := os.Stat(file)
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	err = f.Close()
+	if missing != nil {
+		err = errors.Join(err, os.Remove(file))
+	}
+	return err
+}
+
+// ReadPolicies returns the policies of --policies and --config.
+func (s *Selection) ReadPolicies(ctx context.Context) ([]engine.Policy, error) {
+	var policies []engine.Policy
+	for _, name := range s.Policies {
+		p, err := engine.BuiltinPolicy(name)
+		if err != nil {
+			return nil, &OptionError{"policies", err}
+		}
+		policies = append(policies, p)
+	}
+	for _, file := range s.Configs {
+		read, err := engine.ReadPolicies(ctx, file)
+		if err != nil {
+			return nil, &OptionError{"config", err}
+		}
+		policies = append(policies, read...)
+	}
+	if len(policies) == 0 {
+		return nil, optionErrorf("policies", "empty; name a policy, or add profiles with --config")
+	}
+	names := map[string]bool{}
+	for _, p := range policies {
+		if names[p.Name] {
+			return nil, optionErrorf("config", "two policies are named %q: use a different schedulerName in each profile", p.Name)
+		}
+		names[p.Name] = true
+	}
+	return policies, nil
+}
+
+// ReadInputs returns a replay without policies for each scenario, file or history. It passes what a history lacks to missing.
+func (s *Selection) ReadInputs(ctx context.Context, missing func(string)) ([]Options, error) {
+	switch {
+	case s.Prometheus != "":
+		return s.readHistory(ctx, missing)
+	case s.Load != "":
+		in, err := input.Load(s.Load)
+		if err != nil {
+			return nil, &OptionError{"load", err}
+		}
+		return []Options{{Title: in.Name, Inputs: []*input.Input{in}}}, nil
+	}
+	return s.generate()
+}
+
+func (s *Selection) readHistory(ctx context.Context, missing func(string)) ([]Options, error) {
+	const queryTimeout = 2 * time.Minute
+	h, err := history.Read(ctx, history.Config{
+		Address: s.Prometheus, Since: s.Since, End: time.Now(),
+		HTTP: httpclient.Config{BearerTokenFile: s.TokenFile, CAFile: s.CAFile, Timeout: queryTimeout},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("--prometheus: %w", err)
+	}
+	for _, m := range h.Missing {
+		missing(m)
+	}
+	return []Options{{Title: h.Input.Name, Inputs: []*input.Input{h.Input}}}, nil
+}
+
+func (s *Selection) generate() ([]Options, error) {
+	scenarios := slices.DeleteFunc(generate.Scenarios(), func(c generate.Scenario) bool {
+		return s.Scenario != allScenarios && c.Name != s.Scenario
+	})
+	if len(scenarios) == 0 {
+		return nil, optionErrorf("scenario", "%q; write base, high, low, new or all", s.Scenario)
+	}
+	var days []*generate.Traces
+	if s.Traces != "" {
+		var err error
+		if days, err = generate.ReadTraces(s.Traces); err != nil {
+			return nil, &OptionError{"traces", err}
+		}
+	}
+	var all []Options
+	for _, scenario := range scenarios {
+		o := Options{Title: scenario.Name}
+		for seed := uint64(1); seed <= uint64(s.Seeds); seed++ {
+			if s.Traces == "" {
+				days = []*generate.Traces{generate.Synthetic(seed)}
+			}
+			for _, traces := range days {
+				in, err := generate.Day(traces, scenario, s.Nodes, seed)
+				if err != nil {
+					return nil, &OptionError{"traces", err}
+				}
+				o.Inputs = append(o.Inputs, in)
+			}
+		}
+		all = append(all, o)
+	}
+	return all, nil
+}
+
+// SaveInput writes the one selected input to the file of --save.
+func (s *Selection) SaveInput(replays []Options) error {
+	if len(replays) != 1 || len(replays[0].Inputs) != 1 {
+		return optionErrorf("save", "a file holds one day; choose one scenario and seed, and a folder with one file of traces")
+	}
+	in := replays[0].Inputs[0]
+	if s.HashNames {
+		in.HashNames()
+	}
+	return input.Save(s.Save, in)
+}
+
+// Write writes the reports as a table or as JSON, then the page.
+func (s *Selection) Write(w io.Writer, reports []*report.Report) error {
+	write := report.WriteTables
+	if s.Output == "json" {
+		write = func(w io.Writer, reports []*report.Report) error { return json.NewEncoder(w).Encode(reports) }
+	}
+	if err := write(w, reports); err != nil || s.HTML == "" {
+		return err
+	}
+	if err := html.WriteFile(s.HTML, reports[0]); err != nil {
+		return &OptionError{"html", err}
+	}
+	return nil
+}
+
+// BuiltinPolicies returns the possible values of --policies.
+func BuiltinPolicies() []string { return engine.BuiltinPolicies() }
+
+// DefaultPolicies returns the default values of --policies.
+func DefaultPolicies() []string { return []string{report.Stock, report.Clairvoyant} }
