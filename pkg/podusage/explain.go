@@ -12,9 +12,9 @@ import (
 // Part is one summand of an estimate.
 type Part struct {
 	// Amount is in milliCPU or bytes.
-	Amount float64
+	Amount float64 `json:"amount"`
 	// Basis says what the amount follows from, such as "limit of container app".
-	Basis string
+	Basis string `json:"basis"`
 
 	// silent is set for a container that states nothing.
 	silent bool
@@ -23,9 +23,9 @@ type Part struct {
 // Explanation is what an estimate of one resource follows from.
 type Explanation struct {
 	// Parts add up to the estimate.
-	Parts []Part
+	Parts []Part `json:"parts,omitempty"`
 	// Peak adds up to the 95th percentile; nil where the Estimator predicts no peaks.
-	Peak []Part
+	Peak []Part `json:"peakParts,omitempty"`
 }
 
 // Explainer is an Estimator that shows what its estimates follow from.

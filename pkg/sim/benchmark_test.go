@@ -38,7 +38,7 @@ func BenchmarkDecide(b *testing.B) { benchmark(b, (*sim.Scheduler).Decide) }
 // BenchmarkExplain is one decision on all nodes, with all reasons and scores.
 func BenchmarkExplain(b *testing.B) { benchmark(b, (*sim.Scheduler).Explain) }
 
-func benchmark(b *testing.B, decide func(*sim.Scheduler, context.Context, *corev1.Pod) (*sim.Decision, error)) {
+func benchmark(b *testing.B, decide func(*sim.Scheduler, context.Context, *corev1.Pod) (*sim.Result, error)) {
 	for _, profile := range []struct{ name, yaml string }{{"stock", stock}, {"withLoad", withLoad}} {
 		for _, nodes := range []int{100, 5000} {
 			b.Run(fmt.Sprintf("profile=%s/nodes=%d", profile.name, nodes), func(b *testing.B) {

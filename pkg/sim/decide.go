@@ -18,100 +18,22 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/simhooks"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 )
-
-// Decision is the result of one attempt to place a pod.
-type Decision struct {
-	Pod *corev1.Pod
-	// Node is the name of the node that was chosen; empty if there is none.
-	Node string
-	// Evaluated is the number of nodes that were filtered, Feasible that of those that passed.
-	Evaluated, Feasible int
-	// Err says why no node was chosen, in the words of the pod's Event; nil if one was. It is a *framework.FitError unless the
-	// cluster has no nodes.
-	Err error
-	// PostFilter is the result of the PostFilter plugins; nil if they were not called.
-	PostFilter *PostFilter
-	// Nodes are all nodes, in the order of the scheduler's snapshot. Explain alone sets it.
-	Nodes []NodeResult
-	// PodUsages is what plugins expect the pod to use, sorted by the plugin's name. Plugins that are skipped are left out. Explain
-	// alone sets it.
-	PodUsages []PodUsage
-	// SkippedFilters and SkippedScores are the plugins that had nothing to filter or to score, sorted by name.
-	SkippedFilters, SkippedScores []string
-
-	state   fwk.CycleState
-	assumed *corev1.Pod
-}
-
-// PostFilter is the result of the PostFilter plugins, for a pod that no node was found for.
-type PostFilter struct {
-	// Status is Success if a plugin helped the pod; otherwise it says why none did. Its Code is Error where a plugin failed: the
-	// scheduler reports that, and goes on.
-	Status *fwk.Status
-	// NominatedNode is the node whose pods are preempted for the pod; empty if none are. Until the pod is removed or
-	// assumed, its place there is kept free from pods of no higher priority, provided that the pod was added.
-	NominatedNode string
-	// Victims are the pods to be preempted, by namespace and name. They stay in the cluster until they are removed.
-	Victims []*corev1.Pod
-}
-
-// NodeResult is the result for one node. A node that has no Status and did not pass was not evaluated.
-type NodeResult struct {
-	Name string
-	// Status holds the plugin that ruled the node out, its reasons and its code; nil if the node was not ruled out.
-	Status *fwk.Status
-	// Passed reports whether the node passed all filters.
-	Passed bool
-	// Scores are in the order of the profile, without SkippedScores. If one node alone passes, it is not scored.
-	Scores []Score
-	// Total is the sum of the weighted scores.
-	Total int64
-	// Explanations are those of the plugins.Explainers that filtered or scored, sorted by name, whether or not the node passed.
-	Explanations []Explanation
-}
-
-// PodUsage is what one plugin expects the pod to use.
-type PodUsage struct {
-	Plugin    string
-	Resources []plugins.PodUsage
-}
-
-// Explanation is what one plugin judges one node by.
-type Explanation struct {
-	Plugin string
-	// Score is what the terms sum up to, before it is rounded and normalized.
-	Score float64
-	// Terms are in the order of the plugin's formula.
-	Terms []plugins.Term
-	// Limits are those that the plugin's filter compares figures of the node with.
-	Limits []plugins.Limit
-}
-
-// Score is one plugin's score of one node.
-type Score struct {
-	Plugin string
-	// Normalized is the score between minor.MinScore and minor.MaxScore, after NormalizeScore.
-	Normalized int64
-	// Weight is the plugin's weight in the profile. Weighted is Normalized times Weight.
-	Weight, Weighted int64
-}
 
 // Decide finds a node for the pod as the scheduler does: on a sample of the nodes, unless percentageOfNodesToScore is 100. Call
 // Assume to place the pod on that node. The pod need not be in the cluster.
 //
 // If the pod's status.nominatedNodeName is set, that node alone is evaluated, as long as it passes the filters.
-func (s *Scheduler) Decide(ctx context.Context, pod *corev1.Pod) (*Decision, error) {
+func (s *Scheduler) Decide(ctx context.Context, pod *corev1.Pod) (*Result, error) {
 	return s.decide(ctx, pod, false)
 }
 
 // Explain is Decide on all nodes, and reports the reasons, scores and terms of each.
-func (s *Scheduler) Explain(ctx context.Context, pod *corev1.Pod) (*Decision, error) {
+func (s *Scheduler) Explain(ctx context.Context, pod *corev1.Pod) (*Result, error) {
 	return s.decide(ctx, pod, true)
 }
 
-func (s *Scheduler) decide(ctx context.Context, pod *corev1.Pod, explain bool) (*Decision, error) {
+func (s *Scheduler) decide(ctx context.Context, pod *corev1.Pod, explain bool) (*Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	p, err := s.profileFor(pod)
@@ -128,9 +50,9 @@ func (s *Scheduler) decide(ctx context.Context, pod *corev1.Pod, explain bool) (
 	if err := s.scheduler.Cache.UpdateSnapshot(klog.FromContext(ctx), p.snapshot); err != nil {
 		return nil, err
 	}
-	c := &cycle{profile: p, scheduler: s, explain: explain}
+	c := &cycle{profile: p, scheduler: s, explains: explain}
 	state := framework.NewCycleState()
-	d := &Decision{Pod: pod, state: state}
+	d := &Result{Pod: pod, state: state}
 	result, err := simhooks.SchedulePod(ctx, s.scheduler, c, state, podInfo)
 	d.Node, d.Evaluated, d.Feasible = result.SuggestedHost, result.EvaluatedNodes, result.FeasibleNodes
 	d.SkippedFilters, d.SkippedScores = sets.List(state.GetSkipFilterPlugins()), sets.List(state.GetSkipScorePlugins())
@@ -147,13 +69,13 @@ func (s *Scheduler) decide(ctx context.Context, pod *corev1.Pod, explain bool) (
 		return nil, fmt.Errorf("%s: %w", nameOf(pod), err)
 	}
 	if explain {
-		d.Nodes = c.results(ctx, d)
+		c.explain(ctx, d)
 	}
 	return d, nil
 }
 
 // postFilter calls the PostFilter plugins, and nominates the pod to the node that they return.
-func (s *Scheduler) postFilter(ctx context.Context, d *Decision, p *profile, pod *framework.PodInfo, diagnosis *framework.Diagnosis) error {
+func (s *Scheduler) postFilter(ctx context.Context, d *Result, p *profile, pod *framework.PodInfo, diagnosis *framework.Diagnosis) error {
 	if !p.HasPostFilterPlugins() {
 		return nil
 	}
@@ -190,7 +112,7 @@ type cycle struct {
 	*profile
 	simhooks.NoBatching
 	scheduler *Scheduler
-	explain   bool
+	explains  bool
 
 	// preFiltered is the reason why PreFilter plugins ruled out all nodes that are not in candidates.
 	preFiltered *fwk.Status
@@ -213,14 +135,14 @@ func (c *cycle) Parallelizer() minor.Parallelizer {
 
 // PercentageOfNodesToScore is 100 for Explain, and for candidates: SchedulePod samples them in the order of a map.
 func (c *cycle) PercentageOfNodesToScore() *int32 {
-	if c.explain || c.candidates != nil {
+	if c.explains || c.candidates != nil {
 		return ptr.To[int32](100)
 	}
 	return c.profile.PercentageOfNodesToScore()
 }
 
 // HasScorePlugins reports whether SchedulePod has to find more than one node.
-func (c *cycle) HasScorePlugins() bool { return c.explain || c.profile.HasScorePlugins() }
+func (c *cycle) HasScorePlugins() bool { return c.explains || c.profile.HasScorePlugins() }
 
 // RunPreFilterPlugins records which nodes the plugins rule out.
 func (c *cycle) RunPreFilterPlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod) (*minor.PreFilterResult, *fwk.Status, sets.Set[string]) {
@@ -240,7 +162,7 @@ func (c *cycle) RunPreFilterPlugins(ctx context.Context, state fwk.CycleState, p
 // RunFilterPluginsWithNominatedPods records the node's status for Explain.
 func (c *cycle) RunFilterPluginsWithNominatedPods(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
 	status := c.profile.RunFilterPluginsWithNominatedPods(ctx, state, pod, node)
-	if c.explain {
+	if c.explains {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.statuses == nil {
@@ -265,7 +187,7 @@ func (c *cycle) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod *
 	if !status.IsSuccess() {
 		return scores, status
 	}
-	if c.explain {
+	if c.explains {
 		c.scores = make(map[string]minor.NodePluginScores, len(scores))
 		for _, node := range scores {
 			c.scores[node.Name] = node
@@ -286,50 +208,6 @@ func (c *cycle) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod *
 		simhooks.PreferNode(&scores[best[c.scheduler.rand.IntN(len(best))]])
 	}
 	return scores, status
-}
-
-// results returns the results of all nodes.
-func (c *cycle) results(ctx context.Context, d *Decision) []NodeResult {
-	explainers := slices.DeleteFunc(slices.Clone(c.explainers), func(e plugins.Explainer) bool {
-		_, filters := e.(minor.FilterPlugin)
-		return slices.Contains(d.SkippedScores, e.Name()) && (!filters || slices.Contains(d.SkippedFilters, e.Name()))
-	})
-	for _, e := range explainers {
-		if u, ok := e.(plugins.UsageExplainer); ok {
-			d.PodUsages = append(d.PodUsages, PodUsage{Plugin: e.Name(), Resources: u.ExplainPodUsage(d.state, d.Pod)})
-		}
-	}
-	nodes, _ := c.snapshot.List() // a snapshot returns no error
-	results := make([]NodeResult, len(nodes))
-	for i, node := range nodes {
-		name := node.Node().Name
-		r := NodeResult{Name: name}
-		status, filtered := c.statuses[name]
-		switch {
-		case filtered && !status.IsSuccess():
-			r.Status = status
-		case filtered:
-			r.Passed = true
-		case c.preFiltered != nil && !c.candidates.Has(name):
-			r.Status = c.preFiltered
-		}
-		scores := c.scores[name]
-		r.Total = scores.TotalScore
-		for _, score := range scores.Scores {
-			weight := c.weights[score.Name]
-			r.Scores = append(r.Scores, Score{Plugin: score.Name, Normalized: score.Score / weight, Weight: weight, Weighted: score.Score})
-		}
-		for _, e := range explainers {
-			terms := e.Explain(ctx, d.state, d.Pod, node)
-			x := Explanation{Plugin: e.Name(), Score: terms.Score(), Terms: terms.List()}
-			if l, ok := terms.(plugins.Limiter); ok {
-				x.Limits = l.Limits()
-			}
-			r.Explanations = append(r.Explanations, x)
-		}
-		results[i] = r
-	}
-	return results
 }
 
 var _ framework.Framework = &cycle{}

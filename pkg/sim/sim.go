@@ -216,7 +216,7 @@ func (s *Scheduler) LoadReaders(schedulerName string) (readers []plugins.LoadRea
 
 // Assume places the decision's pod on its node, and calls the profile's Reserve plugins. Afterwards Add or Update the bound pod,
 // or call Forget.
-func (s *Scheduler) Assume(ctx context.Context, d *Decision) error {
+func (s *Scheduler) Assume(ctx context.Context, d *Result) error {
 	if d.Node == "" {
 		return fmt.Errorf("pod %s: no node was found for it", klog.KObj(d.Pod))
 	}
@@ -238,7 +238,7 @@ func (s *Scheduler) Assume(ctx context.Context, d *Decision) error {
 }
 
 // Forget undoes Assume of the same decision.
-func (s *Scheduler) Forget(ctx context.Context, d *Decision) error {
+func (s *Scheduler) Forget(ctx context.Context, d *Result) error {
 	if d.assumed == nil {
 		return fmt.Errorf("pod %s: it is not assumed", klog.KObj(d.Pod))
 	}

@@ -104,36 +104,36 @@ func must(tb testing.TB, err error) {
 	}
 }
 
-func decide(tb testing.TB, s *sim.Scheduler, pod *corev1.Pod) *sim.Decision {
+func decide(tb testing.TB, s *sim.Scheduler, pod *corev1.Pod) *sim.Result {
 	tb.Helper()
 	d, err := s.Decide(tb.Context(), pod)
 	must(tb, err)
 	return d
 }
 
-func explain(tb testing.TB, s *sim.Scheduler, pod *corev1.Pod) *sim.Decision {
+func explain(tb testing.TB, s *sim.Scheduler, pod *corev1.Pod) *sim.Result {
 	tb.Helper()
 	d, err := s.Explain(tb.Context(), pod)
 	must(tb, err)
 	return d
 }
 
-// nodeSummary is a NodeResult that can be compared.
+// nodeSummary is a sim.Node that can be compared.
 type nodeSummary struct {
 	Name, Plugin, Code, Reasons string
 	Passed                      bool
 	Scores                      []sim.Score
 	Total                       int64
-	Explanations                []sim.Explanation
+	Terms                       []sim.PluginTerms
 }
 
 // summarize returns the summaries, sorted by name.
-func summarize(nodes []sim.NodeResult) []nodeSummary {
+func summarize(nodes []sim.Node) []nodeSummary {
 	var all []nodeSummary
 	for _, n := range nodes {
-		r := nodeSummary{Name: n.Name, Passed: n.Passed, Scores: n.Scores, Total: n.Total, Explanations: n.Explanations}
-		if n.Status != nil {
-			r.Plugin, r.Code, r.Reasons = n.Status.Plugin(), n.Status.Code().String(), strings.Join(n.Status.Reasons(), "; ")
+		r := nodeSummary{Name: n.Name, Passed: n.Rank > 0, Scores: n.Scores, Total: n.Total, Terms: n.Terms}
+		if n.RuledOutBy != "" {
+			r.Plugin, r.Code, r.Reasons = n.RuledOutBy, n.Code.String(), n.Reason
 		}
 		all = append(all, r)
 	}
@@ -534,8 +534,8 @@ profiles:
 	explained := map[string]string{}
 	for _, n := range d.Nodes {
 		var lines []string
-		for _, e := range n.Explanations {
-			lines = append(lines, fmt.Sprintf("%s %.1f: %v", e.Plugin, e.Score, e.Terms))
+		for _, e := range n.Terms {
+			lines = append(lines, fmt.Sprintf("%s %.1f: %v", e.Plugin, *e.Score, e.Terms))
 		}
 		explained[n.Name] = strings.Join(lines, "\n")
 	}
@@ -603,8 +603,8 @@ func TestExplain_SkippedPluginsHaveNoTerms(t *testing.T) {
 	o.Objects = []apiruntime.Object{node("a", "8", "16Gi"), node("b", "8", "16Gi")}
 	d := explain(t, newScheduler(t, withLoad, o), pod("p", "1", "1Gi").Obj())
 	for _, n := range d.Nodes {
-		if n.Explanations != nil {
-			t.Errorf("%s without known load: %+v, want no explanations", n.Name, n.Explanations)
+		if n.Terms != nil {
+			t.Errorf("%s without known load: %+v, want no terms", n.Name, n.Terms)
 		}
 	}
 }
@@ -617,7 +617,7 @@ func TestExplain_Parallel(t *testing.T) {
 		loads[name] = float64(i%100) / 100
 		objects = append(objects, node(name, "8", "16Gi"), pod("on-"+name, fmt.Sprint(i%9), "1Gi").Node(name).Obj())
 	}
-	results := func(parallelism int) *sim.Decision {
+	results := func(parallelism int) *sim.Result {
 		o := loads.plugins()
 		o.Objects, o.Parallelism = objects, parallelism
 		return explain(t, newScheduler(t, withLoad, o), pod("p", "1", "1Gi").Obj())
@@ -737,7 +737,7 @@ func TestObjects_Mistakes(t *testing.T) {
 			_, err := s.Decide(t.Context(), pod("p", "1", "1Gi").SchedulerName("other").Obj())
 			return err
 		}, `pod ns/p: spec.schedulerName: no profile is called "other"; the profiles are default-scheduler`},
-		{"an assumption without a node", func() error { return s.Assume(t.Context(), &sim.Decision{Pod: running}) }, "pod ns/running: no node was found for it"},
+		{"an assumption without a node", func() error { return s.Assume(t.Context(), &sim.Result{Pod: running}) }, "pod ns/running: no node was found for it"},
 	} {
 		if err := tc.do(); err == nil || !strings.HasPrefix(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %s", tc.name, err, tc.want)

@@ -286,7 +286,7 @@ func (s *soak) bound(pod *corev1.Pod, node string) *corev1.Pod {
 	return bound
 }
 
-func (s *soak) decide(pod *corev1.Pod) *sim.Decision {
+func (s *soak) decide(pod *corev1.Pod) *sim.Result {
 	s.t.Helper()
 	d, err := s.sim.Decide(s.ctx, pod)
 	s.must(err)

@@ -2,10 +2,12 @@ package explain
 
 import (
 	"slices"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
 // decide says which of the ranked nodes the scheduler takes, and which plugins decided that.
-func decide(ranked []Node) (d Decision) {
+func decide(ranked []sim.Node) (d Decision) {
 	if len(ranked) == 0 {
 		return Decision{}
 	}
@@ -30,7 +32,7 @@ func decide(ranked []Node) (d Decision) {
 }
 
 // winners returns the nodes with the highest total without the plugin's score, in the order of ranked. No plugin has an empty name.
-func winners(ranked []Node, without string) (best []string) {
+func winners(ranked []sim.Node, without string) (best []string) {
 	var highest int64
 	for i := range ranked {
 		total := ranked[i].Total
@@ -51,8 +53,8 @@ func winners(ranked []Node, without string) (best []string) {
 }
 
 // nominate makes the node that preemption made room on for the pod the one that is taken: the scheduler tries it before all others.
-func (d *Decision) nominate(node string, ranked []Node) {
-	i := slices.IndexFunc(ranked, func(n Node) bool { return n.Name == node })
+func (d *Decision) nominate(node string, ranked []sim.Node) {
+	i := slices.IndexFunc(ranked, func(n sim.Node) bool { return n.Name == node })
 	if node == "" || i < 0 {
 		return
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
@@ -53,10 +52,10 @@ func Explain(ctx context.Context, s *sim.Scheduler, o Options) (*Result, error) 
 	if err != nil {
 		return nil, err
 	}
-	ranked := rank(d)
+	ranked := candidates(d)
 	result.Nodes, result.FeasibleNodes = len(d.Nodes), len(ranked)
 	result.SkippedFilters, result.SkippedScores = d.SkippedFilters, d.SkippedScores
-	result.ExpectedUsage = usagesOf(d)
+	result.ExpectedUsage = d.PodUsages
 	result.RuledOut = ruledOut(d)
 	result.Decision = decide(ranked)
 	result.Decision.nominate(nominated, ranked)
@@ -91,7 +90,7 @@ func Explain(ctx context.Context, s *sim.Scheduler, o Options) (*Result, error) 
 const maxAttempts = 3
 
 // attempt tries the pod, and again where limits are waived for it, as the scheduler would at once.
-func (r *Result) attempt(ctx context.Context, s *sim.Scheduler, pod *corev1.Pod) (*sim.Decision, error) {
+func (r *Result) attempt(ctx context.Context, s *sim.Scheduler, pod *corev1.Pod) (*sim.Result, error) {
 	d, err := s.Explain(ctx, pod)
 	for n := 1; err == nil && n < maxAttempts && relaxed(d); n++ {
 		before := d
@@ -112,7 +111,7 @@ func (r *Result) attempt(ctx context.Context, s *sim.Scheduler, pod *corev1.Pod)
 }
 
 // relaxed reports whether a plugin waived a limit for the pod's next attempt: its PostFilter succeeded, and no pod is preempted.
-func relaxed(d *sim.Decision) bool {
+func relaxed(d *sim.Result) bool {
 	return d.Node == "" && d.PostFilter != nil && d.PostFilter.Status.IsSuccess() && d.PostFilter.NominatedNode == ""
 }
 
@@ -129,50 +128,23 @@ func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// usagesOf returns what the plugins expect the pod to use.
-func usagesOf(d *sim.Decision) (usages []PodUsage) {
-	for _, u := range d.PodUsages {
-		for _, r := range u.Resources {
-			usages = append(usages, PodUsage{
-				Plugin: u.Plugin, Resource: r.Resource.String(), Unit: unitOf(r.Resource), Amount: r.Amount,
-				Parts: partsOf(r.Parts), PeakParts: partsOf(r.Peak),
-			})
-		}
-	}
-	return usages
-}
-
-func unitOf(r load.Resource) string {
-	if r == load.CPU {
-		return "milliCPU"
-	}
-	return "bytes"
-}
-
-func partsOf(parts []podusage.Part) (all []Part) {
-	for _, p := range parts {
-		all = append(all, Part{Amount: p.Amount, Basis: text.Excerpt(p.Basis)})
-	}
-	return all
-}
-
 // ruledOut groups the nodes that filters ruled out, the largest group first.
-func ruledOut(d *sim.Decision) []RuledOut {
+func ruledOut(d *sim.Result) []RuledOut {
 	type key struct{ plugin, reason string }
 	groups := map[key]*RuledOut{}
 	for i := range d.Nodes {
 		n := &d.Nodes[i]
-		if n.Status == nil {
+		if n.RuledOutBy == "" {
 			continue
 		}
-		k := key{n.Status.Plugin(), text.Excerpt(strings.Join(n.Status.Reasons(), ", "))}
+		k := key{n.RuledOutBy, n.Reason}
 		g := groups[k]
 		if g == nil {
 			g = &RuledOut{Plugin: k.plugin, Reason: k.reason}
 			groups[k] = g
 		}
 		g.Count++
-		g.Nodes = append(g.Nodes, RuledOutNode{Name: n.Name, Limits: exceeded(n, k.plugin)})
+		g.Nodes = append(g.Nodes, RuledOutNode{Name: n.Name, Limits: n.Limits})
 	}
 	var all []RuledOut
 	for _, g := range groups {
@@ -187,66 +159,15 @@ func ruledOut(d *sim.Decision) []RuledOut {
 	return all
 }
 
-// exceeded returns the limits of the plugin that rule the node out.
-func exceeded(n *sim.NodeResult, plugin string) (limits []Limit) {
-	for _, x := range n.Explanations {
-		if x.Plugin != plugin {
-			continue
-		}
-		for _, l := range x.Limits {
-			if l.Exceeded {
-				limits = append(limits, Limit{Name: text.Excerpt(l.Name), Value: l.Value, Rule: l.Rule, Unit: l.Unit, Terms: termsOf(l.Terms)})
-			}
-		}
-	}
-	return limits
-}
-
-func termsOf(terms []plugins.Term) (all []Term) {
-	for _, t := range terms {
-		all = append(all, Term{Name: text.Excerpt(t.Name), Value: t.Value, Unit: t.Unit})
-	}
-	return all
-}
-
-// rank returns the nodes that passed all filters, the best first. Nodes of equal totals have the same rank.
-func rank(d *sim.Decision) (ranked []Node) {
-	for i := range d.Nodes {
-		if d.Nodes[i].Passed {
-			ranked = append(ranked, nodeOf(&d.Nodes[i]))
-		}
-	}
-	slices.SortFunc(ranked, func(a, b Node) int { return cmp.Or(cmp.Compare(b.Total, a.Total), cmp.Compare(a.Name, b.Name)) })
-	for i := range ranked {
-		ranked[i].Rank = i + 1
-		if i > 0 && ranked[i].Total == ranked[i-1].Total {
-			ranked[i].Rank = ranked[i-1].Rank
-		}
-	}
+// candidates returns the nodes that passed all filters, the best first.
+func candidates(d *sim.Result) []sim.Node {
+	ranked := slices.DeleteFunc(slices.Clone(d.Nodes), func(n sim.Node) bool { return n.Rank == 0 })
+	slices.SortFunc(ranked, func(a, b sim.Node) int { return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Name, b.Name)) })
 	return ranked
 }
 
-func nodeOf(r *sim.NodeResult) Node {
-	n := Node{Name: r.Name, Total: r.Total}
-	if r.Status != nil {
-		n.RuledOutBy, n.Reason = r.Status.Plugin(), text.Excerpt(strings.Join(r.Status.Reasons(), ", "))
-		n.Limits = exceeded(r, n.RuledOutBy)
-	}
-	for _, s := range r.Scores {
-		n.Scores = append(n.Scores, Score{Plugin: s.Plugin, Normalized: s.Normalized, Weight: s.Weight, Weighted: s.Weighted})
-	}
-	for _, x := range r.Explanations {
-		terms := PluginTerms{Plugin: x.Plugin, Limited: len(x.Limits) > 0, Terms: termsOf(x.Terms)}
-		if !math.IsInf(x.Score, 0) && !math.IsNaN(x.Score) {
-			terms.Score = new(x.Score)
-		}
-		n.Terms = append(n.Terms, terms)
-	}
-	return n
-}
-
 // preemptionOf returns what preemption would do for the pod; nil if no plugin was asked.
-func preemptionOf(d *sim.Decision) *Preemption {
+func preemptionOf(d *sim.Result) *Preemption {
 	if d.Node != "" || d.PostFilter == nil {
 		return nil
 	}
@@ -265,18 +186,18 @@ func preemptionOf(d *sim.Decision) *Preemption {
 }
 
 // compare returns the two nodes, and by how much the first is better.
-func compare(d *sim.Decision, ranked []Node, names []string) (*Comparison, error) {
+func compare(d *sim.Result, ranked []sim.Node, names []string) (*Comparison, error) {
 	c := &Comparison{}
 	for _, name := range names {
-		if i := slices.IndexFunc(ranked, func(n Node) bool { return n.Name == name }); i >= 0 {
+		if i := slices.IndexFunc(ranked, func(n sim.Node) bool { return n.Name == name }); i >= 0 {
 			c.Nodes = append(c.Nodes, ranked[i])
 			continue
 		}
-		i := slices.IndexFunc(d.Nodes, func(n sim.NodeResult) bool { return n.Name == name })
+		i := slices.IndexFunc(d.Nodes, func(n sim.Node) bool { return n.Name == name })
 		if i < 0 {
 			return nil, fmt.Errorf("node %q: the cluster has no such node", name)
 		}
-		c.Nodes = append(c.Nodes, nodeOf(&d.Nodes[i]))
+		c.Nodes = append(c.Nodes, d.Nodes[i])
 	}
 	if len(c.Nodes) != 2 || c.Nodes[0].Rank == 0 || c.Nodes[1].Rank == 0 {
 		return c, nil // a node that was ruled out has no scores
@@ -288,14 +209,14 @@ func compare(d *sim.Decision, ranked []Node, names []string) (*Comparison, error
 }
 
 // placementOf says how the node that the pod runs on is judged today.
-func placementOf(r *Result, d *sim.Decision, ranked []Node) *Placement {
+func placementOf(r *Result, d *sim.Result, ranked []sim.Node) *Placement {
 	p := &Placement{Node: r.Pod.Node, Differs: !slices.Contains(r.Decision.Nodes, r.Pod.Node)}
-	if i := slices.IndexFunc(ranked, func(n Node) bool { return n.Name == p.Node }); i >= 0 {
+	if i := slices.IndexFunc(ranked, func(n sim.Node) bool { return n.Name == p.Node }); i >= 0 {
 		p.Rank, p.Behind = ranked[i].Rank, r.Decision.Total-ranked[i].Total
 		return p
 	}
-	if i := slices.IndexFunc(d.Nodes, func(n sim.NodeResult) bool { return n.Name == p.Node }); i >= 0 {
-		n := nodeOf(&d.Nodes[i])
+	if i := slices.IndexFunc(d.Nodes, func(n sim.Node) bool { return n.Name == p.Node }); i >= 0 {
+		n := &d.Nodes[i]
 		p.RuledOutBy, p.Reason, p.Limits = n.RuledOutBy, n.Reason, n.Limits
 	}
 	return p
@@ -305,7 +226,7 @@ func placementOf(r *Result, d *sim.Decision, ranked []Node) *Placement {
 const sampledFrom = 100
 
 // sample finds out at how many of the feasible nodes the scheduler would stop looking for more.
-func (r *Result) sample(ctx context.Context, s *sim.Scheduler, pod *corev1.Pod, d *sim.Decision) error {
+func (r *Result) sample(ctx context.Context, s *sim.Scheduler, pod *corev1.Pod, d *sim.Result) error {
 	if d.Feasible <= sampledFrom || r.Relaxed != nil { // a waiver holds for one attempt
 		return nil
 	}
@@ -405,23 +326,24 @@ func list[T any](l []T) []T {
 	return l
 }
 
-// expected is the expected usage in words, by resource: the least and the most that plugins expect. It is empty where no plugin expects any.
+// expected returns the expected usage by resource, from the lowest to the highest of all plugins; empty if no plugin expects any.
 func (r *Result) expected() string {
 	var texts []string
 	for _, of := range []load.Resource{load.CPU, load.Memory} {
-		least, most := math.Inf(1), math.Inf(-1)
+		lowest, highest, unit := math.Inf(1), math.Inf(-1), ""
 		for _, u := range r.ExpectedUsage {
 			if u.Resource == of.String() {
-				least, most = min(least, u.Amount), max(most, u.Amount)
+				lowest, highest, unit = min(lowest, u.Amount), max(highest, u.Amount), u.Unit
 			}
 		}
-		text := of.String() + " " + Quantity(unitOf(of), least)
-		if least < most {
-			text += " to " + Quantity(unitOf(of), most)
+		if unit == "" {
+			continue
 		}
-		if least <= most {
-			texts = append(texts, text)
+		text := of.String() + " " + Quantity(unit, lowest)
+		if lowest < highest {
+			text += " to " + Quantity(unit, highest)
 		}
+		texts = append(texts, text)
 	}
 	return strings.Join(texts, ", ")
 }

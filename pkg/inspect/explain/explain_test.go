@@ -17,6 +17,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
 // byLoad has load lines of 80 and 90 %, and scores by load with a weight of 2 and by what is left of requests with a weight of 1.
@@ -65,7 +67,7 @@ func TestExplain_WorkedExample(t *testing.T) {
 	wantOut := []explain.RuledOut{
 		// 78.2 measured + 272m/8 = 3.4 pending + 200m/8 = 2.5 of the pod are 84.1 percent.
 		{Plugin: "LoadThreshold", Reason: "node(s) above their cpu load line (80 percent)", Count: 1, Nodes: []explain.RuledOutNode{{
-			Name: "hot", Limits: []explain.Limit{{Name: "cpu", Value: 84.1, Rule: "> 80", Unit: "%", Terms: []explain.Term{
+			Name: "hot", Limits: []plugins.Limit{{Name: "cpu", Value: 84.1, Rule: "> 80", Unit: "%", Exceeded: true, Terms: []plugins.Term{
 				{Name: "measured", Value: 78.2, Unit: "%"}, {Name: "pending", Value: 3.4, Unit: "%"}, {Name: "this pod", Value: 2.5, Unit: "%"},
 			}}},
 		}}},
@@ -78,7 +80,7 @@ func TestExplain_WorkedExample(t *testing.T) {
 	// Target 40, with 5 percent of the pod: 60·30/40 + 40 = 85; 60·15/40 + 40 = 62.5, rounded up; 40·45/60 = 30.
 	// Requests, the pod's included: 1 − 4.2/8 = 47.5 and 1 − 9/16 = 43.75 percent are free on worker-1, cut to 47 and 43: 45. On the
 	// others 97 and 93: 95.
-	wantScores := map[string][]explain.Score{
+	wantScores := map[string][]sim.Score{
 		"worker-3": {{Plugin: "TargetLoadPacking", Normalized: 63, Weight: 2, Weighted: 126}, {Plugin: "NodeResourcesFit", Normalized: 95, Weight: 1, Weighted: 95}},
 		"worker-1": {{Plugin: "TargetLoadPacking", Normalized: 85, Weight: 2, Weighted: 170}, {Plugin: "NodeResourcesFit", Normalized: 45, Weight: 1, Weighted: 45}},
 		"worker-2": {{Plugin: "TargetLoadPacking", Normalized: 30, Weight: 2, Weighted: 60}, {Plugin: "NodeResourcesFit", Normalized: 95, Weight: 1, Weighted: 95}},
@@ -86,7 +88,7 @@ func TestExplain_WorkedExample(t *testing.T) {
 	var order []string
 	for _, n := range r.Candidates {
 		order = append(order, fmt.Sprintf("%d %s %d", n.Rank, n.Name, n.Total))
-		scores := slices.DeleteFunc(slices.Clone(n.Scores), func(s explain.Score) bool { return s.Plugin == "LoadThreshold" })
+		scores := slices.DeleteFunc(slices.Clone(n.Scores), func(s sim.Score) bool { return s.Plugin == "LoadThreshold" })
 		if diff := cmp.Diff(wantScores[n.Name], scores); diff != "" {
 			t.Errorf("scores of %s (-want +got):\n%s", n.Name, diff)
 		}
@@ -204,7 +206,7 @@ func TestExplain_PlacedPod(t *testing.T) {
 		// The load line: 35 percent measured and 50 of the pod.
 		{"its node is ruled out", 0.35, explain.Placement{
 			Node: "a", Differs: true, RuledOutBy: "LoadThreshold", Reason: "node(s) above their cpu load line (80 percent)",
-			Limits: []explain.Limit{{Name: "cpu", Value: 85, Rule: "> 80", Unit: "%", Terms: []explain.Term{
+			Limits: []plugins.Limit{{Name: "cpu", Value: 85, Rule: "> 80", Unit: "%", Exceeded: true, Terms: []plugins.Term{
 				{Name: "measured", Value: 35, Unit: "%"}, {Name: "pending", Unit: "%"}, {Name: "this pod", Value: 50, Unit: "%"},
 			}}},
 		}},
@@ -355,18 +357,18 @@ func TestExplain_PeaksAndLowRiskOverCommitment(t *testing.T) {
 	if _, err := json.Marshal(r); err != nil {
 		t.Error(err)
 	}
-	of := func(node, plugin string) explain.PluginTerms {
+	of := func(node, plugin string) sim.PluginTerms {
 		t.Helper()
 		for _, n := range r.Candidates {
-			if i := slices.IndexFunc(n.Terms, func(t explain.PluginTerms) bool { return t.Plugin == plugin }); n.Name == node && i >= 0 {
+			if i := slices.IndexFunc(n.Terms, func(t sim.PluginTerms) bool { return t.Plugin == plugin }); n.Name == node && i >= 0 {
 				return n.Terms[i]
 			}
 		}
 		t.Fatalf("no terms of %s for %s", plugin, node)
-		return explain.PluginTerms{}
+		return sim.PluginTerms{}
 	}
-	has := func(terms explain.PluginTerms, name string) bool {
-		return slices.ContainsFunc(terms.Terms, func(t explain.Term) bool { return t.Name == name })
+	has := func(terms sim.PluginTerms, name string) bool {
+		return slices.ContainsFunc(terms.Terms, func(t plugins.Term) bool { return t.Name == name })
 	}
 	if fits, full := of("a", "Peaks"), of("small", "Peaks"); fits.Score == nil || !has(fits, "power with the pod") || full.Score != nil || has(full, "power") {
 		t.Errorf("Peaks judges a by %+v and small by %+v; want a finite cost and powers for a alone", fits, full)
@@ -375,7 +377,7 @@ func TestExplain_PeaksAndLowRiskOverCommitment(t *testing.T) {
 		t.Errorf("LowRiskOverCommitment judges by %+v, want both risks, and no limit", terms)
 	}
 	for _, u := range r.ExpectedUsage {
-		if u.PeakParts != nil || len(u.Parts) != 1 || u.Parts[0].Basis != "request of the pod" {
+		if u.Peak != nil || len(u.Parts) != 1 || u.Parts[0].Basis != "request of the pod" {
 			t.Errorf("%s expects %+v, want the request of the pod, and no peak", u.Plugin, u)
 		}
 	}

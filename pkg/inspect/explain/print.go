@@ -10,6 +10,9 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
 // nearest is how many nodes of a group that a limit ruled out are printed: those with the lowest figures.
@@ -74,12 +77,12 @@ func (x *explanation) usages() {
 	var rows [][]string
 	for _, u := range x.ExpectedUsage {
 		rows = append(rows, []string{u.Plugin, u.Resource, Quantity(u.Unit, u.Amount), parts(u.Unit, u.Parts)})
-		if u.PeakParts != nil {
+		if u.Peak != nil {
 			peak := 0.0
-			for _, p := range u.PeakParts {
+			for _, p := range u.Peak {
 				peak += p.Amount
 			}
-			rows = append(rows, []string{"", u.Resource + " peak", Quantity(u.Unit, peak), parts(u.Unit, u.PeakParts)})
+			rows = append(rows, []string{"", u.Resource + " peak", Quantity(u.Unit, peak), parts(u.Unit, u.Peak)})
 		}
 	}
 	x.table([]string{"PLUGIN", "RESOURCE", "AMOUNT", "FROM"}, rows)
@@ -90,7 +93,7 @@ func (x *explanation) table(headers []string, rows [][]string) {
 }
 
 // parts returns what an amount is the sum of.
-func parts(unit string, list []Part) string {
+func parts(unit string, list []podusage.Part) string {
 	if len(list) == 1 {
 		return list[0].Basis
 	}
@@ -121,7 +124,7 @@ func (x *explanation) ruledOut(groups []RuledOut) {
 }
 
 // limits returns limits such as "cpu 84.1 % > 80 %: measured 78.2, pending 3.4, this pod 2.5".
-func limits(list []Limit) string {
+func limits(list []plugins.Limit) string {
 	var texts []string
 	for _, l := range list {
 		text := fmt.Sprintf("%s %s %s%s", l.Name, termValue(l.Value, l.Unit), l.Rule, unit(l.Unit))
@@ -153,7 +156,7 @@ func termValue(value float64, u string) string {
 }
 
 // candidates prints the scores of as many nodes as fit the terminal, but of at least one.
-func (x *explanation) candidates(nodes []Node) {
+func (x *explanation) candidates(nodes []sim.Node) {
 	fitting := len(nodes)
 	table := x.scores(nodes, nil)
 	for x.Width > 0 && fitting > 1 && table.Width() > x.Width {
@@ -167,7 +170,7 @@ func (x *explanation) candidates(nodes []Node) {
 }
 
 // scores returns a table with a column for each node, and a row for each plugin and each of its terms.
-func (x *explanation) scores(nodes []Node, differences []Difference) *terminal.Table[[]string] {
+func (x *explanation) scores(nodes []sim.Node, differences []Difference) *terminal.Table[[]string] {
 	headers := []string{"PLUGIN"}
 	for _, n := range nodes {
 		headers = append(headers, n.Name)
@@ -186,13 +189,13 @@ func (x *explanation) scores(nodes []Node, differences []Difference) *terminal.T
 			rows = append(rows, row)
 		}
 	}
-	if !slices.ContainsFunc(nodes, func(n Node) bool { return len(n.Scores) == 0 }) {
+	if !slices.ContainsFunc(nodes, func(n sim.Node) bool { return len(n.Scores) == 0 }) {
 		rows = append(rows, totals(nodes, differences))
 	}
 	return terminal.TextTable(headers, rows)
 }
 
-func totals(nodes []Node, differences []Difference) []string {
+func totals(nodes []sim.Node, differences []Difference) []string {
 	row := []string{"TOTAL"}
 	for _, n := range nodes {
 		row = append(row, strconv.FormatInt(n.Total, 10))
@@ -203,7 +206,7 @@ func totals(nodes []Node, differences []Difference) []string {
 	return row
 }
 
-func (x *explanation) pluginRow(plugin string, nodes []Node, differences []Difference) []string {
+func (x *explanation) pluginRow(plugin string, nodes []sim.Node, differences []Difference) []string {
 	row := []string{plugin}
 	for i := range nodes {
 		row = append(row, x.scoreOf(&nodes[i], plugin))
@@ -216,8 +219,8 @@ func (x *explanation) pluginRow(plugin string, nodes []Node, differences []Diffe
 	return row
 }
 
-func (x *explanation) scoreOf(n *Node, plugin string) string {
-	i := slices.IndexFunc(n.Scores, func(s Score) bool { return s.Plugin == plugin })
+func (x *explanation) scoreOf(n *sim.Node, plugin string) string {
+	i := slices.IndexFunc(n.Scores, func(s sim.Score) bool { return s.Plugin == plugin })
 	switch {
 	case i >= 0:
 		s := n.Scores[i]
@@ -233,7 +236,7 @@ func (x *explanation) scoreOf(n *Node, plugin string) string {
 }
 
 // pluginsOf returns the plugins that scored nodes, in the order of the profile, then those that show terms alone.
-func pluginsOf(nodes []Node) (plugins []string) {
+func pluginsOf(nodes []sim.Node) (plugins []string) {
 	add := func(plugin string) {
 		if !slices.Contains(plugins, plugin) {
 			plugins = append(plugins, plugin)
@@ -256,7 +259,7 @@ func pluginsOf(nodes []Node) (plugins []string) {
 
 // termNames returns the names of the plugin's terms of all nodes, in the plugin's order: a term that the nodes before lack follows
 // the term that it follows on its node.
-func termNames(plugin string, nodes []Node) (names []string) {
+func termNames(plugin string, nodes []sim.Node) (names []string) {
 	for i := range nodes {
 		next := 0
 		for _, t := range terms(&nodes[i], plugin) {
@@ -272,11 +275,11 @@ func termNames(plugin string, nodes []Node) (names []string) {
 }
 
 // filters reports whether the plugin's filter compares the node with limits.
-func filters(n *Node, plugin string) bool {
-	return slices.ContainsFunc(n.Terms, func(t PluginTerms) bool { return t.Plugin == plugin && t.Limited })
+func filters(n *sim.Node, plugin string) bool {
+	return slices.ContainsFunc(n.Terms, func(t sim.PluginTerms) bool { return t.Plugin == plugin && t.Limited })
 }
 
-func terms(n *Node, plugin string) []Term {
+func terms(n *sim.Node, plugin string) []plugins.Term {
 	for _, t := range n.Terms {
 		if t.Plugin == plugin {
 			return t.Terms
@@ -285,7 +288,7 @@ func terms(n *Node, plugin string) []Term {
 	return nil
 }
 
-func termOf(n *Node, plugin, name string) string {
+func termOf(n *sim.Node, plugin, name string) string {
 	for _, t := range terms(n, plugin) {
 		if t.Name == name {
 			return termValue(t.Value, t.Unit)
@@ -307,7 +310,7 @@ func (x *explanation) comparison(c *Comparison) {
 	}
 }
 
-func reason(text string, l []Limit) string {
+func reason(text string, l []plugins.Limit) string {
 	if len(l) > 0 {
 		text += ": " + limits(l)
 	}

@@ -8,13 +8,16 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
-func explainedNode(name string, rank int, load, requests int64) explain.Node {
-	return explain.Node{
+func explainedNode(name string, rank int, load, requests int64) sim.Node {
+	return sim.Node{
 		Name: name, Rank: rank, Total: 2*load + requests,
-		Scores: []explain.Score{{Plugin: "TargetLoadPacking", Normalized: load, Weight: 2, Weighted: 2 * load}, {Plugin: "NodeResourcesFit", Normalized: requests, Weight: 1, Weighted: requests}},
-		Terms:  []explain.PluginTerms{{Plugin: "TargetLoadPacking", Score: new(float64(load)), Terms: []explain.Term{{Name: "cpu measured", Value: 25, Unit: "%"}}}},
+		Scores: []sim.Score{{Plugin: "TargetLoadPacking", Normalized: load, Weight: 2, Weighted: 2 * load}, {Plugin: "NodeResourcesFit", Normalized: requests, Weight: 1, Weighted: requests}},
+		Terms:  []sim.PluginTerms{{Plugin: "TargetLoadPacking", Score: new(float64(load)), Terms: []plugins.Term{{Name: "cpu measured", Value: 25, Unit: "%"}}}},
 	}
 }
 
@@ -22,29 +25,31 @@ func explainedResult() *explain.Result {
 	return &explain.Result{
 		Configuration: "scheduler.yaml", Profile: "plimsoll",
 		Pod: explain.Pod{Namespace: "shop", Name: "web", PriorityClass: "high", Priority: 10},
-		ExpectedUsage: []explain.PodUsage{
-			{Plugin: "TargetLoadPacking", Resource: "cpu", Amount: 800, Unit: "milliCPU", Parts: []explain.Part{
+		ExpectedUsage: []plugins.PodUsage{
+			{Plugin: "TargetLoadPacking", Resource: "cpu", Amount: 800, Unit: "milliCPU", Explanation: podusage.Explanation{Parts: []podusage.Part{
 				{Amount: 500, Basis: "limit of container a"}, {Amount: 300, Basis: "1.5 × request of container b"},
-			}},
+			}}},
 			{
-				Plugin: "PredictedPeak", Resource: "memory", Amount: 1 << 30, Unit: "bytes", Parts: []explain.Part{{Amount: 1 << 30, Basis: "request of the pod"}},
-				PeakParts: []explain.Part{{Amount: 1536 << 20, Basis: "1.5 × request of container b"}},
+				Plugin: "PredictedPeak", Resource: "memory", Amount: 1 << 30, Unit: "bytes", Explanation: podusage.Explanation{
+					Parts: []podusage.Part{{Amount: 1 << 30, Basis: "request of the pod"}},
+					Peak:  []podusage.Part{{Amount: 1536 << 20, Basis: "1.5 × request of container b"}},
+				},
 			},
 		},
 		Nodes: 10, FeasibleNodes: 2,
 		RuledOut: []explain.RuledOut{{
 			Plugin: "LoadThreshold", Reason: "node(s) above their cpu load line (80 percent)", Count: 2,
 			Nodes: []explain.RuledOutNode{
-				{Name: "hot", Limits: []explain.Limit{{Name: "cpu", Value: 84.1, Rule: "> 80", Unit: "%", Terms: []explain.Term{
+				{Name: "hot", Limits: []plugins.Limit{{Name: "cpu", Value: 84.1, Rule: "> 80", Unit: "%", Terms: []plugins.Term{
 					{Name: "measured", Value: 78.2, Unit: "%"}, {Name: "pending", Value: 3.4, Unit: "%"}, {Name: "this pod", Value: 2.5, Unit: "%"},
 				}}}},
-				{Name: "slow", Limits: []explain.Limit{{Name: "latency", Value: 7.25, Rule: "> 5"}}},
+				{Name: "slow", Limits: []plugins.Limit{{Name: "latency", Value: 7.25, Rule: "> 5"}}},
 			},
 		}, {
 			Plugin: "TaintToleration", Reason: "node(s) had untolerated taint(s)", Count: 6,
 			Nodes: []explain.RuledOutNode{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}, {Name: "e"}, {Name: "f"}},
 		}},
-		Candidates: []explain.Node{explainedNode("worker-3", 1, 63, 95), explainedNode("worker-1", 2, 85, 45)},
+		Candidates: []sim.Node{explainedNode("worker-3", 1, 63, 95), explainedNode("worker-1", 2, 85, 45)},
 		Decision: explain.Decision{
 			Nodes: []string{"worker-3"}, Total: 221, RunnerUp: "worker-1", Lead: 6,
 			Deciding:  []explain.Deciding{{Plugin: "NodeResourcesFit", NodesWithout: []string{"worker-1"}}},
@@ -99,15 +104,15 @@ Note: This is a note.
 // Terms are in the plugin's order, whichever node lacks one. A plugin without terms has no row.
 func TestResult_Print_Terms(t *testing.T) {
 	r := explainedResult()
-	terms := func(names ...string) (all []explain.Term) {
+	terms := func(names ...string) (all []plugins.Term) {
 		for _, name := range names {
-			all = append(all, explain.Term{Name: name, Unit: "%"})
+			all = append(all, plugins.Term{Name: name, Unit: "%"})
 		}
 		return all
 	}
-	none := explain.PluginTerms{Plugin: "LoadThreshold"}
-	r.Candidates[0].Terms = []explain.PluginTerms{{Plugin: "TargetLoadPacking", Terms: terms("measured", "risk")}, none}
-	r.Candidates[1].Terms = []explain.PluginTerms{{Plugin: "TargetLoadPacking", Terms: terms("measured", "deviation", "risk")}, none}
+	none := sim.PluginTerms{Plugin: "LoadThreshold"}
+	r.Candidates[0].Terms = []sim.PluginTerms{{Plugin: "TargetLoadPacking", Terms: terms("measured", "risk")}, none}
+	r.Candidates[1].Terms = []sim.PluginTerms{{Plugin: "TargetLoadPacking", Terms: terms("measured", "deviation", "risk")}, none}
 	text := explanationText(r)
 	const want = "  measured         0.0 %         0.0 %\n  deviation        -             0.0 %\n  risk             0.0 %         0.0 %\nNodeResourcesFit "
 	if !strings.Contains(text, want) || strings.Contains(text, "\nLoadThreshold") {
@@ -120,8 +125,8 @@ func TestResult_Print_NotScored(t *testing.T) {
 	r := explainedResult()
 	only := explainedNode("only", 1, 63, 95)
 	only.Scores, only.Total = nil, 0
-	only.Terms = append(only.Terms, explain.PluginTerms{Plugin: "LoadThreshold", Limited: true, Terms: []explain.Term{{Name: "cpu load line", Value: 80, Unit: "%"}}})
-	r.FeasibleNodes, r.Candidates = 1, []explain.Node{only}
+	only.Terms = append(only.Terms, sim.PluginTerms{Plugin: "LoadThreshold", Limited: true, Terms: []plugins.Term{{Name: "cpu load line", Value: 80, Unit: "%"}}})
+	r.FeasibleNodes, r.Candidates = 1, []sim.Node{only}
 	const scored = "TargetLoadPacking  not scored\n"
 	if text := explanationText(r); !strings.Contains(text, scored) || !strings.Contains(text, "LoadThreshold      passes\n") {
 		t.Errorf("want the filter to pass and the score to be none in\n%s", text)

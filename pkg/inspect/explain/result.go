@@ -5,6 +5,9 @@ import (
 	"math"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
 // Result says where the scheduler would place a pod now, and why.
@@ -15,7 +18,7 @@ type Result struct {
 	// Profile is the schedulerName of the profile that decides.
 	Profile string `json:"profile"`
 	// ExpectedUsage is what plugins expect the pod to use.
-	ExpectedUsage []PodUsage `json:"expectedUsage"`
+	ExpectedUsage []plugins.PodUsage `json:"expectedUsage"`
 	// Nodes is the number of nodes of the cluster, FeasibleNodes that of those that passed all filters.
 	Nodes         int `json:"nodes"`
 	FeasibleNodes int `json:"feasibleNodes"`
@@ -24,8 +27,8 @@ type Result struct {
 	// Relaxed is set where limits that left the pod no node were waived for it.
 	Relaxed *Relaxed `json:"relaxed,omitempty"`
 	// Candidates are the best nodes that passed all filters, the best first.
-	Candidates []Node   `json:"candidates"`
-	Decision   Decision `json:"decision"`
+	Candidates []sim.Node `json:"candidates"`
+	Decision   Decision   `json:"decision"`
 	// Preemption is set where no node passed and PostFilter plugins were asked.
 	Preemption *Preemption `json:"preemption,omitempty"`
 	// Placement is set for a pod that has a node.
@@ -52,24 +55,6 @@ type Pod struct {
 	Priority      int32  `json:"priority"`
 }
 
-// PodUsage is what a plugin expects the pod to use of one resource.
-type PodUsage struct {
-	Plugin   string `json:"plugin"`
-	Resource string `json:"resource"`
-	// Amount and the amounts of the parts are in Unit: milliCPU or bytes.
-	Amount float64 `json:"amount"`
-	Unit   string  `json:"unit"`
-	// Parts add up to Amount. PeakParts add up to the 95th percentile, for plugins that predict peaks.
-	Parts     []Part `json:"parts,omitempty"`
-	PeakParts []Part `json:"peakParts,omitempty"`
-}
-
-// Part is one summand of an expected usage.
-type Part struct {
-	Amount float64 `json:"amount"`
-	Basis  string  `json:"basis"`
-}
-
 // RuledOut are nodes that one plugin ruled out for one reason.
 type RuledOut struct {
 	Plugin string         `json:"plugin"`
@@ -80,8 +65,8 @@ type RuledOut struct {
 
 // RuledOutNode is a node that was ruled out, and the limits that it exceeds, of plugins that filter by limits.
 type RuledOutNode struct {
-	Name   string  `json:"name"`
-	Limits []Limit `json:"limits,omitempty"`
+	Name   string          `json:"name"`
+	Limits []plugins.Limit `json:"limits,omitempty"`
 }
 
 // value is the figure that is limited; 0 where none is.
@@ -92,64 +77,11 @@ func (n *RuledOutNode) value() float64 {
 	return n.Limits[0].Value
 }
 
-// Limit is a limit that a node exceeds with the pod on it.
-type Limit struct {
-	// Name is what is limited, such as "cpu". Rule is by which Value is rejected, such as "> 80". Unit is that of both.
-	Name  string  `json:"name"`
-	Value float64 `json:"value"`
-	Rule  string  `json:"rule"`
-	Unit  string  `json:"unit,omitempty"`
-	// Terms add up to Value.
-	Terms []Term `json:"terms,omitempty"`
-}
-
-// Term is one figure that a plugin judges a node by. Unit is "%" or empty.
-type Term struct {
-	Name  string  `json:"name"`
-	Value float64 `json:"value"`
-	Unit  string  `json:"unit,omitempty"`
-}
-
 // Relaxed are limits that were waived for the pod, because they left it no node.
 type Relaxed struct {
 	Plugins []string `json:"plugins"`
 	// RuledOut are the nodes that were ruled out before.
 	RuledOut []RuledOut `json:"ruledOut"`
-}
-
-// Node is one node, and how it is judged.
-type Node struct {
-	Name string `json:"name"`
-	// Rank is 1 for the best; nodes of equal totals have the same. It is 0 for a node that was ruled out.
-	Rank int `json:"rank,omitempty"`
-	// Total is the sum of the weighted scores. A node that alone passed the filters is not scored.
-	Total  int64   `json:"total"`
-	Scores []Score `json:"scores,omitempty"`
-	// Terms are what plugins of Plimsoll judge the node by.
-	Terms []PluginTerms `json:"terms,omitempty"`
-	// RuledOutBy is the plugin that ruled the node out, Reason why, and Limits those that the node exceeds.
-	RuledOutBy string  `json:"ruledOutBy,omitempty"`
-	Reason     string  `json:"reason,omitempty"`
-	Limits     []Limit `json:"limits,omitempty"`
-}
-
-// Score is one plugin's score of a node: Weighted is Normalized, in [0, 100], times Weight.
-type Score struct {
-	Plugin     string `json:"plugin"`
-	Normalized int64  `json:"normalized"`
-	Weight     int64  `json:"weight"`
-	Weighted   int64  `json:"weighted"`
-}
-
-// PluginTerms are what one plugin judges a node by.
-type PluginTerms struct {
-	Plugin string `json:"plugin"`
-	// Score is what the terms come to, before it is rounded and normalized; absent where that is no finite number, as the cost of a
-	// node that Peaks finds too small for the pod.
-	Score *float64 `json:"score,omitempty"`
-	// Limited reports whether the plugin's filter compares figures of the node with limits.
-	Limited bool   `json:"limited,omitempty"`
-	Terms   []Term `json:"terms"`
 }
 
 // Decision is which node the scheduler takes.
@@ -197,17 +129,17 @@ type Placement struct {
 	// Differs is set where the pod would not go there today.
 	Differs bool `json:"differs"`
 	// Rank is as in Node, and Behind by how much its total is below the best.
-	Rank       int     `json:"rank,omitempty"`
-	Behind     int64   `json:"behind,omitempty"`
-	RuledOutBy string  `json:"ruledOutBy,omitempty"`
-	Reason     string  `json:"reason,omitempty"`
-	Limits     []Limit `json:"limits,omitempty"`
+	Rank       int             `json:"rank,omitempty"`
+	Behind     int64           `json:"behind,omitempty"`
+	RuledOutBy string          `json:"ruledOutBy,omitempty"`
+	Reason     string          `json:"reason,omitempty"`
+	Limits     []plugins.Limit `json:"limits,omitempty"`
 }
 
 // Comparison is of two nodes. Differences are those of the first node's weighted scores to the second's, in the order of the profile;
 // there are none where one was ruled out.
 type Comparison struct {
-	Nodes       []Node       `json:"nodes"`
+	Nodes       []sim.Node   `json:"nodes"`
 	Differences []Difference `json:"differences,omitempty"`
 }
 

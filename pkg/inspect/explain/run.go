@@ -17,6 +17,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 )
 
 // Request says which pod of which cluster is explained.
@@ -193,7 +194,7 @@ func checkProfile(c *live.Configuration, pod *corev1.Pod) error {
 
 // notesOn lists what could not be read, so that the scheduler may decide otherwise.
 func notesOn(c *live.Cluster, objects *live.Objects, r *Result) (notes []string) {
-	usesStatistics := slices.ContainsFunc(r.ExpectedUsage, func(u PodUsage) bool { return u.PeakParts != nil })
+	usesStatistics := slices.ContainsFunc(r.ExpectedUsage, func(u plugins.PodUsage) bool { return u.Peak != nil })
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	for _, s := range c.Sources() {
 		if s.Err != nil {

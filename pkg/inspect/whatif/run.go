@@ -294,14 +294,14 @@ func (r *run) placeOne(ctx context.Context, q queued) ([]queued, error) {
 const attempts = 4
 
 // decide decides about the pod, again if a limit was waived or pods were preempted for it, as the scheduler would.
-func (r *run) decide(ctx context.Context, q queued) (d *sim.Decision, victims []queued, err error) {
+func (r *run) decide(ctx context.Context, q queued) (d *sim.Result, victims []queued, err error) {
 	pod, relaxed := q.pod, false
 	for range attempts {
 		if d, err = r.scheduler.Decide(ctx, pod); err != nil {
 			if ctx.Err() != nil {
 				return nil, nil, ctx.Err()
 			}
-			return &sim.Decision{Pod: pod, Err: err}, victims, nil
+			return &sim.Result{Pod: pod, Err: err}, victims, nil
 		}
 		if d.Node != "" || d.PostFilter == nil || !d.PostFilter.Status.IsSuccess() {
 			break
@@ -363,7 +363,7 @@ func (r *run) fail(q queued, reason string) {
 }
 
 // reasonOf says why no node was found, without what preemption says, which repeats it.
-func reasonOf(d *sim.Decision) string {
+func reasonOf(d *sim.Result) string {
 	reason := d.Err.Error()
 	if fit := (*framework.FitError)(nil); errors.As(d.Err, &fit) {
 		filtered := *fit

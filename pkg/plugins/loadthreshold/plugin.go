@@ -277,7 +277,7 @@ func (pl *LoadThreshold) ExplainPodUsage(state fwk.CycleState, pod *corev1.Pod) 
 	explanations := s.views[load.CPU].ExplainPodUsage(pod)
 	for r, limited := range s.limited {
 		if limited && pl.line[r] > 0 {
-			usages = append(usages, explain.PodUsage{Resource: load.Resource(r), Amount: s.podUsage[r], Explanation: explanations[r]})
+			usages = append(usages, explain.NewPodUsage(load.Resource(r), s.podUsage[r], explanations[r]))
 		}
 	}
 	return usages

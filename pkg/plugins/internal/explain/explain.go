@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
@@ -26,10 +27,10 @@ type Terms interface {
 // Term is one term as an operator reads it.
 type Term struct {
 	// Name is unique among the terms of a node and plugin, such as "cpu measured".
-	Name  string
-	Value float64
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
 	// Unit is "%" or empty.
-	Unit string
+	Unit string `json:"unit,omitempty"`
 }
 
 // String returns the term with up to two decimals, such as "cpu measured 25%".
@@ -40,15 +41,15 @@ func (t Term) String() string {
 // Limit is a limit that a filter compares a figure of the node with.
 type Limit struct {
 	// Name is what is limited, such as "cpu".
-	Name string
-	// Value is what the node has with the pod on it. Rule is how a node is ruled out, such as "> 80", and Unit is that of both.
-	Value float64
-	Rule  string
-	Unit  string
+	Name string `json:"name"`
+	// Value includes the pod. Rule says which values are rejected, such as "> 80". Both are in Unit.
+	Value float64 `json:"value"`
+	Rule  string  `json:"rule"`
+	Unit  string  `json:"unit,omitempty"`
 	// Exceeded reports whether the limit rules the node out.
-	Exceeded bool
-	// Terms add up to Value; nil where it is not a sum.
-	Terms []Term
+	Exceeded bool `json:"-"`
+	// Terms add up to Value; nil if it is not a sum.
+	Terms []Term `json:"terms,omitempty"`
 }
 
 // Limiter is Terms of a plugin that filters by limits.
@@ -57,13 +58,29 @@ type Limiter interface {
 	Limits() []Limit
 }
 
-// PodUsage is what a plugin expects the pod to place to use of one resource.
+// PodUsage is the usage of one resource that a plugin expects of the incoming pod.
 type PodUsage struct {
-	Resource load.Resource
-	// Amount is in milliCPU or bytes.
-	Amount float64
-	// Explanation is what Amount follows from.
+	// Plugin is set by the caller of ExplainPodUsage.
+	Plugin   string `json:"plugin"`
+	Resource string `json:"resource"`
+	// Amount and the amounts of parts are in Unit: milliCPU or bytes.
+	Amount float64 `json:"amount"`
+	Unit   string  `json:"unit"`
 	podusage.Explanation
+}
+
+// NewPodUsage returns the expected usage of a resource.
+func NewPodUsage(r load.Resource, amount float64, x podusage.Explanation) PodUsage {
+	unit := "bytes"
+	if r == load.CPU {
+		unit = "milliCPU"
+	}
+	for _, parts := range [][]podusage.Part{x.Parts, x.Peak} {
+		for i := range parts {
+			parts[i].Basis = text.Excerpt(parts[i].Basis) // it may name an owner, whose name is any text
+		}
+	}
+	return PodUsage{Resource: r.String(), Amount: amount, Unit: unit, Explanation: x}
 }
 
 // UsageExplainer is a plugin that judges nodes by what the pod to place is expected to use.

@@ -102,7 +102,7 @@ func (x *Extensions) ExplainPodUsage(state fwk.CycleState, pod *corev1.Pod) (usa
 	s := x.PreScoreState(state, pod)
 	explanations := s.View.ExplainPodUsage(pod)
 	for _, r := range x.resources {
-		usages = append(usages, explain.PodUsage{Resource: r, Amount: s.PodUsage[r], Explanation: explanations[r]})
+		usages = append(usages, explain.NewPodUsage(r, s.PodUsage[r], explanations[r]))
 	}
 	return usages
 }
