@@ -25,3 +25,14 @@ func selects(selector, labels map[string]string) bool {
 	}
 	return true
 }
+
+// HasPowerModels reports whether the arguments have power models, and whether some are for nodes by name.
+func (a *PeaksArgs) HasPowerModels() (has, byName bool) {
+	byName = len(a.NodePowerModel) > 0
+	return byName || len(a.NodePowerModels) > 0, byName
+}
+
+// AddPowerModel adds a power model for all nodes without another.
+func (a *PeaksArgs) AddPowerModel(model PowerModel) {
+	a.NodePowerModels = append(a.NodePowerModels, NodePowerModel{PowerModel: model})
+}

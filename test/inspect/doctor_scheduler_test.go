@@ -121,7 +121,7 @@ func TestDoctor_Rights(t *testing.T) {
 			continue
 		}
 		lacking++
-		if !strings.Contains(c.Message, "system:serviceaccount:"+installed+":plimsoll may not") {
+		if !strings.Contains(c.Message, "system:serviceaccount:"+installed+":plimsoll lacks permission to") {
 			t.Errorf("the message is %q", c.Message)
 		}
 		if advice != "" && c.Advice[0].YAML != advice {
@@ -141,7 +141,7 @@ func TestDoctor_Rights(t *testing.T) {
 	// A right that the stock roles grant, taken away.
 	must(t, shared.Client.RbacV1().ClusterRoleBindings().Delete(t.Context(), installed+"-volumes", metav1.DeleteOptions{}))
 	report = shared.byDiscovery(t)
-	wantsFound(t, report, "rights.scheduler", doctor.Error, "may not")
+	wantsFound(t, report, "rights.scheduler", doctor.Error, "lacks permission to")
 	if !strings.Contains(shown(report), "may not get, list, watch, patch, update persistentvolumes: VolumeBinding binds volumes") &&
 		!strings.Contains(shown(report), "may not patch, update persistentvolumes: VolumeBinding binds volumes") {
 		t.Errorf("persistentvolumes are not named:\n%s", shown(report))
@@ -175,7 +175,7 @@ func TestDoctor_WeakUser(t *testing.T) {
 		return c != nil && c.Status == doctor.Warning
 	})
 	for _, id := range []string{"rights.list", "rights.scheduler"} {
-		advice := wantsFound(t, report, id, find(report, id).Status, "weak may not")
+		advice := wantsFound(t, report, id, find(report, id).Status, "weak lacks permission to")
 		if strings.Count(advice[0].YAML, "kind: ClusterRole\nmetadata:") != 1 || !strings.Contains(advice[0].YAML, "name: weak") {
 			t.Errorf("the advice of %s is\n%s", id, advice[0].YAML)
 		}
@@ -238,7 +238,7 @@ func TestDoctor_Scheduler(t *testing.T) {
 	pod := strings.ToLower(host)
 	shared.addReplica(t, pod, d.Spec.Template.Spec, d.Spec.Template.Labels)
 	waitUntil(t, func() bool { return find(shared.byDiscovery(t), "scheduler.ready").Status == doctor.OK })
-	advice = wantsFound(t, shared.byDiscovery(t), "scheduler.leader", doctor.Error, "nobody has ever led: there is no Lease "+installed+"/plimsoll")
+	advice = wantsFound(t, shared.byDiscovery(t), "scheduler.leader", doctor.Error, "no leader yet: there is no Lease "+installed+"/plimsoll")
 	if !strings.Contains(advice[0].Command, "logs deploy/plimsoll") {
 		t.Errorf("the advice is %+v", advice)
 	}
@@ -268,7 +268,7 @@ func TestDoctor_Scheduler(t *testing.T) {
 		report = shared.byDiscovery(t)
 		return find(report, "scheduler.leader").Status == doctor.Error
 	})
-	wantsFound(t, report, "scheduler.leader", doctor.Error, "nobody leads: Lease "+installed+"/plimsoll was renewed")
+	wantsFound(t, report, "scheduler.leader", doctor.Error, "no leader: Lease "+installed+"/plimsoll was renewed")
 	must(t, replica.Start(t.Context()))
 	waitUntil(t, func() bool { return find(shared.byDiscovery(t), "scheduler.leader").Status != doctor.Error })
 }

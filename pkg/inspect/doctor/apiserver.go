@@ -18,7 +18,7 @@ import (
 type apiServer struct {
 	// gitVersion is such as v1.36.3.
 	gitVersion string
-	// skew is how far its clock is ahead of ours, give or take skewResolution; known is whether it told its time.
+	// skew is how far its clock is ahead of ours, give or take skewResolution; 0 if it is not known.
 	skew  time.Duration
 	known bool
 }
@@ -26,7 +26,7 @@ type apiServer struct {
 // skewResolution is that of the header Date, and the time that a response may take.
 const skewResolution = time.Second
 
-// askAPIServer asks for the version, whose response has the time.
+// askAPIServer asks for the version. The response has the time.
 func askAPIServer(ctx context.Context, cfg *rest.Config) (apiServer, error) {
 	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {
@@ -45,21 +45,21 @@ func askAPIServer(ctx context.Context, cfg *rest.Config) (apiServer, error) {
 	sent := time.Now()
 	resp, err := client.Do(req)
 	if err != nil {
-		return apiServer{}, fmt.Errorf("the API server cannot be asked: %w", err)
+		return apiServer{}, fmt.Errorf("ask the API server: %w", err)
 	}
 	defer func() { _ = resp.Body.Close() }() // it has been read
 	received := time.Now()
 	const maxBytes = 64 << 10
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBytes))
 	if err != nil {
-		return apiServer{}, fmt.Errorf("the API server's version: %w", err)
+		return apiServer{}, fmt.Errorf("read the API server's version: %w", err)
 	}
 	if resp.StatusCode != http.StatusOK {
 		return apiServer{}, fmt.Errorf("the API server answers %s to GET /version: %s", resp.Status, text.Excerpt(string(body)))
 	}
 	var info version.Info
 	if err := json.Unmarshal(body, &info); err != nil {
-		return apiServer{}, fmt.Errorf("the API server's version: %w", err)
+		return apiServer{}, fmt.Errorf("read the API server's version: %w", err)
 	}
 	server := apiServer{gitVersion: text.Excerpt(info.GitVersion)}
 	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {

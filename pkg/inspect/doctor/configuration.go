@@ -3,65 +3,87 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	componentbaseconfig "k8s.io/component-base/config"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	inTree "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
-// checkConfiguration checks the configuration itself.
-func (e *examination) checkConfiguration() {
-	c := e.configuration
-	if c == nil {
-		return
+func (f *facts) checkFound() []Check {
+	if f.configurationErr == nil {
+		return nil
 	}
-	e.report.Configuration, e.report.Restart = c.Origin, restartCommand(c.Workload)
-	checks := findingChecks(c.Findings, c.Origin)
+	return fail(run("", "Name the configuration with --config FILE or --from configmap/NAMESPACE/NAME."), "%s", oneLine(f.configurationErr))
+}
+
+func (f *facts) checkDecodes() []Check {
+	c := f.configuration
 	if c.Err != nil {
-		if !slices.ContainsFunc(checks, func(k Check) bool { return k.Status == Error }) {
-			e.add(Error, "configuration.decodes", oneLine(c.Err), Advice{Text: "Change what the message names in " + c.Origin + "."})
+		if slices.ContainsFunc(c.Findings, func(finding configlint.Finding) bool { return finding.Fatal }) {
+			return nil // the finding says it
 		}
-		e.addAll(checks)
-		return
+		return fail(f.correctFields(), "%s", oneLine(c.Err))
 	}
+	return ok("the configuration is valid; its profiles are %s", strings.Join(f.profiles(), ", "))
+}
+
+func (f *facts) correctFields() []Advice {
+	return run("", "Correct the fields that the message names in %s.", f.configuration.Origin)
+}
+
+// profiles returns the names that pods use for the scheduler; none without a valid configuration.
+func (f *facts) profiles() []string {
 	var names []string
-	for i := range c.Decoded.Profiles {
-		names = append(names, c.Decoded.Profiles[i].SchedulerName)
+	if f.needConfiguration() == nil {
+		for i := range f.configuration.Decoded.Profiles {
+			names = append(names, f.configuration.Decoded.Profiles[i].SchedulerName)
+		}
 	}
-	e.add(OK, "configuration.decodes", fmt.Sprintf("it is valid, and its profiles are %s", strings.Join(names, ", ")))
-	if len(checks) == 0 {
-		e.add(OK, "configuration.effect", "all of it has an effect, and load is not outvoted")
-	}
-	e.addAll(checks)
-	e.checkSharedProfiles()
+	return names
 }
 
-// findingChecks returns a check for each finding.
-func findingChecks(findings []configlint.Finding, origin string) []Check {
-	var checks []Check
-	for i := range findings {
-		f := &findings[i]
-		status, id := Warning, "configuration.effect"
-		switch f.Code {
-		case configlint.ProfileRepeated:
-			id = "configuration.profiles"
-		case configlint.LoadOutweighed, configlint.LimitUnweighted:
-			id = "configuration.weights"
+// findingsOf returns the check that shows the findings of an ID.
+func findingsOf(id string) func(*facts) []Check {
+	return func(f *facts) []Check {
+		c := f.configuration
+		if id == "configuration.effect" && c.Err == nil && len(c.Findings) == 0 {
+			return ok("no ineffective settings; plugin weights are sufficient")
 		}
-		if f.Fatal {
-			status = Error
+		var checks []Check
+		for i := range c.Findings {
+			finding := &c.Findings[i]
+			if idOf(finding.Code) != id {
+				continue
+			}
+			result := Check{Status: Warning, Message: describe(finding), Advice: []Advice{adviseOn(finding, c.Origin)}}
+			if finding.Fatal {
+				result.Status = Error
+			}
+			checks = append(checks, result)
 		}
-		checks = append(checks, newCheck(status, id, findingMessage(f), findingAdvice(f, origin)))
+		return checks
 	}
-	return checks
 }
 
-// findingMessage returns the finding on one line.
-func findingMessage(f *configlint.Finding) string {
+func idOf(code configlint.Code) string {
+	switch code {
+	case configlint.ProfileRepeated:
+		return "configuration.profiles"
+	case configlint.LoadOutweighed, configlint.LimitUnweighted:
+		return "configuration.weights"
+	}
+	return "configuration.effect"
+}
+
+// describe returns the finding on one line.
+func describe(f *configlint.Finding) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s", f.Field, f.Code)
 	for i := 0; i+1 < len(f.Details); i += 2 {
@@ -70,7 +92,7 @@ func findingMessage(f *configlint.Finding) string {
 	return strings.ReplaceAll(b.String(), "\n", `\n`)
 }
 
-func findingAdvice(f *configlint.Finding, origin string) Advice {
+func adviseOn(f *configlint.Finding, origin string) Advice {
 	where, todo, yaml := f.Field, cmp.Or(f.Advice, "correct or remove it"), f.YAML
 	if f.Line > 0 {
 		where = fmt.Sprintf("%s (line %d)", f.Field, f.Line)
@@ -81,31 +103,25 @@ func findingAdvice(f *configlint.Finding, origin string) Advice {
 	return Advice{Text: fmt.Sprintf("In %s, at %s: %s.", origin, where, todo), YAML: yaml}
 }
 
-// checkSharedProfiles finds a profile that the default scheduler has too.
-func (e *examination) checkSharedProfiles() {
-	cfg := e.configuration.Decoded
-	i := slices.IndexFunc(cfg.Profiles, func(p schedulerconfig.KubeSchedulerProfile) bool { return p.SchedulerName == "default-scheduler" })
-	election := e.election()
-	if i < 0 || e.configuration.Workload == nil || election.ResourceName == stockLease && election.ResourceNamespace == stockNamespace {
-		return
+// checkSharedProfile finds a profile that the stock scheduler has, too.
+func (f *facts) checkSharedProfile() []Check {
+	i := slices.Index(f.profiles(), "default-scheduler")
+	election := f.election()
+	replaced := election.ResourceName == "kube-scheduler" && election.ResourceNamespace == "kube-system"
+	if i < 0 || f.configuration.Workload == nil || replaced {
+		return nil
 	}
-	e.add(Warning, "configuration.profiles",
-		fmt.Sprintf("profiles[%d].schedulerName: default-scheduler is also the name of the stock scheduler's profile: where that runs, two schedulers place the same pods", i),
-		Advice{
-			Text: fmt.Sprintf("In %s: remove the profile, or give it a name of its own.", e.configuration.Origin),
-			YAML: "schedulerName: plimsoll\n",
-		})
+	return warn(write("schedulerName: plimsoll\n", "%s remove the profile, or rename it:", f.inConfiguration()),
+		"profiles[%d].schedulerName: default-scheduler is also a profile of the stock scheduler: two schedulers place the same pods", i)
 }
 
-const stockLease, stockNamespace = "kube-scheduler", "kube-system"
-
-// election returns how the scheduler of the configuration elects a leader: as its flags say, and otherwise as the file does.
-func (e *examination) election() componentbaseconfig.LeaderElectionConfiguration {
-	election := e.configuration.Decoded.LeaderElection
-	if e.configuration.Workload == nil {
+// election returns how the scheduler elects a leader. Flags override the file.
+func (f *facts) election() componentbaseconfig.LeaderElectionConfiguration {
+	election := f.configuration.Decoded.LeaderElection
+	if f.configuration.Workload == nil {
 		return election
 	}
-	flags := e.configuration.Workload.Flags()
+	flags := f.configuration.Workload.Flags()
 	if flags.Changed("leader-elect") {
 		election.LeaderElect, _ = flags.GetBool("leader-elect") // it exists
 	}
@@ -122,31 +138,40 @@ func (e *examination) election() componentbaseconfig.LeaderElectionConfiguration
 	return election
 }
 
-// restartCommand returns the command that restarts the workload; empty if there is none.
-func restartCommand(w *live.Workload) string {
-	if w == nil || w.Kind != "Deployment" {
-		return ""
+// checkRuns says why the scheduler would not start. Validation does not know which plugins exist.
+func (f *facts) checkRuns() []Check {
+	if f.clusterErr == nil {
+		return nil
 	}
-	return fmt.Sprintf("kubectl -n %s rollout restart deployment %s", live.ShellQuote(w.Namespace), live.ShellQuote(w.Name))
-}
-
-// execCommand returns the command that runs this program in the scheduler's pod.
-func execCommand(w *live.Workload) string {
-	if w == nil {
-		w = &live.Workload{Kind: "Deployment", Namespace: "plimsoll-system", Name: "plimsoll"}
-	}
-	return w.ExecCommand("kubectl-plimsoll doctor")
-}
-
-// helmCommand returns the command that sets values of the chart's release that the workload belongs to, with the chart that it was
-// installed from.
-func helmCommand(w *live.Workload, flags string) string {
-	release, namespace, chart := "plimsoll", "plimsoll-system", "oci://ghcr.io/plimsoll-scheduler/charts/plimsoll"
-	if w != nil && w.Name != "" {
-		release, namespace = cmp.Or(w.Release, release), w.Namespace
-		if w.ChartVersion != "" {
-			chart += " --version " + live.ShellQuote(w.ChartVersion)
+	names := append(slices.Collect(maps.Keys(inTree.NewInTreeRegistry())), config.PluginNames()...)
+	slices.Sort(names)
+	for i := range f.configuration.Decoded.Profiles {
+		for _, name := range enabledPlugins(f.configuration.Decoded.Profiles[i].Plugins) {
+			if similar := configlint.SimilarNames(name, names); !slices.Contains(names, name) && len(similar) > 0 {
+				advice := write("name: "+similar[0]+"\n", "%s in profiles[%d].plugins, replace %s:", f.inConfiguration(), i, text.Excerpt(name))
+				return fail(advice, "%s", oneLine(f.clusterErr))
+			}
 		}
 	}
-	return strings.TrimSpace(fmt.Sprintf("helm upgrade %s %s --namespace %s --reset-then-reuse-values %s", live.ShellQuote(release), chart, live.ShellQuote(namespace), flags))
+	return fail(f.correctFields(), "%s", oneLine(f.clusterErr))
+}
+
+func (f *facts) checkConfigured() []Check {
+	if len(f.sources) > 0 {
+		return nil
+	}
+	const example = "plugins:\n  score:\n    enabled:\n    - name: TargetLoadPacking\n      weight: 5\n"
+	return warn(write(example, "Enable one in %s, such as:", f.configuration.Origin), "no profile enables a plugin that reads load")
+}
+
+// enabledPlugins returns the plugins that are enabled at any extension point.
+func enabledPlugins(p *schedulerconfig.Plugins) []string {
+	if p == nil {
+		return nil
+	}
+	names := p.Names()
+	for _, plugin := range p.MultiPoint.Enabled {
+		names = append(names, plugin.Name)
+	}
+	return names
 }

@@ -1,20 +1,13 @@
-// Package doctor checks a running cluster for what keeps its scheduler from placing pods by load: mistakes in the configuration, a
-// source of load that cannot be read, nodes without load, clocks that differ, rights that are lacking, and pods that no scheduler
-// looks at. Each check that is not OK comes with what to do.
+// Package doctor checks what keeps a cluster's scheduler from placing pods by load: the configuration, the source of load, the nodes'
+// load, clocks, permissions, the scheduler itself and waiting pods. Facts are gathered once; checks are pure functions of them.
 package doctor
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
-
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
@@ -73,100 +66,159 @@ type Options struct {
 	Source        live.SourceOptions
 }
 
-// Run checks the cluster. It fails if the API server cannot be asked, and with a *live.OptionError if the options are wrong. Whatever else is missing is a check that is not OK.
+// Run checks the cluster. It fails if the API server does not answer, and with a *live.OptionError if the options are wrong.
+// Any other missing fact is a check that is not OK.
 func Run(ctx context.Context, conn *live.Connection, o Options) (*Report, error) {
-	e := &examination{conn: conn, options: o}
-	err := o.Source.Validate()
+	f, err := gather(ctx, conn, o)
 	if err != nil {
 		return nil, err
 	}
-	if e.server, err = askAPIServer(ctx, conn.KubeConfig); err != nil {
-		return nil, err
+	return reportOn(f), nil
+}
+
+// check is a row of the table of checks: run is a pure function of the facts F.
+type check[F any] struct {
+	id    string
+	needs []need[F]
+	run   func(F) []Check
+}
+
+// need returns nil if the facts have what a check needs.
+type need[F any] func(F) *gap
+
+// gap is why a fact could not be gathered, and the group of the check that says more.
+type gap struct{ reason, group string }
+
+// clusterChecks are the checks that are made once.
+func clusterChecks() []check[*facts] {
+	type needs = []need[*facts]
+	file, configured := needs{(*facts).needFile}, needs{(*facts).needConfiguration}
+	listed, opened := needs{(*facts).needObjects}, needs{(*facts).needCluster}
+	both := slices.Concat(configured, listed)
+	return []check[*facts]{
+		{"configuration.found", nil, (*facts).checkFound},
+		{"configuration.decodes", file, (*facts).checkDecodes},
+		{"configuration.effect", file, findingsOf("configuration.effect")},
+		{"configuration.weights", file, findingsOf("configuration.weights")},
+		{"configuration.profiles", file, findingsOf("configuration.profiles")},
+		{"configuration.profiles", configured, (*facts).checkSharedProfile},
+		{"configuration.runs", both, (*facts).checkRuns},
+		{"source.configured", opened, (*facts).checkConfigured},
+		{"source.statistics", opened, (*facts).checkStatistics},
+		{"nodes.modelled", both, (*facts).checkPowerModels},
+		{"rights.list", nil, (*facts).checkLists},
+		{"rights.scheduler", configured, (*facts).checkPermissions},
+		{"scheduler.ready", slices.Concat(file, listed), (*facts).checkReady},
+		{"scheduler.leader", configured, (*facts).checkLeader},
+		{"scheduler.metrics", file, (*facts).checkMetrics},
+		{"scheduler.load", nil, (*facts).checkLoadStates},
+		{"scheduler.refreshes", nil, (*facts).checkRefreshes},
+		{"scheduler.fallbacks", nil, (*facts).checkFallbacks},
+		{"scheduler.version", file, (*facts).checkVersion},
+		{"scheduler.command", file, (*facts).checkCommand},
+		{"pods.waiting", listed, (*facts).checkWaiting},
 	}
-	e.configuration, err = conn.Configuration(ctx, o.Configuration)
-	if err != nil {
-		if _, ok := asError[*live.OptionError](err); ok || ctx.Err() != nil {
-			return nil, err
+}
+
+// sourceChecks are the checks of each source of load.
+func sourceChecks() []check[*sourceFacts] {
+	opened := []need[*sourceFacts]{(*sourceFacts).needCluster}
+	answered := slices.Concat(opened, []need[*sourceFacts]{(*sourceFacts).needAnswer})
+	measured := slices.Concat(answered, []need[*sourceFacts]{(*sourceFacts).needLoad})
+	sampled := slices.Concat(answered, []need[*sourceFacts]{(*sourceFacts).needExamination})
+	return []check[*sourceFacts]{
+		{stageResolves, opened, reaches(stageResolves)},
+		{stageConnects, opened, reaches(stageConnects)},
+		{stageTLS, opened, reaches(stageTLS)},
+		{stageAuthorized, opened, reaches(stageAuthorized)},
+		{stageAnswers, opened, reaches(stageAnswers)},
+		{"source.duration", answered, (*sourceFacts).checkDuration},
+		{"source.examined", answered, (*sourceFacts).checkExamined},
+		{"source.dialect", answered, (*sourceFacts).checkDialect},
+		{"source.queries", answered, (*sourceFacts).checkQueries},
+		{"source.metrics", answered, (*sourceFacts).checkNodeMetrics},
+		{"nodes.measured", answered, (*sourceFacts).checkMeasured},
+		{"nodes.nearest", answered, (*sourceFacts).checkUnnamed},
+		{"nodes.unmatched", answered, (*sourceFacts).checkUnmatched},
+		{"time.clock", answered, (*sourceFacts).checkClock},
+		{"time.scrape", sampled, (*sourceFacts).checkScrape},
+		{"time.coverage", sampled, (*sourceFacts).checkCoverage},
+		{"time.age", measured, (*sourceFacts).checkAge},
+		{"values.zero", measured, (*sourceFacts).checkZero},
+		{"values.capacity", answered, (*sourceFacts).checkCapacity},
+		{"values.deviation", measured, (*sourceFacts).checkDeviation},
+	}
+}
+
+// reportOn makes all checks.
+func reportOn(f *facts) *Report {
+	r := &Report{}
+	if f.configuration != nil {
+		r.Configuration, r.Restart = f.configuration.Origin, restartCommand(f.configuration.Workload)
+	}
+	runAll(r, clusterChecks(), f, "")
+	for _, s := range f.sources {
+		prefix := ""
+		if len(f.sources) > 1 {
+			prefix = s.Label + ": "
 		}
-		e.add(Error, "configuration.found", oneLine(err), Advice{
-			Text: "Name the configuration with --config FILE or --from configmap/NAMESPACE/NAME.",
-		})
-		e.configuration = nil
+		runAll(r, sourceChecks(), s, prefix)
 	}
-	e.checkConfiguration()
+	order := []string{"configuration", "source", "nodes", "time", "values", "rights", "scheduler", "pods"}
+	slices.SortStableFunc(r.Checks, func(a, b Check) int { return slices.Index(order, a.Group) - slices.Index(order, b.Group) })
+	return r
+}
 
-	objects, err := conn.Objects(ctx)
-	switch {
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
-	case err != nil:
-		e.add(Error, "rights.list", oneLine(err), Advice{Text: "Let a user run this who may list nodes and pods, or give this user the right."})
-	default:
-		e.objects = objectsOf(objects.All)
-		e.checkMissing(ctx, objects.Missing)
-		if err := e.checkLoad(ctx, objects.All); err != nil {
-			return nil, err
+// runAll adds the results of the checks to the report.
+func runAll[F any](r *Report, checks []check[F], facts F, prefix string) {
+	for _, c := range checks {
+		if missing := c.missing(facts); missing != nil {
+			r.skip(c.id, prefix, missing)
+			continue
+		}
+		for _, result := range c.run(facts) {
+			result.ID, result.Message = c.id, prefix+result.Message
+			r.add(result)
 		}
 	}
-	e.checkRights(ctx)
-	e.checkScheduler(ctx)
-	if e.objects != nil {
-		e.checkPods()
+}
+
+func (c *check[F]) missing(facts F) *gap {
+	for _, need := range c.needs {
+		if missing := need(facts); missing != nil {
+			return missing
+		}
 	}
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
+	return nil
+}
+
+// skip says once for each group why it was not checked, unless the group has something to fix.
+func (r *Report) skip(id, prefix string, missing *gap) {
+	group := groupOf(id)
+	if missing.group == group || slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Group == group && c.Status != OK }) {
+		return
 	}
-	e.sortChecks()
-	return &e.report, nil
+	r.add(Check{ID: id, Status: Warning, Message: prefix + "not checked, because " + missing.reason, Advice: seeChecks(missing.group)})
 }
 
-// examination is what is known so far.
-type examination struct {
-	conn    *live.Connection
-	options Options
-	server  apiServer
-	// configuration is nil if none was found, and objects nil if they could not be listed.
-	configuration *live.Configuration
-	objects       *objects
-	// metricsFrom are the readers of Prometheus, in which the scheduler's own metrics may be found.
-	metricsFrom []seriesReader
-	// leading reports whether the scheduler of the configuration works, as far as that is known.
-	leading bool
-	report  Report
+// add adds a check, and replaces characters that could control a terminal.
+func (r *Report) add(c Check) {
+	c.Group = groupOf(c.ID)
+	c.Message = printable(c.Message)
+	for i := range c.Advice {
+		a := &c.Advice[i]
+		a.Text, a.Command, a.YAML = printable(a.Text), printableLines(a.Command), printableLines(a.YAML)
+	}
+	r.Checks = append(r.Checks, c)
 }
 
-// groups are in the order of the report.
-func groups() []string {
-	return []string{"configuration", "source", "nodes", "time", "values", "rights", "scheduler", "pods"}
-}
-
-func (e *examination) sortChecks() {
-	order := groups()
-	slices.SortStableFunc(e.report.Checks, func(a, b Check) int {
-		return slices.Index(order, a.Group) - slices.Index(order, b.Group)
-	})
-}
-
-func (e *examination) add(status Status, id, message string, advice ...Advice) {
-	e.addAll([]Check{newCheck(status, id, message, advice...)})
-}
-
-func (e *examination) addAll(checks []Check) { e.report.Checks = append(e.report.Checks, checks...) }
-
-// newCheck returns a check. Its group is the part of the ID before the dot.
-func newCheck(status Status, id, message string, advice ...Advice) Check {
+// groupOf returns the part of the ID before the dot.
+func groupOf(id string) string {
 	group, _, _ := strings.Cut(id, ".")
-	// Whatever others wrote, it does not steer a terminal.
-	message = plain(message)
-	for i := range advice {
-		advice[i].Text = plain(advice[i].Text)
-		advice[i].Command, advice[i].YAML = plainLines(advice[i].Command), plainLines(advice[i].YAML)
-	}
-	return Check{Group: group, ID: id, Status: status, Message: message, Advice: advice}
+	return group
 }
 
-// plain returns the text without what is not printed.
-func plain(text string) string {
+func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return ' '
@@ -175,76 +227,23 @@ func plain(text string) string {
 	}, text)
 }
 
-// plainLines is plain for a text of several lines.
-func plainLines(text string) string {
+func printableLines(text string) string {
 	lines := strings.Split(text, "\n")
 	for i := range lines {
-		lines[i] = plain(lines[i])
+		lines[i] = printable(lines[i])
 	}
 	return strings.Join(lines, "\n")
 }
 
-// objects are those of the cluster that checks look at.
-type objects struct {
-	nodes    []*corev1.Node
-	pods     []*corev1.Pod
-	services []*corev1.Service
-	// controllers are the ReplicaSets, StatefulSets and ReplicationControllers.
-	controllers map[controller]metav1.Object
+// ok, warn and fail return one result.
+func ok(format string, args ...any) []Check {
+	return []Check{{Status: OK, Message: fmt.Sprintf(format, args...)}}
 }
 
-// controller names an object that makes pods.
-type controller struct{ kind, namespace, name string }
-
-func objectsOf(all []runtime.Object) *objects {
-	o := &objects{controllers: map[controller]metav1.Object{}}
-	for _, object := range all {
-		switch object := object.(type) {
-		case *corev1.Node:
-			o.nodes = append(o.nodes, object)
-		case *corev1.Pod:
-			o.pods = append(o.pods, object)
-		case *corev1.Service:
-			o.services = append(o.services, object)
-		case *appsv1.ReplicaSet:
-			o.controllers[controller{"ReplicaSet", object.Namespace, object.Name}] = object
-		case *appsv1.StatefulSet:
-			o.controllers[controller{"StatefulSet", object.Namespace, object.Name}] = object
-		case *corev1.ReplicationController:
-			o.controllers[controller{"ReplicationController", object.Namespace, object.Name}] = object
-		}
-	}
-	return o
+func warn(advice []Advice, format string, args ...any) []Check {
+	return []Check{{Status: Warning, Message: fmt.Sprintf(format, args...), Advice: advice}}
 }
 
-// pod returns the pod of that name, or nil.
-func (o *objects) pod(namespace, name string) *corev1.Pod {
-	if o == nil {
-		return nil
-	}
-	i := slices.IndexFunc(o.pods, func(p *corev1.Pod) bool { return p.Namespace == namespace && p.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return o.pods[i]
-}
-
-// oneLine returns the error's text as a message.
-func oneLine(err error) string { return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ") }
-
-// shownDuration rounds a duration as messages show it.
-func shownDuration(d time.Duration) string {
-	switch {
-	case d.Abs() >= 10*time.Second:
-		return d.Round(time.Second).String()
-	case d.Abs() >= time.Second:
-		return d.Round(100 * time.Millisecond).String()
-	}
-	return d.Round(time.Millisecond).String()
-}
-
-// asError is errors.As for a type whose values are errors.
-func asError[E error](err error) (E, bool) {
-	var e E
-	return e, errors.As(err, &e)
+func fail(advice []Advice, format string, args ...any) []Check {
+	return []Check{{Status: Error, Message: fmt.Sprintf(format, args...), Advice: advice}}
 }

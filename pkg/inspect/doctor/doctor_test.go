@@ -11,12 +11,14 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/common/model"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -30,24 +32,26 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
 
-// examinedAt returns a source with an address.
-func examinedAt(address string, pods ...*corev1.Pod) *examinedSource {
+// sourceAt returns the facts of a Prometheus with an address.
+func sourceAt(address string, pods ...*corev1.Pod) *sourceFacts {
 	spec := config.LoadSpec{MetricProvider: config.MetricProviderSpec{
 		Type: config.Prometheus, Address: address, Dialect: config.DialectAuto, NodeLabels: []string{"node"},
 		TokenFile: "/etc/plimsoll/token/token", CAFile: "/etc/plimsoll/ca/ca.crt", Timeout: metav1.Duration{Duration: 10 * time.Second},
 	}}
 	spec.Window.Duration, spec.RefreshInterval.Duration, spec.MaxAge.Duration, spec.DriftTolerance = 5*time.Minute, 30*time.Second, 5*time.Minute, 10
-	return &examinedSource{
-		examination: &examination{
-			conn: &live.Connection{},
+	return &sourceFacts{
+		facts: &facts{
+			now: time.Unix(1_700_000_000, 0),
 			configuration: &live.Configuration{
 				Origin:   "ConfigMap plimsoll-system/plimsoll",
+				Decoded:  &schedulerconfig.KubeSchedulerConfiguration{},
 				Workload: &live.Workload{Kind: "Deployment", Namespace: "plimsoll-system", Name: "plimsoll", Container: "kube-scheduler", Pods: []string{"plimsoll-1"}},
 			},
 			objects: &objects{
@@ -57,9 +61,29 @@ func examinedAt(address string, pods ...*corev1.Pod) *examinedSource {
 				},
 			},
 		},
-		Source:       &live.Source{Label: "Prometheus", Spec: spec, Address: address, Reader: &prometheus.Source{}},
-		requirements: requirements{windows: []time.Duration{5 * time.Minute}, spec: spec},
+		Source:      live.Source{Label: "Prometheus", Spec: spec, Address: address},
+		windows:     []time.Duration{5 * time.Minute},
+		diagnosis:   &diagnosis.Diagnosis{},
+		examination: &diagnosis.Examination{},
 	}
+}
+
+// checksOf returns the checks of a group that the source's table has.
+func checksOf(s *sourceFacts, group string) []Check {
+	r := &Report{}
+	runAll(r, sourceChecks(), s, "")
+	return slices.DeleteFunc(r.Checks, func(c Check) bool { return c.Group != group })
+}
+
+// find returns the first check of the ID that is not OK, or else one that is; nil if there is none.
+func find(checks []Check, id string) *Check {
+	var found *Check
+	for i := range checks {
+		if c := &checks[i]; c.ID == id && (found == nil || found.Status == OK) {
+			found = c
+		}
+	}
+	return found
 }
 
 func service(namespace, name string, port int32) *corev1.Service {
@@ -119,7 +143,7 @@ func TestFault(t *testing.T) {
 		{"plain HTTP where HTTPS is spoken", "http://prometheus-operated.monitoring.svc:9090", live.Direct, status(400, "Client sent an HTTP request to an HTTPS server."), nil,
 			stageTLS, []string{"address: https://prometheus-operated.monitoring.svc:9090"}},
 		{"a token by the proxy", there, live.ServiceProxy, status(401, "no"), nil, stageAuthorized, []string{"kubectl -n plimsoll-system exec deploy/plimsoll -c kube-scheduler -- kubectl-plimsoll doctor"}},
-		{"the proxy is forbidden", there, live.ServiceProxy, status(403, `{"kind":"Status"}`), nil, stageAuthorized, []string{"Your user may not use"}},
+		{"the proxy is forbidden", there, live.ServiceProxy, status(403, `{"kind":"Status"}`), nil, stageAuthorized, []string{"You lack permission for the API server's proxy"}},
 		{"no token, and an address that looks like a proxy", "http://sql-proxy.example:9090", live.Replaced, status(401, "no"), nil, stageAuthorized, []string{"No token is sent"}},
 		{"no token", there, live.Direct, status(401, "no"), nil, stageAuthorized, []string{"tokenFile: /etc/plimsoll/token/token"}},
 		{"a file of the pod", there, live.Direct, os.ErrNotExist, nil, stageAuthorized, []string{"exec deploy/plimsoll"}},
@@ -129,11 +153,12 @@ func TestFault(t *testing.T) {
 		{"an error of another kind, such as of a source that is new", there, live.Direct, fmt.Errorf("quota of the account is used up"), nil, stageAnswers, []string{"Do what the message says"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := examinedAt(tt.address, tt.pods...)
+			s := sourceAt(tt.address, tt.pods...)
 			s.Route = tt.route
 			s.Err = tt.err
-			s.checkReached()
-			last := s.report.Checks[len(s.report.Checks)-1]
+			s.diagnosis = nil
+			checks := checksOf(s, "source")
+			last := checks[len(checks)-1]
 			if last.ID != tt.stage || last.Status == OK {
 				t.Fatalf("%s is %s, want a fault of %s", last.ID, last.Status, tt.stage)
 			}
@@ -155,11 +180,12 @@ func TestFault_HostedService(t *testing.T) {
 	for code, stage := range map[int]string{
 		http.StatusForbidden: stageAuthorized, http.StatusUnauthorized: stageAuthorized, http.StatusTooManyRequests: stageAnswers,
 	} {
-		s := examinedAt("https://api.datadoghq.eu")
+		s := sourceAt("https://api.datadoghq.eu")
 		s.Spec.MetricProvider.Type = config.Datadog
+		s.diagnosis = nil
 		s.Err = &httpclient.StatusError{Code: code, Hint: "the application key lacks a scope"}
-		s.checkReached()
-		last := s.report.Checks[len(s.report.Checks)-1]
+		checks := checksOf(s, "source")
+		last := checks[len(checks)-1]
 		if last.ID != stage || !strings.Contains(last.Message, "the application key lacks a scope") ||
 			len(last.Advice) != 1 || !strings.Contains(last.Advice[0].Text, "Do what the message says") {
 			t.Errorf("status %d: the check is %+v, want a fault of %s", code, last, stage)
@@ -185,20 +211,25 @@ func TestTableChecks(t *testing.T) {
 		{"no load anywhere", map[string]load.NodeLoad{"b": {}}, "nodes.measured", Error, "nodes without load: 1 of 1 (b)"},
 		{"old load", map[string]load.NodeLoad{"a": both(measured(0.5, 0.1, 6*time.Minute))}, "time.age", Error, "a cpu, a memory"},
 		{"load that is old soon", map[string]load.NodeLoad{"a": both(measured(0.5, 0.1, 3*time.Minute))}, "time.age", Warning, "a expires soon"},
-		{"zero", map[string]load.NodeLoad{"a": {measured(0, 0.1, 0), measured(0.5, 0.1, 0)}}, "values.zero", Warning, "1 resource is at exactly 0, which no running node is: a cpu"},
+		{"zero", map[string]load.NodeLoad{"a": {measured(0, 0.1, 0), measured(0.5, 0.1, 0)}}, "values.zero", Warning, "1 value is at exactly 0, which no running node is: a cpu"},
 		{"a full node", map[string]load.NodeLoad{"a": {measured(1, 0.1, 0), measured(0.5, 0.1, 0)}}, "values.capacity", Warning, "a cpu"},
 		{"no deviation of any node", map[string]load.NodeLoad{"a": both(measured(0.5, 0, 0))}, "values.deviation", Warning, "a cpu, a memory"},
 		{"a node that is steady", map[string]load.NodeLoad{"a": both(measured(0.5, 0, 0)), "b": both(measured(0.5, 0.1, 0))}, "values.deviation", OK, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := examinedAt("http://10.0.0.9:2020")
-			s.Reader = nil // as of any source that tells nothing more
-			s.requirements.deviation = true
-			var got *Check
-			for _, c := range s.tableChecks(tt.loads, now) {
-				if c.ID == tt.id {
-					got = &c
-				}
+			s := sourceAt("http://10.0.0.9:2020")
+			s.diagnosis, s.examination, s.usesDeviation = nil, nil, true // as of any source that tells nothing more
+			snapshot := loadtest.Snapshot(map[time.Duration]map[string]load.NodeLoad{5 * time.Minute: tt.loads}, nil)
+			for node := range tt.loads {
+				s.objects.nodes = append(s.objects.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
+			}
+			for _, node := range s.objects.nodes {
+				s.addFigures(&request{windows: [load.ResourceCount]time.Duration{5 * time.Minute, 5 * time.Minute}, trust: provider.TrustOf(s.Spec)}, snapshot, node.Name)
+			}
+			r := &Report{}
+			runAll(r, sourceChecks(), s, "")
+			got := find(r.Checks, tt.id)
+			for _, c := range r.Checks {
 				if (c.Status == OK) != (len(c.Advice) == 0) {
 					t.Errorf("%s is %s, with advice %+v", c.ID, c.Status, c.Advice)
 				}
@@ -245,14 +276,19 @@ func TestWaitingChecks(t *testing.T) {
 		{"a Job", []*corev1.Pod{pod("a", "plimsol", time.Hour, owned("Job", "j"))}, true, Error, []string{"create Job shop/j again"}},
 		{"a CronJob's pods", []*corev1.Pod{pod("a", "plimsol", time.Hour, owned("CronJob", "c"))}, true, Error,
 			[]string{`kubectl -n shop patch cronjob c --type=merge -p '{"spec":{"jobTemplate":{"spec":{"template":{"spec":{"schedulerName":"plimsoll"}}}}}}'`}},
-		{"our scheduler is away", []*corev1.Pod{pod("a", "plimsoll", time.Hour, nil)}, false, Error, []string{"its scheduler is away", "describe"}},
+		{"our scheduler is down", []*corev1.Pod{pod("a", "plimsoll", time.Hour, nil)}, false, Error, []string{"its scheduler is down", "describe"}},
 		{"our scheduler is slow", []*corev1.Pod{pod("a", "plimsoll", time.Hour, nil)}, true, Warning, []string{"a profile has this name"}},
 		{"our scheduler works on it", []*corev1.Pod{pod("a", "plimsoll", time.Hour, nil), pod("b", "plimsoll", time.Hour, refused)}, true, OK, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := objectsOf([]runtime.Object{&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}}})
 			o.pods = tt.pods
-			checks := o.waitingChecks([]string{"plimsoll"}, tt.leading, "kubectl describe it", now)
+			f := sourceAt("").facts
+			f.objects, f.configuration.Decoded.Profiles = o, []schedulerconfig.KubeSchedulerProfile{{SchedulerName: "plimsoll"}}
+			if tt.leading {
+				f.configuration.Workload.Name = "" // nothing is known but that it runs
+			}
+			checks := f.checkWaiting()
 			if len(checks) != 1 || checks[0].Status != tt.want {
 				t.Fatalf("got %+v, want one %s", checks, tt.want)
 			}
@@ -286,20 +322,25 @@ plimsoll_fallback_total{plugin="LoadThreshold",reason="Absent"} 10
 		t.Fatal(err)
 	}
 	var got []string
-	for _, c := range metricChecks(metrics, "a test") {
-		got = append(got, fmt.Sprintf("%s %s: %s", c.Status, c.ID, c.Message))
+	f := sourceAt("").facts
+	f.configuration.Workload, f.metrics, f.metricsFrom = nil, metrics, "a test"
+	for _, c := range reportOn(f).Checks {
+		if c.Group == "scheduler" {
+			got = append(got, fmt.Sprintf("%s %s: %s", c.Status, c.ID, c.Message))
+		}
 	}
 	want := []string{
-		"error scheduler.load: the scheduler's metrics, by a test, say Prometheus: memory fresh on 0, expired on 3, absent on 0 nodes",
+		"error scheduler.load: the scheduler's metrics, from a test, say Prometheus: memory fresh on 0, expired on 3, absent on 0 nodes",
 		"ok scheduler.load: Prometheus: cpu fresh on 3, expired on 0, absent on 0 nodes",
 		"warning scheduler.refreshes: Prometheus: 20 of 100 refreshes failed since the scheduler started",
-		"ok scheduler.fallbacks: LoadThreshold judged 10 of 100 placements without load",
-		"warning scheduler.fallbacks: TargetLoadPacking judged 11 of 100 placements without load since the scheduler started: StepAside 11",
+		"ok scheduler.fallbacks: LoadThreshold decided 10 of 100 placements without load",
+		"warning scheduler.fallbacks: TargetLoadPacking decided 11 of 100 placements without load since the scheduler started: StepAside 11",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got := metricChecks(nil, "a test"); len(got) != 1 || got[0].Status != Warning {
+	f.metrics = model.Vector{{Metric: model.Metric{"__name__": "up"}}}
+	if got := f.checkMetrics(); len(got) != 1 || got[0].Status != Warning {
 		t.Errorf("without metrics of Plimsoll: %+v", got)
 	}
 }
@@ -314,20 +355,20 @@ func TestSkewOf(t *testing.T) {
 
 func TestClaimsOf(t *testing.T) {
 	// {"sub":"system:serviceaccount:a:b","exp":1700000000}
-	c, ok := claimsOf("x.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQ6YTpiIiwiZXhwIjoxNzAwMDAwMDAwfQ.y\n")
-	if !ok || c.Subject != "system:serviceaccount:a:b" || c.Expiry != 1700000000 {
-		t.Errorf("got %+v, %v", c, ok)
+	c := claimsOf("x.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQ6YTpiIiwiZXhwIjoxNzAwMDAwMDAwfQ.y\n")
+	if c.Subject != "system:serviceaccount:a:b" || c.Expiry != 1700000000 {
+		t.Errorf("got %+v", c)
 	}
 	for _, token := range []string{"", "sha256~opaque", "a.b.c", "a.!.c"} {
-		if c, ok := claimsOf(token); ok {
+		if c := claimsOf(token); c != (claims{}) {
 			t.Errorf("%q has claims %+v", token, c)
 		}
 	}
 }
 
-// TestRightsOf compares with the roles that the chart installs: a right that is checked must be granted there, and the other way
+// TestNeededPermissions compares with the roles that the chart installs: a right that is checked must be granted there, and the other way
 // round.
-func TestRightsOf(t *testing.T) {
+func TestNeededPermissions(t *testing.T) {
 	text, err := os.ReadFile("../../../manifests/second-scheduler.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -357,7 +398,9 @@ func TestRightsOf(t *testing.T) {
 	}}}
 	needed := map[string]bool{}
 	election := componentbaseconfig.LeaderElectionConfiguration{LeaderElect: true, ResourceName: "plimsoll", ResourceNamespace: "plimsoll-system"}
-	for _, r := range rightsOf(cfg, election, "v1.37.1") {
+	cfg.LeaderElection = election
+	f := &facts{configuration: &live.Configuration{Decoded: cfg}, server: apiServer{gitVersion: "v1.37.1"}}
+	for _, r := range f.neededPermissions() {
 		if r.purpose == "" {
 			t.Errorf("%+v has no purpose", r)
 		}
@@ -379,7 +422,8 @@ func TestRightsOf(t *testing.T) {
 			t.Errorf("%s is granted by the chart, and not checked", right)
 		}
 	}
-	for _, r := range rightsOf(cfg, election, "v1.36.4") {
+	f.server.gitVersion = "v1.36.4"
+	for _, r := range f.neededPermissions() {
 		if r.resource == "devicetaintrules" {
 			t.Error("a scheduler of Kubernetes 1.36 does not read devicetaintrules, but the right is checked")
 		}
@@ -389,13 +433,13 @@ func TestRightsOf(t *testing.T) {
 // TestGrants expects one role for the cluster and one for each namespace, whatever the number of rights.
 func TestGrants(t *testing.T) {
 	to := subjectOf("system:serviceaccount:ns:account")
-	rights := []right{
+	permissions := []permission{
 		{resource: "nodes", verbs: []string{"get", "list"}},
 		{group: "coordination.k8s.io", resource: "leases", verbs: []string{"get"}, namespace: "ns", name: "lease"},
 		{resource: "services", verbs: []string{"get", "list"}},
 		{resource: "pods/status", verbs: []string{"patch"}},
 	}
-	got := grants(rights, to)
+	got := grants(permissions, to)
 	want := `apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:
@@ -469,19 +513,18 @@ subjects:
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for name := range names {
-		if other := grants(rights[2:], to); strings.Contains(other, name) {
+		if other := grants(permissions[2:], to); strings.Contains(other, name) {
 			t.Errorf("other rights have a role of the same name, and would replace it:\n%s", other)
 		}
-		if other := grants(rights, subjectOf("jane")); strings.Contains(other, name) {
+		if other := grants(permissions, subjectOf("jane")); strings.Contains(other, name) {
 			t.Errorf("another user has a binding of the same name, and would replace it:\n%s", other)
 		}
 	}
 
-	e := &examination{}
-	e.addLacking(Error, "rights.scheduler", to, rights)
-	for _, c := range e.report.Checks {
-		if len(e.report.Checks) != len(rights) || len(c.Advice) != 1 || c.Advice[0] != e.report.Checks[0].Advice[0] {
-			t.Errorf("the advice is not one for all: %+v", e.report.Checks)
+	checks := lackingChecks(Error, to, permissions)
+	for _, c := range checks {
+		if len(checks) != len(permissions) || len(c.Advice) != 1 || c.Advice[0] != checks[0].Advice[0] {
+			t.Errorf("the advice is not one for all: %+v", checks)
 		}
 	}
 }
@@ -489,12 +532,11 @@ subjects:
 // TestCheckReached_UnknownStage expects no stage to be called fine where it is not known how far a request came, such as with a
 // source that has a default address.
 func TestCheckReached_UnknownStage(t *testing.T) {
-	s := examinedAt("")
-	s.Spec.MetricProvider.Type, s.Label, s.Reader = "Datadog", "Datadog", nil
+	s := sourceAt("")
+	s.Spec.MetricProvider.Type, s.Label, s.diagnosis = "Datadog", "Datadog", nil
 	s.Err = &net.DNSError{Err: "no such host", Name: "api.example.org"}
-	s.checkReached()
-	if len(s.report.Checks) != 1 || s.report.Checks[0].Status != Error || len(s.report.Checks[0].Advice) == 0 {
-		t.Errorf("got %+v, want the fault alone", s.report.Checks)
+	if checks := checksOf(s, "source"); len(checks) != 1 || checks[0].Status != Error || len(checks[0].Advice) == 0 {
+		t.Errorf("got %+v, want the fault alone", checks)
 	}
 }
 
@@ -528,7 +570,9 @@ func TestAdviseWaiting_HostileOwner(t *testing.T) {
 			t.Errorf("owner %s %q: %+v", tt.kind, tt.name, advice)
 		}
 	}
-	if c := newCheck(Error, "a.b", "x\x1b[2Jy\u202ez", Advice{Text: "\x1b", Command: "\x1b", YAML: "a: \x1b\nb: 1\n"}); strings.ContainsAny(fmt.Sprint(c), "\x1b\u202e") {
+	r := &Report{}
+	r.add(Check{ID: "a.b", Message: "x\x1b[2Jy\u202ez", Advice: []Advice{{Text: "\x1b", Command: "\x1b", YAML: "a: \x1b\nb: 1\n"}}})
+	if c := r.Checks[0]; strings.ContainsAny(fmt.Sprint(c), "\x1b\u202e") {
 		t.Errorf("%q steers a terminal", c)
 	}
 }
@@ -536,14 +580,13 @@ func TestAdviseWaiting_HostileOwner(t *testing.T) {
 // TestCommands_Quoted expects every name that a configuration or an object brings into a command to be one word of the shell.
 func TestCommands_Quoted(t *testing.T) {
 	const evil = "x; touch evil"
-	s := examinedAt("http://prometheus-operated.monitoring.svc:9090", schedulerPod())
+	s := sourceAt("http://prometheus-operated.monitoring.svc:9090", schedulerPod())
 	w := s.configuration.Workload
 	w.Container = evil
 	s.objects.pods[0].Spec.Volumes[0].Secret.SecretName, s.objects.pods[0].Spec.Volumes[1].ConfigMap.Name = evil, evil
 	s.objects.services[0].Spec.Selector = map[string]string{"app": evil}
-	u, _ := url.Parse(s.address())
-	advice := s.adviseAuthority(&x509.Certificate{}, u)
-	advice = append(advice, s.adviseAddress(u)...)
+	advice := s.adviseAuthority(&x509.Certificate{})
+	advice = append(advice, s.adviseAddress()...)
 	advice = append(advice, Advice{Command: execCommand(w)}, Advice{Command: s.queryCommand(evil)}, Advice{Command: logsCommand("a", evil)})
 	quoted := 0
 	for _, a := range advice {
@@ -559,58 +602,37 @@ func TestCommands_Quoted(t *testing.T) {
 
 // TestCheckCapacity_Infinite expects a query that divides by zero to be told from one in percent.
 func TestCheckCapacity_Infinite(t *testing.T) {
-	s := examinedAt("http://10.0.0.9:9090")
+	s := sourceAt("http://10.0.0.9:9090")
 	s.diagnosis.Queries = []diagnosis.QueryDiagnosis{{Query: promql.Query{PromQL: "a / 0"}, Highest: math.Inf(1), HighestNode: "n1"}}
-	s.checkCapacity()
-	c := s.report.Checks[0]
+	c := s.checkCapacity()[0]
 	if c.Status != Error || strings.Contains(c.Message, "Inf") || c.Advice[0].YAML != "" || !strings.Contains(c.Advice[0].Command, "a / 0") {
 		t.Errorf("got %+v", c)
 	}
 }
 
-// TestCheckMatching_Groups expects one check for all nodes with the same advice.
-func TestCheckMatching_Groups(t *testing.T) {
-	s := examinedAt("http://10.0.0.9:9090")
+// TestCheckUnnamed expects one check for all nodes with the same advice.
+func TestCheckUnnamed(t *testing.T) {
+	s := sourceAt("http://10.0.0.9:9090")
 	s.diagnosis.NodeCount = 11
-	s.examined.Sampling = map[string]diagnosis.Sampling{"healthy": {Interval: time.Second}}
+	s.examination.Sampling = map[string]diagnosis.Sampling{"healthy": {Interval: time.Second}}
 	for i := range 10 {
-		node := fmt.Sprintf("w%d", i)
-		s.diagnosis.NodesWithoutSeries = append(s.diagnosis.NodesWithoutSeries, node)
-		if i < 7 {
-			s.examined.Unnamed = append(s.examined.Unnamed, node)
-		}
+		s.diagnosis.NodesWithoutSeries = append(s.diagnosis.NodesWithoutSeries, fmt.Sprintf("w%d", i))
 	}
-	s.examined.Strays = []string{"up{instance=prod-w0}"}
-	s.checkMatching()
-	var got []string
-	for _, c := range s.report.Checks {
-		if c.ID == "nodes.measured" && strings.Contains(fmt.Sprint(c.Advice), "too few samples") {
-			t.Errorf("samples of a node that has load count for those without: %+v", c)
-		}
-		if c.ID == "nodes.nearest" {
-			got = append(got, c.Message)
-		}
-	}
-	want := []string{
-		"no label of any series names these nodes: w0, w1, w2, w3, w4, …; series that name no node: up{instance=prod-w0}",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-// TestRequirementsOf_Deviation expects the deviation to be known as needed by each plugin that uses it.
-func TestRequirementsOf_Deviation(t *testing.T) {
-	spec := config.LoadSpec{MetricProvider: config.MetricProviderSpec{Type: config.Datadog}, Window: metav1.Duration{Duration: time.Minute}}
-	for args, want := range map[runtime.Object]bool{
-		&config.LoadVariationRiskBalancingArgs{LoadSpec: spec}: true, &config.LowRiskOverCommitmentArgs{LoadSpec: spec}: true, &config.PeaksArgs{LoadSpec: spec}: false,
+	s.examination.Unnamed = s.diagnosis.NodesWithoutSeries
+	for _, tt := range []struct {
+		strays []string
+		want   string
+	}{
+		{[]string{`up{instance="a"}`}, `no label names these nodes without load: w0, w1, w2, w3, w4, …; these series name no node: up{instance="a"}`},
+		{nil, "no series has a label that names a node without load: w0, w1, w2, w3, w4, …"},
 	} {
-		cfg := &schedulerconfig.KubeSchedulerConfiguration{Profiles: []schedulerconfig.KubeSchedulerProfile{{
-			Plugins:      &schedulerconfig.Plugins{Score: schedulerconfig.PluginSet{Enabled: []schedulerconfig.Plugin{{Name: "P"}}}},
-			PluginConfig: []schedulerconfig.PluginConfig{{Name: "P", Args: args}},
-		}}}
-		if r := requirementsOf(cfg, spec); r.deviation != want || len(r.windows) != 1 {
-			t.Errorf("%T: %+v, want deviation %v", args, r, want)
+		s.examination.Strays = tt.strays
+		checks := checksOf(s, "nodes")
+		if c := find(checks, "nodes.nearest"); c == nil || c.Message != tt.want || c.Status != Warning {
+			t.Errorf("got %+v, want %s", c, tt.want)
+		}
+		if c := find(checks, "nodes.measured"); strings.Contains(fmt.Sprint(c.Advice), "too few samples") {
+			t.Errorf("samples of a node that has load count for those without: %+v", c)
 		}
 	}
 }
@@ -619,15 +641,13 @@ func TestRequirementsOf_Deviation(t *testing.T) {
 func TestCheckReached_HostedSource(t *testing.T) {
 	for _, kind := range []config.MetricProviderType{config.SignalFx, config.Datadog} {
 		for _, err := range []error{&httpclient.StatusError{Code: http.StatusForbidden}, &net.DNSError{Err: "no such host"}, syscall.ECONNREFUSED, context.DeadlineExceeded} {
-			s := examinedAt("")
-			s.Spec.MetricProvider.Type, s.Label, s.Reader, s.Err = kind, string(kind), nil, err
-			s.checkReached()
-			last := s.report.Checks[len(s.report.Checks)-1]
+			s := sourceAt("")
+			s.Spec.MetricProvider.Type, s.Label, s.diagnosis, s.Err = kind, string(kind), nil, err
+			checks := checksOf(s, "source")
+			last := checks[len(checks)-1]
 			if last.Status == OK || len(last.Advice) == 0 || strings.Contains(fmt.Sprint(last), "metrics-server") {
 				t.Errorf("%s, %v: %+v", kind, err, last)
 			}
-			s.examine(t.Context())
-			s.checkSeries()
 		}
 	}
 }

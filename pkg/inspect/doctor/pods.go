@@ -17,143 +17,116 @@ import (
 // patience is how long a scheduler may take to look at a pod.
 const patience = 10 * time.Second
 
-// checkPods checks for pods that wait and that no scheduler looks at.
-func (e *examination) checkPods() {
-	var profiles []string
-	away := ""
-	if e.configuration != nil && e.configuration.Decoded != nil {
-		for i := range e.configuration.Decoded.Profiles {
-			profiles = append(profiles, e.configuration.Decoded.Profiles[i].SchedulerName)
-		}
-		if w := e.configuration.Workload; w != nil {
-			away = describeCommand(w.Namespace, w.Kind, w.Name)
-		}
-	}
-	e.addAll(e.objects.waitingChecks(profiles, e.leading, away, time.Now()))
-}
-
-// waitingChecks returns a check for each scheduler that pods wait for in vain. profiles are the names that our scheduler serves;
-// leading is whether it does, and away the command that shows why not.
-func (o *objects) waitingChecks(profiles []string, leading bool, away string, now time.Time) []Check {
-	waiting := map[string][]*corev1.Pod{}
-	served := map[string]bool{}
-	total := 0
-	for _, pod := range o.pods {
-		name := pod.Spec.SchedulerName
-		if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
-			continue
-		}
-		total++
-		if lookedAt(pod) {
-			served[name] = true // whoever serves it wrote the condition
-			continue
-		}
-		if now.Sub(pod.CreationTimestamp.Time) > patience {
-			waiting[name] = append(waiting[name], pod)
-		}
+// checkWaiting checks for pods that no scheduler looks at.
+func (f *facts) checkWaiting() []Check {
+	waiting, served, total := f.waitingPods()
+	profiles, see := f.profiles(), ""
+	if w := f.workload(); w != nil {
+		see = describeCommand(w.Namespace, w.Kind, w.Name)
 	}
 	var checks []Check
 	for _, name := range sortedKeys(waiting) {
-		pods := waiting[name]
-		shown := make([]string, len(pods))
-		for i, pod := range pods {
-			shown[i] = pod.Namespace + "/" + pod.Name
-		}
-		message := fmt.Sprintf("%s for scheduler %q, and no scheduler has looked at %s: %s", verb(len(pods), "pod waits", "pods wait"), name,
-			map[bool]string{true: "it", false: "them"}[len(pods) == 1], text.FirstN(shown))
+		message, ours := waitingMessage(name, waiting[name]), slices.Contains(profiles, name)
 		switch {
-		case slices.Contains(profiles, name) && leading:
-			if served[name] {
-				continue // it is on its way
-			}
-			checks = append(checks, newCheck(Warning, "pods.waiting", message+"; a profile has this name", Advice{
-				Text: "Its queue may be long. If they still wait in a minute, the scheduler's log says why.", Command: away,
-			}))
-		case slices.Contains(profiles, name):
-			checks = append(checks, newCheck(Error, "pods.waiting", message+"; a profile has this name, but its scheduler is away", Advice{
-				Text: "Bring it back; nothing is to be done about the pods. This shows why it is away:", Command: away,
-			}))
+		case ours && f.leading() && served[name]: // they are next
+		case ours && f.leading():
+			checks = append(checks, warn(run(see, "Its queue may be long. If they still wait in a minute, see the scheduler's log."), "%s; a profile has this name", message)...)
+		case ours:
+			checks = append(checks, fail(run(see, "Start the scheduler; the pods need no change. See why it is down:"),
+				"%s; a profile has this name, but its scheduler is down", message)...)
 		default:
-			checks = append(checks, newCheck(Error, "pods.waiting", message+didYouMean(name, profiles), o.adviseWaiting(pods, name, profiles)...))
+			if nearest := configlint.SimilarNames(name, profiles); len(nearest) > 0 {
+				message += fmt.Sprintf("; did you mean %q?", nearest[0])
+			}
+			checks = append(checks, fail(f.objects.adviseWaiting(waiting[name], name, profiles), "%s", message)...)
 		}
 	}
 	if len(checks) == 0 {
-		return []Check{newCheck(OK, "pods.waiting", fmt.Sprintf("no pod waits for a scheduler that nobody runs (%s for other reasons)", verb(total, "pod waits", "pods wait")))}
+		return ok("no pod waits for a scheduler that is not running (%s for other reasons)", plural(total, "pod waits", "pods wait"))
 	}
 	return checks
 }
 
-// lookedAt reports whether a scheduler, or a gate, has said why the pod waits.
-func lookedAt(pod *corev1.Pod) bool {
-	return len(pod.Spec.SchedulingGates) > 0 || slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodScheduled })
-}
-
-// nearestProfile returns the profile whose name is most similar; empty if none is.
-func nearestProfile(name string, profiles []string) string {
-	if similar := configlint.SimilarNames(name, profiles); len(similar) > 0 {
-		return similar[0]
-	}
-	return ""
-}
-
-func didYouMean(name string, profiles []string) string {
-	if nearest := nearestProfile(name, profiles); nearest != "" {
-		return fmt.Sprintf("; did you mean %q?", nearest)
-	}
-	return ""
-}
-
-// adviseWaiting says how to let pods name a scheduler that exists: by their owners, for the name of a pod cannot be changed.
-func (o *objects) adviseWaiting(pods []*corev1.Pod, name string, profiles []string) []Advice {
-	to := nearestProfile(name, profiles)
-	if to == "" {
-		to = "default-scheduler"
-	}
-	const most = 5
-	var advice []Advice
-	seen := map[string]bool{}
-	for _, pod := range pods {
-		kind, owner := o.ownerOf(pod)
-		key := kind + "/" + pod.Namespace + "/" + owner
-		if seen[key] || len(advice) == most {
+// waitingPods returns the pods that no scheduler has looked at, the schedulers that look at some, and how many pods wait at all.
+func (f *facts) waitingPods() (waiting map[string][]*corev1.Pod, served map[string]bool, total int) {
+	waiting, served = map[string][]*corev1.Pod{}, map[string]bool{}
+	for _, pod := range f.objects.pods {
+		if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
 			continue
 		}
-		seen[key] = true
-		advice = append(advice, adviseOwner(pod, kind, owner, to))
+		total++
+		name := pod.Spec.SchedulerName
+		if lookedAt(pod) {
+			served[name] = true
+		} else if f.now.Sub(pod.CreationTimestamp.Time) > patience {
+			waiting[name] = append(waiting[name], pod)
+		}
+	}
+	return waiting, served, total
+}
+
+func waitingMessage(name string, pods []*corev1.Pod) string {
+	names, them := make([]string, len(pods)), "them"
+	for i, pod := range pods {
+		names[i] = pod.Namespace + "/" + pod.Name
+	}
+	if len(pods) == 1 {
+		them = "it"
+	}
+	return fmt.Sprintf("%s for scheduler %q, and no scheduler has looked at %s: %s", plural(len(pods), "pod waits", "pods wait"), name, them, text.FirstN(names))
+}
+
+// lookedAt reports whether a scheduler, or a gate, has said why the pod waits.
+func lookedAt(pod *corev1.Pod) bool {
+	return len(pod.Spec.SchedulingGates) > 0 ||
+		slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodScheduled })
+}
+
+// adviseWaiting says how to let the owners of pods name a scheduler that exists: a pod cannot be changed.
+func (o *objects) adviseWaiting(pods []*corev1.Pod, name string, profiles []string) []Advice {
+	const atMost = 5
+	to := append(configlint.SimilarNames(name, profiles), "default-scheduler")[0]
+	var advice []Advice
+	for _, pod := range pods {
+		kind, owner := o.ownerOf(pod)
+		if a := adviseOwner(pod, kind, owner, to); !slices.Contains(advice, a) && len(advice) < atMost {
+			advice = append(advice, a)
+		}
 	}
 	return advice
 }
 
-// adviseOwner says how to let what holds the pod's template name a scheduler. kind is empty if nothing does.
+// adviseOwner says how to let the owner of the pod's template name a scheduler. kind is empty if there is none.
 func adviseOwner(pod *corev1.Pod, kind, owner, to string) Advice {
-	path := `{"spec":{"template":{"spec":{"schedulerName":"%s"}}}}`
+	namespace, path := pod.Namespace, `{"spec":{"template":{"spec":{"schedulerName":"%s"}}}}`
 	switch kind {
 	case ownerUnknown:
-		return Advice{Text: fmt.Sprintf("Let what creates pod %s/%s write schedulerName %s into its pods; the pod names an owner that is not known.", pod.Namespace, pod.Name, to)}
+		return Advice{Text: fmt.Sprintf("Let the unknown owner of pod %s/%s write schedulerName %s into its pods.", namespace, pod.Name, to)}
 	case "":
-		again := Advice{Text: fmt.Sprintf("Create pod %s/%s again with schedulerName %s:", pod.Namespace, pod.Name, to)}
+		again := Advice{Text: fmt.Sprintf("Create pod %s/%s again with schedulerName %s:", namespace, pod.Name, to)}
 		if isName(to) {
-			again.Command = fmt.Sprintf(`kubectl -n %[1]s get pod %[2]s -o json | kubectl patch --local -f - --type=merge -p '{"spec":{"schedulerName":"%[3]s"}}' -o json | kubectl replace --force -f -`,
-				live.ShellQuote(pod.Namespace), live.ShellQuote(pod.Name), to)
+			again.Command = fmt.Sprintf("kubectl -n %s get pod %s -o json | kubectl patch --local -f - --type=merge -p '%s' -o json | kubectl replace --force -f -",
+				live.ShellQuote(namespace), live.ShellQuote(pod.Name), `{"spec":{"schedulerName":"`+to+`"}}`)
 		}
 		return again
 	case "Job":
-		return Advice{Text: fmt.Sprintf("A Job cannot be changed: create Job %s/%s again with schedulerName %s.", pod.Namespace, owner, to)}
+		return Advice{Text: fmt.Sprintf("A Job cannot be changed: create Job %s/%s again with schedulerName %s.", namespace, owner, to)}
 	case "CronJob":
 		path = `{"spec":{"jobTemplate":` + path + `}}`
 	}
-	advice := Advice{Text: fmt.Sprintf("Let %s %s/%s write schedulerName %s:", kind, pod.Namespace, owner, to)}
+	advice := Advice{Text: fmt.Sprintf("Let %s %s/%s write schedulerName %s:", kind, namespace, owner, to)}
 	if isName(to) {
-		advice.Command = fmt.Sprintf("kubectl -n %s patch %s %s --type=merge -p '%s'", live.ShellQuote(pod.Namespace), strings.ToLower(kind), live.ShellQuote(owner), fmt.Sprintf(path, to))
+		advice.Command = fmt.Sprintf("kubectl -n %s patch %s %s --type=merge -p '%s'",
+			live.ShellQuote(namespace), strings.ToLower(kind), live.ShellQuote(owner), fmt.Sprintf(path, to))
 	}
 	return advice
 }
 
-// ownerUnknown is the kind of an owner that does not exist, or that cannot be looked up.
+// ownerUnknown is the kind of an owner that does not exist, or that was not listed.
 const ownerUnknown = "unknown"
 
-// ownerOf returns what holds the pod's template; kind is empty if nothing does. A pod's author writes the kind and the name of its
-// owner as they like: what was listed must exist, and of other kinds that make pods the name must be one.
+// ownerOf returns the object with the pod's template; kind is empty if there is none. A pod's author can write any owner:
+// listed kinds must exist, and other owners must have a valid name.
 func (o *objects) ownerOf(pod *corev1.Pod) (kind, name string) {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil {
@@ -165,13 +138,11 @@ func (o *objects) ownerOf(pod *corev1.Pod) (kind, name string) {
 		if listed == nil {
 			return ownerUnknown, ""
 		}
-		if above := metav1.GetControllerOf(listed); above != nil {
-			if above.Kind != "Deployment" || !isName(above.Name) {
-				return ownerUnknown, ""
-			}
+		if above := metav1.GetControllerOf(listed); above == nil {
+			return owner.Kind, owner.Name
+		} else if above.Kind == "Deployment" && isName(above.Name) {
 			return above.Kind, above.Name
 		}
-		return owner.Kind, owner.Name
 	case "DaemonSet", "Job", "CronJob":
 		if isName(owner.Name) {
 			return owner.Kind, owner.Name

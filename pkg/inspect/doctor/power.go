@@ -8,65 +8,129 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
-// checkPowerModels checks which nodes Peaks has a power model of. It returns the configuration that the sources of load are examined
-// with: without models, Peaks would not start where they are in a file of the scheduler's pod, so any model takes their place.
-func (e *examination) checkPowerModels() *schedulerconfig.KubeSchedulerConfiguration {
-	decoded := e.configuration.Decoded
-	examined := decoded.DeepCopy()
-	for i := range decoded.Profiles {
-		for j, pluginConfig := range decoded.Profiles[i].PluginConfig {
-			args, ok := pluginConfig.Args.(*config.PeaksArgs)
-			if !ok || !enabled(&decoded.Profiles[i], pluginConfig.Name) {
-				continue
-			}
-			profile := "profile " + text.Excerpt(decoded.Profiles[i].SchedulerName)
-			switch file := e.powerModelFile(args); {
-			case file == "":
-				e.checkModelled(profile, args)
-			case os.Getenv(config.NodePowerModelVariable) == "":
-				examined.Profiles[i].PluginConfig[j].Args.(*config.PeaksArgs).NodePowerModels = []config.NodePowerModel{{PowerModel: config.PowerModel{K1: 1, K2: 0.01}}}
-				e.add(Warning, "nodes.modelled", fmt.Sprintf("%s: the power models of Peaks are in %s, a file of the scheduler's pod, and were not checked", profile, text.Excerpt(file)), Advice{
-					Text: "Check in the scheduler's pod, where the file is:", Command: execCommand(e.configuration.Workload),
-				})
-			}
-		}
-	}
-	return examined
+// powerArgs are arguments of a plugin that scores by power models.
+type powerArgs interface {
+	PowerModelOf(node string, labels map[string]string) *config.PowerModel
+	// HasPowerModels reports whether there are any, and byName whether some are for nodes by name.
+	HasPowerModels() (has, byName bool)
+	// AddPowerModel adds a model for all nodes.
+	AddPowerModel(config.PowerModel)
 }
 
-// powerModelFile returns the file that the models are in; empty if the arguments have models by name, or if no file is named.
-func (e *examination) powerModelFile(args *config.PeaksArgs) string {
-	if len(args.NodePowerModel) > 0 {
+// powerPlugin is a plugin with power models that a profile enables.
+type powerPlugin struct {
+	profile, plugin string
+	args            powerArgs
+}
+
+func powerPlugins(cfg *schedulerconfig.KubeSchedulerConfiguration) []powerPlugin {
+	var all []powerPlugin
+	forEachArgs(cfg, func(profile *schedulerconfig.KubeSchedulerProfile, plugin string, args any) {
+		if args, ok := args.(powerArgs); ok {
+			all = append(all, powerPlugin{text.Excerpt(profile.SchedulerName), plugin, args})
+		}
+	})
+	return all
+}
+
+// modelsElsewhere returns the file of the scheduler's pod with the power models; empty if they are known here.
+func modelsElsewhere(args powerArgs, w *live.Workload, here string) string {
+	if _, byName := args.HasPowerModels(); byName || here != "" || w == nil {
 		return ""
 	}
-	if file := os.Getenv(config.NodePowerModelVariable); file != "" || e.configuration.Workload == nil {
-		return file
-	}
-	return e.configuration.Workload.Env[config.NodePowerModelVariable]
+	return w.Env[config.NodePowerModelVariable]
 }
 
-func (e *examination) checkModelled(profile string, args *config.PeaksArgs) {
-	nodes := len(e.objects.nodes)
+// withPowerModels returns the configuration to simulate: any model replaces those in a file that cannot be read here, for
+// without models the plugin does not start.
+func (g *gatherer) withPowerModels() *schedulerconfig.KubeSchedulerConfiguration {
+	g.powerModelFile = os.Getenv(config.NodePowerModelVariable)
+	simulated := g.configuration.Decoded.DeepCopy()
+	for _, p := range powerPlugins(simulated) {
+		if modelsElsewhere(p.args, g.configuration.Workload, g.powerModelFile) != "" {
+			p.args.AddPowerModel(config.PowerModel{K1: 1, K2: 0.01})
+		}
+	}
+	return simulated
+}
+
+// checkPowerModels checks which nodes have a power model.
+func (f *facts) checkPowerModels() []Check {
+	var checks []Check
+	for _, p := range powerPlugins(f.configuration.Decoded) {
+		if file := modelsElsewhere(p.args, f.configuration.Workload, f.powerModelFile); file != "" {
+			checks = append(checks, warn(f.runInPod("Check in the scheduler's pod, which has the file:"),
+				"profile %s: the power models of %s are in %s, a file of the scheduler's pod, and were not checked", p.profile, p.plugin, text.Excerpt(file))...)
+			continue
+		}
+		checks = append(checks, f.checkModelled(p)...)
+	}
+	return checks
+}
+
+func (f *facts) checkModelled(p powerPlugin) []Check {
+	has, byName := p.args.HasPowerModels()
+	nodes := len(f.objects.nodes)
+	if !has || nodes == 0 || !byName && f.powerModelFile != "" { // a file replaces models by name
+		return nil
+	}
 	var without []string
-	for _, node := range e.objects.nodes {
-		if args.PowerModelOf(node.Name, node.Labels) == nil {
+	for _, node := range f.objects.nodes {
+		if p.args.PowerModelOf(node.Name, node.Labels) == nil {
 			without = append(without, node.Name)
 		}
 	}
-	switch {
-	case nodes == 0 || len(args.NodePowerModel)+len(args.NodePowerModels) == 0: // without any model, the scheduler does not start
-	case len(without) == 0:
-		e.add(OK, "nodes.modelled", fmt.Sprintf("%s: Peaks has a power model of every node", profile))
-	default:
-		status := Warning
-		if len(without) == nodes {
-			status = Error
+	result := warn
+	switch len(without) {
+	case 0:
+		return ok("profile %s: %s has a power model of every node", p.profile, p.plugin)
+	case nodes:
+		result = fail
+	}
+	const example = "nodePowerModels:\n- nodeSelector: {node.kubernetes.io/instance-type: m5.large}\n  k0: 471\n  k1: -91\n  k2: -0.07\n"
+	return result(write(example, "%s give them models by name in nodePowerModel, or by a label in the arguments of %s, such as:", f.inConfiguration(), p.plugin),
+		"profile %s: %s has no power model of %d of %s (%s)", p.profile, p.plugin, len(without), text.Count(nodes, "node"), text.FirstN(without))
+}
+
+// checkStatistics checks the sources of what workloads use.
+func (f *facts) checkStatistics() []Check {
+	var checks []Check
+	for i := range f.statistics {
+		s := &f.statistics[i]
+		known := s.Publisher.Latest().Len()
+		message := fmt.Sprintf("%s: statistics of %s, %s", s.Label, text.Count(known, "workload"), s.Route)
+		advice := run("", "Let the source have cAdvisor's series, or those of the kubelet's /metrics/resource. Until then peaks are predicted by requests.")
+		switch {
+		case s.Err != nil:
+			checks = append(checks, fail(advice, "%s: %s", s.Label, oneLine(s.Err))...)
+		case s.HistoryErr != nil:
+			checks = append(checks, warn(run(helmCommand(f.configuration.Workload, "--set recordingRules.enabled=true"),
+				"Statistics grow from now on. Let Prometheus record the past by the chart's value:"),
+				"%s; a part of the past is missing: %s", message, oneLine(s.HistoryErr))...)
+		case known == 0:
+			checks = append(checks, warn(advice, "%s", message)...)
+		default:
+			checks = append(checks, ok("%s", message)...)
 		}
-		e.add(status, "nodes.modelled", fmt.Sprintf("%s: Peaks has no power model of %d of %s (%s)", profile, len(without), text.Count(nodes, "node"), text.FirstN(without)), Advice{
-			Text: fmt.Sprintf("In %s, give them models by their names in nodePowerModel, or by a label in the arguments of Peaks, such as:", e.configuration.Origin),
-			YAML: "nodePowerModels:\n- nodeSelector: {node.kubernetes.io/instance-type: m5.large}\n  k0: 471\n  k1: -91\n  k2: -0.07\n",
-		})
+	}
+	return checks
+}
+
+// forEachArgs calls visit with the arguments of each plugin that a profile enables.
+func forEachArgs(cfg *schedulerconfig.KubeSchedulerConfiguration, visit func(p *schedulerconfig.KubeSchedulerProfile, plugin string, args any)) {
+	for i := range cfg.Profiles {
+		p := &cfg.Profiles[i]
+		enabled := map[string]bool{}
+		for _, name := range enabledPlugins(p.Plugins) {
+			enabled[name] = true
+		}
+		for _, plugin := range p.PluginConfig {
+			if enabled[plugin.Name] {
+				visit(p, plugin.Name, plugin.Args)
+			}
+		}
 	}
 }

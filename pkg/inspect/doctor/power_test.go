@@ -50,7 +50,7 @@ func TestCheckPowerModels(t *testing.T) {
 			if !tt.disabled {
 				plugins.Score.Enabled = []schedulerconfig.Plugin{{Name: config.Peaks}}
 			}
-			e := &examination{
+			f := &facts{
 				configuration: &live.Configuration{Origin: "FILE", Workload: tt.workload, Decoded: &schedulerconfig.KubeSchedulerConfiguration{
 					Profiles: []schedulerconfig.KubeSchedulerProfile{{SchedulerName: "plimsoll", Plugins: plugins, PluginConfig: []schedulerconfig.PluginConfig{{Name: config.Peaks, Args: &tt.args}}}},
 				}},
@@ -58,18 +58,19 @@ func TestCheckPowerModels(t *testing.T) {
 					{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, {ObjectMeta: metav1.ObjectMeta{Name: "b", Labels: map[string]string{"type": "big"}}},
 				}},
 			}
-			examined := e.checkPowerModels().Profiles[0].PluginConfig[0].Args.(*config.PeaksArgs)
+			simulated := (&gatherer{facts: f}).withPowerModels().Profiles[0].PluginConfig[0].Args.(*config.PeaksArgs)
+			checks := f.checkPowerModels()
 			if tt.want == "" {
-				if len(e.report.Checks) > 0 {
-					t.Errorf("checks %+v, want none", e.report.Checks)
+				if len(checks) > 0 {
+					t.Errorf("checks %+v, want none", checks)
 				}
 				return
 			}
-			if len(e.report.Checks) != 1 || e.report.Checks[0].Status != tt.want {
-				t.Fatalf("checks %+v, want one that is %s", e.report.Checks, tt.want)
+			if len(checks) != 1 || checks[0].Status != tt.want {
+				t.Fatalf("checks %+v, want one that is %s", checks, tt.want)
 			}
-			text := e.report.Checks[0].Message
-			for _, a := range e.report.Checks[0].Advice {
+			text := checks[0].Message
+			for _, a := range checks[0].Advice {
 				text += "\n" + a.Text + "\n" + a.Command + "\n" + a.YAML
 			}
 			for _, want := range tt.texts {
@@ -78,7 +79,7 @@ func TestCheckPowerModels(t *testing.T) {
 				}
 			}
 			// Whatever the file has, the scheduler must start.
-			if len(examined.NodePowerModel)+len(examined.NodePowerModels) == 0 {
+			if len(simulated.NodePowerModel)+len(simulated.NodePowerModels) == 0 {
 				t.Error("the configuration to examine has no model")
 			}
 			if len(tt.args.NodePowerModels) > 1 {

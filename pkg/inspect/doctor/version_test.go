@@ -19,6 +19,13 @@ func deployment(image string) *live.Workload {
 	}
 }
 
+// versions returns the checks of versions.
+func versions(scheduler, server, command string, w *live.Workload) []Check {
+	f := &facts{configuration: &live.Configuration{Workload: w}, server: apiServer{gitVersion: server}, command: command}
+	f.metrics = model.Vector{{Metric: model.Metric{"__name__": "plimsoll_build_info", "kubernetes": model.LabelValue(scheduler)}}}
+	return append(f.checkVersion(), f.checkCommand()...)
+}
+
 func TestVersionChecks(t *testing.T) {
 	for _, tt := range []struct {
 		scheduler, server string
@@ -27,7 +34,7 @@ func TestVersionChecks(t *testing.T) {
 		{"v1.36.3", "v1.36.0", OK}, {"v1.36.3", "v1.37.1", OK}, {"v1.36.3", "v1.38.0", Warning}, {"v1.36.3", "v1.35.9", Error}, {"v1.36.3", "v1.36.2-eks-1234", OK}, {"main", "v1.36.0", Warning},
 		{"1.37", "v1.37.1", OK}, {"1.37", "v1.36.4", Error},
 	} {
-		if got := versionChecks(tt.scheduler, tt.server, "v0.0.0", nil); len(got) != 1 || got[0].Status != tt.want {
+		if got := versions(tt.scheduler, tt.server, "v0.0.0", nil); len(got) != 1 || got[0].Status != tt.want {
 			t.Errorf("scheduler %s with API server %s: %+v, want %s", tt.scheduler, tt.server, got, tt.want)
 		}
 	}
@@ -36,10 +43,10 @@ func TestVersionChecks(t *testing.T) {
 // TestVersionChecks_Command expects a warning if explain would decide by the stock plugins of another minor.
 func TestVersionChecks_Command(t *testing.T) {
 	w := deployment("plimsoll:0.1.0-k8s1.36")
-	if got := versionChecks("1.36", "v1.36.4", "v1.36.9", w); len(got) != 1 {
+	if got := versions("1.36", "v1.36.4", "v1.36.9", w); len(got) != 1 {
 		t.Errorf("the same minor: %+v", got)
 	}
-	got := versionChecks("1.36", "v1.36.4", "v1.37.1", w)
+	got := versions("1.36", "v1.36.4", "v1.37.1", w)
 	const message, command = "this kubectl-plimsoll is of Kubernetes 1.37, the scheduler of 1.36", "kubectl -n team exec deploy/lines-plimsoll -c kube-scheduler -- kubectl-plimsoll doctor"
 	if len(got) != 2 || got[1].Status != Warning || !strings.Contains(got[1].Message, message) || got[1].Advice[0].Command != command {
 		t.Errorf("another minor: %+v", got)
@@ -73,7 +80,7 @@ func TestVersionChecks_Advice(t *testing.T) {
 		{"a static pod", static, [][]string{{"for Kubernetes 1.36", "patch", "manifests/default-scheduler", "image: " + of36, "name: kube-scheduler"}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			check := versionChecks("v1.37.1", "v1.36.4", "", tt.workload)[0]
+			check := versions("v1.37.1", "v1.36.4", "", tt.workload)[0]
 			if check.Status != Error || !strings.Contains(check.Message, "it may place no pod") || len(check.Advice) != len(tt.want) {
 				t.Fatalf("got %+v, want an error with %d advices", check, len(tt.want))
 			}
@@ -112,7 +119,8 @@ func TestSchedulerVersion(t *testing.T) {
 		{"no workload", nil, nil, ""},
 		{"no workload, and metrics", model.Vector{plimsoll("v1.36.4", "lines-1")}, nil, "v1.36.4"},
 	} {
-		if got := schedulerVersion(tt.metrics, tt.workload); got != tt.want {
+		f := &facts{configuration: &live.Configuration{Workload: tt.workload}, metrics: tt.metrics}
+		if got := f.schedulerVersion(); got != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
 		}
 	}
@@ -140,21 +148,16 @@ func TestCheckVersion(t *testing.T) {
 		message, command string
 	}{
 		{"a tag that is newer than the API server", "plimsoll:0.1.0-k8s1.37", nil, Error, "the scheduler is of Kubernetes 1.37, the API server of v1.36.4, image plimsoll:0.1.0-k8s1.37", "helm upgrade lines"},
-		{"a version that is not known", "plimsoll:mine", nil, Warning, "neither the scheduler's metrics nor the tag of its image plimsoll:mine name its Kubernetes version",
+		{"a version that is not known", "plimsoll:mine", nil, Warning, "the scheduler's version is not known from its metrics, nor from the tag of its image plimsoll:mine",
 			"kubectl -n team exec deploy/lines-plimsoll -c kube-scheduler -- /bin/kube-scheduler --version"},
 		{"a version that Prometheus has", "plimsoll:mine", fakePrometheus{{Labels: map[string]string{"__name__": "plimsoll_build_info", "kubernetes": "v1.37.1"}, Value: 1}},
 			Error, "the scheduler is of Kubernetes v1.37.1, the API server of v1.36.4", "helm upgrade lines"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			e := &examination{conn: &live.Connection{}, server: apiServer{gitVersion: "v1.36.4"}, metricsFrom: []seriesReader{tt.metrics}}
-			w := deployment(tt.image)
-			metrics, _, err := e.readMetrics(t.Context(), w)
-			if err != nil {
-				t.Fatal(err)
-			}
-			e.checkVersion(w, metrics)
-			c := e.report.Checks[0]
-			if c.ID != "scheduler.version" || c.Status != tt.want || !strings.Contains(c.Message, tt.message) || !strings.Contains(c.Advice[0].Command, tt.command) {
+			f := &facts{server: apiServer{gitVersion: "v1.36.4"}, configuration: &live.Configuration{Workload: deployment(tt.image)}}
+			f.readSeries(t.Context(), tt.metrics)
+			c := f.checkVersion()[0]
+			if c.Status != tt.want || !strings.Contains(c.Message, tt.message) || !strings.Contains(c.Advice[0].Command, tt.command) {
 				t.Errorf("got %+v, want %s: %s, and advice with %s", c, tt.want, tt.message, tt.command)
 			}
 		})

@@ -237,18 +237,25 @@ func missing(provider config.MetricProviderType, cfg httpclient.Config) error {
 	return errors.Join(errs...)
 }
 
-// serviceOf returns the namespace and name of the Service that a host name stands for in the cluster; nil if it is none.
-func (a *access) serviceOf(host string) *[2]string {
-	if service, ok := a.services[host]; ok {
-		return &[2]string{service.Namespace, service.Name}
-	}
+// ServiceOf returns the Service that a host name such as prometheus.monitoring.svc names.
+func ServiceOf(host string) (namespace, name string, ok bool) {
 	labels := strings.Split(strings.TrimSuffix(host, "."), ".")
-	if len(labels) < 2 || net.ParseIP(host) != nil {
-		return nil
+	if len(labels) < 3 || labels[2] != "svc" {
+		return "", "", false
 	}
-	_, known := a.services[labels[1]+"/"+labels[0]]
-	if len(labels) > 2 && labels[2] == "svc" || len(labels) == 2 && known {
-		return &[2]string{labels[1], labels[0]}
+	return labels[1], labels[0], true
+}
+
+// serviceOf returns the namespace and name of the host's Service; nil if it has none. Known Services have short names and IPs, too.
+func (a *access) serviceOf(host string) *[2]string {
+	if namespace, name, ok := ServiceOf(host); ok {
+		return &[2]string{namespace, name}
+	}
+	name, namespace, _ := strings.Cut(strings.TrimSuffix(host, "."), ".")
+	for _, key := range []string{host, namespace + "/" + name} {
+		if service, ok := a.services[key]; ok {
+			return &[2]string{service.Namespace, service.Name}
+		}
 	}
 	return nil
 }

@@ -1,0 +1,282 @@
+package doctor
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/utils/ptr"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+)
+
+// healthy returns a source, and a cluster, in which nothing is wrong.
+func healthy() *sourceFacts {
+	pod := schedulerPod()
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	pod.Spec.NodeName = "n1"
+	s := sourceAt("https://prometheus-operated.monitoring.svc:9090", pod)
+	s.Took = time.Second
+	s.sources = []*sourceFacts{s}
+	s.configuration.Decoded = &schedulerconfig.KubeSchedulerConfiguration{Profiles: []schedulerconfig.KubeSchedulerProfile{{SchedulerName: "plimsoll"}}}
+	s.configuration.Decoded.LeaderElection.LeaderElect = true
+	s.configuration.Workload.Args = []string{"/bin/kube-scheduler"}
+	s.configuration.Workload.Image = "plimsoll:0.1.0-k8s1.36"
+	s.server, s.command = apiServer{gitVersion: "v1.36.3", known: true}, "v1.36.3"
+	s.objects.nodes = []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, {ObjectMeta: metav1.ObjectMeta{Name: "n2"}}}
+	s.permissions = permissionFacts{account: subjectOf("jane"), needed: 79}
+	s.lease = &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("plimsoll-1_x"), RenewTime: &metav1.MicroTime{Time: s.now}, LeaseDurationSeconds: ptr.To[int32](15)}}
+	s.metrics = model.Vector{{Metric: model.Metric{"__name__": "plimsoll_load_nodes", "source": "Prometheus", "resource": "cpu", "state": "Fresh"}, Value: 2}}
+	s.diagnosis.NodeCount, s.diagnosis.Dialect, s.diagnosis.SampleAges.Nodes = 2, "Kubelet", 2
+	s.diagnosis.Queries = []diagnosis.QueryDiagnosis{
+		{Query: promql.Query{Kind: promql.Mean, Dialect: "Kubelet", Window: 5 * time.Minute}, Nodes: 2, Highest: 0.5, HighestNode: "n1"},
+		{Query: promql.Query{Kind: promql.StdDev, Dialect: "Kubelet", Window: 5 * time.Minute}, Nodes: 2},
+		{Query: promql.Query{Kind: promql.NodeMetric, PromQL: "pressure"}, Nodes: 2},
+	}
+	s.examination.Sampling = map[string]diagnosis.Sampling{"n1": {Interval: time.Minute, Since: time.Hour}}
+	s.usesDeviation = true
+	for _, node := range []string{"n1", "n2"} {
+		s.figures = append(s.figures,
+			figure{node: node, name: "cpu", value: 0.5, window: 5 * time.Minute, end: s.now, state: load.Fresh, maxAge: 5 * time.Minute},
+			figure{node: node, name: "cpu", value: 0.7, window: 5 * time.Minute, fraction: 0.95, end: s.now, state: load.Fresh, maxAge: 5 * time.Minute},
+			figure{node: node, name: "pressure", metric: true, end: s.now, state: load.Fresh, maxAge: 5 * time.Minute})
+	}
+	return s
+}
+
+func TestReportOn_Healthy(t *testing.T) {
+	r := reportOn(healthy().facts)
+	for _, c := range r.Checks {
+		if c.Status != OK || len(c.Advice) > 0 {
+			t.Errorf("%+v, want nothing to do", c)
+		}
+	}
+	if len(r.Checks) < 20 {
+		t.Errorf("%d checks, want 20 or more", len(r.Checks))
+	}
+}
+
+// TestReportOn_Faults expects each check of the tables to find its fault.
+func TestReportOn_Faults(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "x"}, "x", errors.New("no"))
+	finding := func(code configlint.Code) func(*sourceFacts) {
+		return func(s *sourceFacts) { s.configuration.Findings = []configlint.Finding{{Code: code, Field: "f"}} }
+	}
+	fails := func(err error) func(*sourceFacts) {
+		return func(s *sourceFacts) { s.Err, s.diagnosis = err, nil }
+	}
+	metric := func(name, result string, value float64) *model.Sample {
+		return &model.Sample{Metric: model.Metric{"__name__": model.LabelValue(name), "result": model.LabelValue(result), "reason": "Absent", "state": "Absent"}, Value: model.SampleValue(value)}
+	}
+	faults := map[string]func(*sourceFacts){
+		"configuration.found":    func(s *sourceFacts) { s.configuration, s.configurationErr = nil, errors.New("none") },
+		"configuration.decodes":  func(s *sourceFacts) { s.configuration.Decoded, s.configuration.Err = nil, errors.New("invalid") },
+		"configuration.effect":   finding(configlint.MetricUnused),
+		"configuration.weights":  finding(configlint.LoadOutweighed),
+		"configuration.profiles": finding(configlint.ProfileRepeated),
+		"configuration.runs":     func(s *sourceFacts) { s.clusterErr = errors.New("no plugin") },
+		"source.configured":      func(s *sourceFacts) { s.sources = nil },
+		"source.statistics": func(s *sourceFacts) {
+			s.statistics = []live.Statistics{{Label: "pods", Publisher: learned.NewPublisher(), Err: errors.New("down")}}
+		},
+		"source.resolves":      fails(&net.DNSError{Err: "no such host"}),
+		"source.connects":      fails(syscall.ECONNREFUSED),
+		"source.tls":           fails(x509.UnknownAuthorityError{}),
+		"source.authorization": fails(fmt.Errorf("tokenFile t %w", live.ErrFileInPod)),
+		"source.answers":       fails(errors.New("quota")),
+		"source.duration":      func(s *sourceFacts) { s.Took = time.Minute },
+		"source.examined":      func(s *sourceFacts) { s.examinationErr = errors.New("refused") },
+		"source.dialect":       func(s *sourceFacts) { s.diagnosis.NodesWithoutSeries = []string{"n1", "n2"} },
+		"source.queries":       func(s *sourceFacts) { s.diagnosis.Queries[0].Err = errors.New("no series") },
+		"source.metrics":       func(s *sourceFacts) { s.figures[2].state = load.Absent },
+		"nodes.modelled": func(s *sourceFacts) {
+			s.configuration.Decoded.Profiles[0].Plugins = &schedulerconfig.Plugins{Score: schedulerconfig.PluginSet{Enabled: []schedulerconfig.Plugin{{Name: "P"}}}}
+			s.configuration.Decoded.Profiles[0].PluginConfig = []schedulerconfig.PluginConfig{{Name: "P", Args: &config.PeaksArgs{NodePowerModel: map[string]config.PowerModel{"n1": {}}}}}
+		},
+		"nodes.measured": func(s *sourceFacts) { s.diagnosis.NodesWithoutSeries = []string{"n2"} },
+		"nodes.nearest":  func(s *sourceFacts) { s.examination.Unnamed = []string{"n2"} },
+		"nodes.unmatched": func(s *sourceFacts) {
+			s.diagnosis.NodesWithoutSeries, s.diagnosis.UnmatchedSeries = []string{"n2"}, []string{"node=x"}
+		},
+		"time.clock": func(s *sourceFacts) { s.diagnosis.Skew = time.Minute },
+		"time.scrape": func(s *sourceFacts) {
+			s.examination.Sampling["n1"] = diagnosis.Sampling{Interval: 2 * time.Minute, Since: time.Hour}
+		},
+		"time.coverage": func(s *sourceFacts) {
+			s.examination.Sampling["n1"] = diagnosis.Sampling{Interval: time.Minute, Since: time.Minute}
+		},
+		"time.age":         func(s *sourceFacts) { s.figures[0].state = load.Expired },
+		"values.zero":      func(s *sourceFacts) { s.figures[0].value = 0 },
+		"values.capacity":  func(s *sourceFacts) { s.diagnosis.Queries[0].Highest = 1.2 },
+		"values.deviation": func(s *sourceFacts) { s.diagnosis.Queries[1].Nodes = 1 },
+		"rights.list":      func(s *sourceFacts) { s.missing = []live.MissingKind{{Resource: "services", Err: forbidden}} },
+		"rights.scheduler": func(s *sourceFacts) {
+			s.permissions.lacking = []permission{{resource: "nodes", verbs: []string{"list"}}}
+		},
+		"scheduler.ready":     func(s *sourceFacts) { s.objects.pods[0].Status.Conditions = nil },
+		"scheduler.leader":    func(s *sourceFacts) { s.lease, s.leaseErr = nil, apierrors.NewNotFound(schema.GroupResource{}, "x") },
+		"scheduler.metrics":   func(s *sourceFacts) { s.metrics, s.metricsErr = nil, errors.New("refused") },
+		"scheduler.load":      func(s *sourceFacts) { s.metrics = append(s.metrics, metric("plimsoll_load_nodes", "", 1)) },
+		"scheduler.refreshes": func(s *sourceFacts) { s.metrics = append(s.metrics, metric("plimsoll_refresh_total", "Error", 9)) },
+		"scheduler.fallbacks": func(s *sourceFacts) {
+			s.metrics = append(s.metrics, metric("plimsoll_decisions_total", "", 10), metric("plimsoll_fallback_total", "", 5))
+		},
+		"scheduler.version": func(s *sourceFacts) { s.server.gitVersion = "v1.35.0" },
+		"scheduler.command": func(s *sourceFacts) { s.command = "v1.37.1" },
+		"pods.waiting": func(s *sourceFacts) {
+			s.objects.pods = append(s.objects.pods, &corev1.Pod{Spec: corev1.PodSpec{SchedulerName: "nobody"}})
+		},
+	}
+	ids := map[string]bool{}
+	for _, c := range clusterChecks() {
+		ids[c.id] = true
+	}
+	for _, c := range sourceChecks() {
+		ids[c.id] = true
+	}
+	if len(faults) != len(ids) {
+		t.Errorf("%d faults for %d checks", len(faults), len(ids))
+	}
+	for id := range ids {
+		t.Run(id, func(t *testing.T) {
+			if faults[id] == nil {
+				t.Fatal("the check has no fault here")
+			}
+			s := healthy()
+			faults[id](s)
+			c := find(reportOn(s.facts).Checks, id)
+			if c == nil || c.Status == OK || len(c.Advice) == 0 || strings.Contains(c.Message, "not checked") {
+				t.Errorf("got %+v, want a fault with advice", c)
+			}
+		})
+	}
+}
+
+// TestReportOn_NotChecked expects groups that lack a fact to say so, once each, with the reason.
+func TestReportOn_NotChecked(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		fault  func(*sourceFacts)
+		reason string
+		groups []string
+	}{
+		{"no configuration", func(s *sourceFacts) { s.configuration, s.configurationErr = nil, errors.New("none") },
+			"no configuration was found", []string{"source", "nodes", "time", "values", "rights", "scheduler"}},
+		{"an invalid configuration", func(s *sourceFacts) { s.configuration.Decoded, s.configuration.Err = nil, errors.New("invalid") },
+			"the configuration is invalid", []string{"source", "nodes", "time", "values", "rights", "scheduler"}},
+		{"no permission to list", func(s *sourceFacts) { s.objects, s.objectsErr = nil, errors.New("forbidden") },
+			"nodes and pods cannot be listed", []string{"configuration", "source", "nodes", "time", "values", "scheduler", "pods"}},
+		{"a source that is down", func(s *sourceFacts) { s.Err, s.diagnosis, s.examination = syscall.ECONNREFUSED, nil, nil },
+			"Prometheus could not be read", []string{"nodes", "time", "values"}},
+		{"a source that cannot be examined", func(s *sourceFacts) { s.examinationErr = errors.New("refused") },
+			"the series of Prometheus could not be examined", []string{"time"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := healthy()
+			tt.fault(s)
+			var groups []string
+			for _, c := range reportOn(s.facts).Checks {
+				if strings.HasPrefix(c.Message, "not checked, because ") {
+					groups = append(groups, c.Group)
+					if c.Message != "not checked, because "+tt.reason || c.Status != Warning || len(c.Advice) != 1 {
+						t.Errorf("%+v, want the reason %q", c, tt.reason)
+					}
+				}
+			}
+			if fmt.Sprint(groups) != fmt.Sprint(tt.groups) {
+				t.Errorf("groups %q, want %q", groups, tt.groups)
+			}
+		})
+	}
+}
+
+// TestChecks_AnyStatistic expects times and values to be checked whatever the statistic that is read.
+func TestChecks_AnyStatistic(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		figure figure
+		id     string
+		want   string
+	}{
+		{"an expired quantile", figure{name: "cpu", fraction: 0.95, value: 0.5, state: load.Expired}, "time.age", "n1 cpu 0.95-quantile"},
+		{"an expired maximum", figure{name: "memory", fraction: 1, value: 0.5, state: load.Expired}, "time.age", "n1 memory 1-quantile"},
+		{"an expired node metric", figure{name: "pressure", metric: true, value: 3, state: load.Expired}, "time.age", `n1 metric "pressure"`},
+		{"a quantile at zero", figure{name: "cpu", fraction: 0.95, state: load.Fresh}, "values.zero", "n1 cpu 0.95-quantile"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := healthy()
+			tt.figure.node, tt.figure.end, tt.figure.maxAge = "n1", s.now, time.Minute
+			s.figures = []figure{tt.figure}
+			if c := find(reportOn(s.facts).Checks, tt.id); c == nil || c.Status == OK || !strings.Contains(c.Message, tt.want) {
+				t.Errorf("got %+v, want %q", c, tt.want)
+			}
+		})
+	}
+}
+
+// TestAddReaders expects the figures of what each plugin reads, and whether a plugin uses the deviation.
+func TestAddReaders(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	measured := func(value float64) *load.Table {
+		m := load.Measurement{Stat: load.Stat{Mean: value, Known: true}, Window: time.Minute, End: now}
+		return load.NewTable(load.NewIndex([]string{"n1"}), func(string) load.NodeLoad { return load.NodeLoad{m, m} })
+	}
+	snapshot := load.NewSnapshot(load.NewIndex([]string{"n1"}), map[time.Duration]*load.Table{time.Minute: measured(0.5)},
+		map[string]load.MetricTable{"pressure": {"n1": {Value: 3, End: now}}}).
+		WithQuantiles(map[load.Quantile]*load.Table{{Window: time.Minute, Fraction: 0.95}: measured(0.7), {Window: time.Minute, Fraction: 1}: measured(0.9)})
+	spec := config.LoadSpec{Window: metav1.Duration{Duration: time.Minute}}
+	spec.MaxAge.Duration, spec.RefreshInterval.Duration = 5*time.Minute, 30*time.Second
+	windows := config.ThresholdWindows{CPU: spec.Window, Memory: spec.Window}
+	for _, tt := range []struct {
+		name      string
+		args      runtime.Object
+		want      float64
+		deviation bool
+	}{
+		{"a mean", &config.PeaksArgs{LoadSpec: spec}, 0.5, false},
+		{"a mean and a deviation", &config.LoadVariationRiskBalancingArgs{LoadSpec: spec}, 0.5, true},
+		{"another deviation", &config.LowRiskOverCommitmentArgs{LoadSpec: spec}, 0.5, true},
+		{"the 95th percentile", &config.LoadThresholdArgs{LoadSpec: spec, Statistic: config.StatisticP95, Windows: windows}, 0.7, false},
+		{"the maximum", &config.LoadThresholdArgs{LoadSpec: spec, Statistic: config.StatisticMax, Windows: windows}, 0.9, false},
+		{"a mean plus deviations", &config.LoadThresholdArgs{LoadSpec: spec, Statistic: config.StatisticMeanPlusStdDev, Windows: windows}, 0.5, true},
+		{"a node metric", &config.NodeMetricsArgs{LoadSpec: spec, Metrics: []config.NodeMetric{{Query: "pressure"}}}, 3, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := sourceAt("")
+			s.Spec, s.windows = spec, nil
+			s.objects.nodes = []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}}
+			s.configuration.Decoded.Profiles = []schedulerconfig.KubeSchedulerProfile{{
+				Plugins:      &schedulerconfig.Plugins{MultiPoint: schedulerconfig.PluginSet{Enabled: []schedulerconfig.Plugin{{Name: "P"}}}},
+				PluginConfig: []schedulerconfig.PluginConfig{{Name: "P", Args: tt.args}},
+			}}
+			s.addReaders(snapshot)
+			if s.usesDeviation != tt.deviation || len(s.figures) == 0 {
+				t.Fatalf("deviation %v, figures %+v", s.usesDeviation, s.figures)
+			}
+			for _, f := range s.figures {
+				if f.value != tt.want || f.state != load.Fresh || !f.end.Equal(now) || f.node != "n1" {
+					t.Errorf("figure %+v, want %v", f, tt.want)
+				}
+			}
+		})
+	}
+}

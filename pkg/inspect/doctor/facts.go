@@ -1,0 +1,430 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/prometheus/common/model"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	componentversion "k8s.io/component-base/version"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
+)
+
+// facts are what was read of a cluster. Beside a fact that may be missing is the error that says why.
+type facts struct {
+	options Options
+	now     time.Time
+	server  apiServer
+	// command is the Kubernetes version of this program. inPod reports whether it runs in a pod of the scheduler.
+	command string
+	inPod   bool
+
+	configuration    *live.Configuration
+	configurationErr error
+	objects          *objects
+	objectsErr       error
+	// missing are the kinds that the user cannot list.
+	missing []live.MissingKind
+	user    string
+	// powerModelFile is the file of this machine that NODE_POWER_MODEL names.
+	powerModelFile string
+
+	// sources are those of load. If clusterErr is set, there is one without a reader.
+	sources    []*sourceFacts
+	statistics []live.Statistics
+	clusterErr error
+
+	permissions permissionFacts
+	lease       *coordinationv1.Lease
+	leaseErr    error
+	// metrics are those of the scheduler. Both they and metricsErr are nil if no scheduler is known.
+	metrics     model.Vector
+	metricsFrom string
+	metricsErr  error
+}
+
+// sourceFacts are what was read of one source of load.
+type sourceFacts struct {
+	*facts
+	live.Source
+	// token is what the token file holds; empty if there is none.
+	token string
+	// windows are those over which load is read, sorted. usesDeviation reports whether a plugin uses standard deviations.
+	windows       []time.Duration
+	usesDeviation bool
+	figures       []figure
+	// diagnosis and examination are those of a Prometheus.
+	diagnosis      *diagnosis.Diagnosis
+	examination    *diagnosis.Examination
+	examinationErr error
+}
+
+// figure is one value that a plugin reads of a node.
+type figure struct {
+	node string
+	// name is that of a resource, or the expression of a node metric.
+	name   string
+	metric bool
+	value  float64
+	// window and fraction are those of a mean or a quantile. end is the moment that the window ends at.
+	window   time.Duration
+	fraction float64
+	end      time.Time
+	state    load.State
+	maxAge   time.Duration
+	// deviation is that of a mean; windowed reports whether it was measured over a window.
+	deviation float64
+	windowed  bool
+}
+
+func (f *facts) needFile() *gap {
+	if f.configuration == nil {
+		return &gap{"no configuration was found", "configuration"}
+	}
+	return nil
+}
+
+func (f *facts) needConfiguration() *gap {
+	if f.configuration == nil {
+		return f.needFile()
+	}
+	if f.configuration.Decoded == nil {
+		return &gap{"the configuration is invalid", "configuration"}
+	}
+	return nil
+}
+
+func (f *facts) needObjects() *gap {
+	if f.objectsErr != nil {
+		return &gap{"nodes and pods cannot be listed", "rights"}
+	}
+	return nil
+}
+
+// needCluster needs the configuration with the objects in a simulation, which reads the sources.
+func (f *facts) needCluster() *gap {
+	for _, missing := range []*gap{f.needConfiguration(), f.needObjects()} {
+		if missing != nil {
+			return missing
+		}
+	}
+	if f.clusterErr != nil {
+		return &gap{"the scheduler does not start with the configuration", "configuration"}
+	}
+	return nil
+}
+
+func (s *sourceFacts) needCluster() *gap { return s.facts.needCluster() }
+
+// needAnswer needs a source that answered, though maybe without load of any node.
+func (s *sourceFacts) needAnswer() *gap {
+	if s.Err != nil && !s.answered() {
+		return &gap{s.Label + " could not be read", "source"}
+	}
+	return nil
+}
+
+func (s *sourceFacts) needLoad() *gap {
+	if s.Err != nil {
+		return &gap{s.Label + " has no load of any node", "source"}
+	}
+	return nil
+}
+
+func (s *sourceFacts) needExamination() *gap {
+	if s.examinationErr != nil {
+		return &gap{"the series of " + s.Label + " could not be examined", "source"}
+	}
+	return nil
+}
+
+// workload returns the scheduler that runs with the configuration; nil if only its command line is known, or nothing.
+func (f *facts) workload() *live.Workload {
+	if f.configuration == nil || f.configuration.Workload == nil || f.configuration.Workload.Name == "" {
+		return nil
+	}
+	return f.configuration.Workload
+}
+
+// gatherer reads facts. It does all I/O of the package.
+type gatherer struct {
+	*facts
+	conn *live.Connection
+}
+
+func gather(ctx context.Context, conn *live.Connection, o Options) (*facts, error) {
+	if err := o.Source.Validate(); err != nil {
+		return nil, err
+	}
+	f := &facts{options: o, now: time.Now(), command: componentversion.Get().GitVersion}
+	g := &gatherer{facts: f, conn: conn}
+	var err error
+	if f.server, err = askAPIServer(ctx, conn.KubeConfig); err != nil {
+		return nil, err
+	}
+	f.configuration, f.configurationErr = conn.Configuration(ctx, o.Configuration)
+	if _, ok := asError[*live.OptionError](f.configurationErr); ok {
+		return nil, f.configurationErr
+	}
+	if host, err := os.Hostname(); err == nil && f.workload() != nil {
+		f.inPod = conn.InPod && slices.Contains(f.workload().Pods, host)
+	}
+	objects, err := conn.Objects(ctx)
+	if f.objectsErr = err; err == nil {
+		f.objects, f.missing = objectsOf(objects.All), objects.Missing
+		if len(f.missing) > 0 {
+			f.user = conn.User(ctx)
+		}
+	}
+	if f.needConfiguration() == nil {
+		if f.objectsErr == nil {
+			if err := g.readSources(ctx, objects.All); err != nil {
+				return nil, err
+			}
+		}
+		g.readPermissions(ctx)
+		if election := f.election(); f.workload() != nil && election.LeaderElect {
+			leases := conn.Client.CoordinationV1().Leases(election.ResourceNamespace)
+			f.lease, f.leaseErr = leases.Get(ctx, election.ResourceName, metav1.GetOptions{})
+		}
+	}
+	if f.needCluster() != nil {
+		f.sources = []*sourceFacts{{facts: f}}
+	}
+	g.readMetrics(ctx)
+	return f, ctx.Err()
+}
+
+// readSources reads the sources of load. It fails if the options do not fit the configuration.
+func (g *gatherer) readSources(ctx context.Context, objects []runtime.Object) error {
+	cluster, err := g.conn.Open(ctx, live.Options{
+		Configuration: g.withPowerModels(), Objects: objects, Source: g.options.Source, IgnoreExtenders: true,
+	})
+	if _, ok := asError[*live.OptionError](err); ok {
+		return err
+	}
+	if g.clusterErr = err; err != nil {
+		return nil
+	}
+	g.statistics = cluster.Statistics()
+	for _, source := range cluster.Sources() {
+		s := &sourceFacts{facts: g.facts, Source: source, token: string(source.Spec.MetricProvider.Token)}
+		if file := cmp.Or(g.options.Source.TokenFile, source.Spec.MetricProvider.TokenFile); file != "" {
+			content, _ := os.ReadFile(file) // without it nothing is said of the token
+			s.token = string(content)
+		}
+		spec := source.Spec
+		model, err := cluster.Model(ctx, spec, podusage.ByRequests{})
+		if err != nil {
+			return err
+		}
+		s.addReaders(model.Snapshots().Publisher().Latest())
+		if p, ok := source.Reader.(*prometheus.Source); ok {
+			s.examine(ctx, p)
+		}
+		g.sources = append(g.sources, s)
+	}
+	return nil
+}
+
+// examine asks a Prometheus what a refresh does not ask.
+func (s *sourceFacts) examine(ctx context.Context, p *prometheus.Source) {
+	d := p.Diagnosis()
+	s.diagnosis = &d
+	if s.needAnswer() != nil {
+		return
+	}
+	examination, err := p.Examine(ctx, s.windows)
+	if err != nil && !errors.Is(err, context.Canceled) {
+		s.examinationErr = err
+	}
+	s.examination = &examination
+}
+
+// request is what one plugin reads of a source.
+type request struct {
+	windows       [load.ResourceCount]time.Duration
+	fraction      float64
+	metrics       []string
+	usesDeviation bool
+	trust         load.Trust
+}
+
+// requestOf returns what a plugin with these arguments reads of its source.
+func requestOf(spec *config.LoadSpec, args any) request {
+	r := request{windows: [load.ResourceCount]time.Duration{spec.Window.Duration, spec.Window.Duration}, trust: provider.TrustOf(*spec)}
+	switch args := args.(type) {
+	case *config.NodeMetricsArgs:
+		for _, metric := range args.Metrics {
+			r.metrics = append(r.metrics, metric.Query)
+		}
+	case *config.LoadVariationRiskBalancingArgs, *config.LowRiskOverCommitmentArgs:
+		r.usesDeviation = true
+	case *config.LoadThresholdArgs:
+		r.windows = [load.ResourceCount]time.Duration{args.Windows.CPU.Duration, args.Windows.Memory.Duration}
+		r.usesDeviation = args.Statistic == config.StatisticMeanPlusStdDev
+		r.fraction = map[config.Statistic]float64{config.StatisticP95: 0.95, config.StatisticMax: 1}[args.Statistic]
+	}
+	return r
+}
+
+// addReaders adds what the plugins read of the source, whatever the statistic.
+func (s *sourceFacts) addReaders(snapshot *load.Snapshot) {
+	forEachArgs(s.configuration.Decoded, func(_ *schedulerconfig.KubeSchedulerProfile, _ string, args any) {
+		reader, ok := args.(interface{ GetLoadSpec() *config.LoadSpec })
+		if !ok || !sameSource(*reader.GetLoadSpec(), s.Spec) {
+			return
+		}
+		r := requestOf(reader.GetLoadSpec(), args)
+		s.usesDeviation = s.usesDeviation || r.usesDeviation
+		if len(r.metrics) == 0 {
+			s.windows = append(s.windows, r.windows[:]...)
+		}
+		for _, node := range s.objects.nodes {
+			s.addFigures(&r, snapshot, node.Name)
+		}
+	})
+	slices.Sort(s.windows)
+	s.windows = slices.Compact(s.windows)
+}
+
+// addFigures adds what was measured of the node. Plugins that read the same have the same figures.
+func (s *sourceFacts) addFigures(r *request, snapshot *load.Snapshot, node string) {
+	add := func(f figure) {
+		f.node, f.maxAge = node, r.trust.MaxAge
+		same := func(other figure) bool {
+			return other.node == f.node && other.name == f.name && other.window == f.window && other.fraction == f.fraction && other.maxAge == f.maxAge
+		}
+		if !slices.ContainsFunc(s.figures, same) {
+			s.figures = append(s.figures, f)
+		}
+	}
+	for _, expression := range r.metrics {
+		f := figure{name: expression, metric: true}
+		if row, ok := snapshot.Index().Row(node); ok {
+			if value, end := snapshot.Metric(expression).Row(row); end > 0 {
+				f.value, f.end, f.state = value, time.Unix(0, end), load.Fresh
+				if s.now.Sub(f.end) > r.trust.MaxAge {
+					f.state = load.Expired
+				}
+			}
+		}
+		add(f)
+	}
+	if len(r.metrics) > 0 {
+		return
+	}
+	for of, window := range r.windows {
+		table := snapshot.Over(window)
+		if r.fraction > 0 {
+			table = snapshot.Quantile(load.Quantile{Window: window, Fraction: r.fraction})
+		}
+		m := table.Node(node)[of]
+		add(figure{
+			name: load.Resource(of).String(), value: m.Mean, window: window, fraction: r.fraction, end: m.End, state: m.State(s.now, r.trust),
+			deviation: m.StdDev, windowed: r.fraction == 0 && m.Window > 0,
+		})
+	}
+}
+
+func sameSource(a, b config.LoadSpec) bool {
+	if a.WatcherAddress != "" || b.WatcherAddress != "" {
+		return a.WatcherAddress == b.WatcherAddress
+	}
+	return a.MetricProvider.Type == b.MetricProvider.Type && a.MetricProvider.Address == b.MetricProvider.Address
+}
+
+// readsMetricsServer reports what is read from metrics-server.
+func (f *facts) readsMetricsServer() (nodes, pods bool) {
+	forEachArgs(f.configuration.Decoded, func(_ *schedulerconfig.KubeSchedulerProfile, _ string, args any) {
+		reader, ok := args.(interface{ GetLoadSpec() *config.LoadSpec })
+		if !ok {
+			return
+		}
+		spec := reader.GetLoadSpec()
+		prometheus := spec.WatcherAddress == "" && spec.MetricProvider.Type == config.Prometheus
+		nodes = nodes || spec.WatcherAddress == "" && spec.MetricProvider.Type == config.KubernetesMetricsServer
+		_, statistics := args.(*config.PredictedPeakArgs)
+		if limit, ok := args.(*config.LoadThresholdArgs); ok {
+			statistics = limit.Statistic == config.StatisticPredictedPeak
+		}
+		pods = pods || statistics && !prometheus
+	})
+	return nodes, pods
+}
+
+// answered reports whether a Prometheus answered a query, though without load of any node.
+func (s *sourceFacts) answered() bool {
+	if s.diagnosis == nil {
+		return false
+	}
+	return len(s.diagnosis.Tried) > 0 ||
+		slices.ContainsFunc(s.diagnosis.Queries, func(q diagnosis.QueryDiagnosis) bool { return !isFailure(q.Err) })
+}
+
+// objects are those of the cluster that checks look at.
+type objects struct {
+	nodes    []*corev1.Node
+	pods     []*corev1.Pod
+	services []*corev1.Service
+	// controllers are the ReplicaSets, StatefulSets and ReplicationControllers.
+	controllers map[controller]metav1.Object
+}
+
+// controller names an object that makes pods.
+type controller struct{ kind, namespace, name string }
+
+func objectsOf(all []runtime.Object) *objects {
+	o := &objects{controllers: map[controller]metav1.Object{}}
+	for _, object := range all {
+		switch object := object.(type) {
+		case *corev1.Node:
+			o.nodes = append(o.nodes, object)
+		case *corev1.Pod:
+			o.pods = append(o.pods, object)
+		case *corev1.Service:
+			o.services = append(o.services, object)
+		case *appsv1.ReplicaSet:
+			o.controllers[controller{"ReplicaSet", object.Namespace, object.Name}] = object
+		case *appsv1.StatefulSet:
+			o.controllers[controller{"StatefulSet", object.Namespace, object.Name}] = object
+		case *corev1.ReplicationController:
+			o.controllers[controller{"ReplicationController", object.Namespace, object.Name}] = object
+		}
+	}
+	return o
+}
+
+// pod returns the pod of that name, or nil.
+func (o *objects) pod(namespace, name string) *corev1.Pod {
+	if o == nil {
+		return nil
+	}
+	i := slices.IndexFunc(o.pods, func(p *corev1.Pod) bool { return p.Namespace == namespace && p.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return o.pods[i]
+}
+
+func podReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
