@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes VERSION the version that the chart, the manifests, their tests and the READMEs name:
+# Makes VERSION the version that the chart, the manifests, their tests and the docs name:
 #
 #   hack/set-version.sh 1.2.3
 set -euo pipefail
@@ -11,6 +11,6 @@ if [[ $# -ne 1 || ! $1 =~ ^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]]; then
 fi
 old=$(awk '$1 == "version:" {print $2}' manifests/chart/Chart.yaml)
 
-git grep -zlF "$old" -- README.md manifests test/manifests |
+git grep -zlF "$old" -- README.md docs manifests test/manifests |
 	xargs -0 sed -Ei "s/(^|[^0-9.])${old//./\\.}([^0-9]|\$)/\1$1\2/g"
 make manifests

@@ -14,11 +14,11 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 )
 
-// configurations are the YAML blocks of a README, as whole configurations. One that is a list of metrics alone is what stands
+// configurations are the YAML blocks of a page, as whole configurations. One that is a list of metrics alone is what stands
 // in the arguments of NodeMetrics.
-func configurations(t *testing.T, readme string) []string {
+func configurations(t *testing.T, page string) []string {
 	t.Helper()
-	text, err := os.ReadFile(readme)
+	text, err := os.ReadFile(filepath.Join("..", "..", page))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,21 +42,21 @@ profiles:
 	return all
 }
 
-// The scheduler accepts every configuration in the READMEs.
-func TestREADME_Configurations(t *testing.T) {
-	for readme, want := range map[string]int{
-		"../../README.md":                      1,
-		"../../apis/config/README.md":          1,
-		"loadthreshold/README.md":              1,
-		"loadvariationriskbalancing/README.md": 1,
-		"lowriskovercommitment/README.md":      1,
-		"nodemetrics/README.md":                10,
-		"peaks/README.md":                      1,
-		"predictedpeak/README.md":              1,
-		"targetloadpacking/README.md":          1,
+// The scheduler accepts every configuration in the docs.
+func TestDocs_Configurations(t *testing.T) {
+	for page, want := range map[string]int{
+		"README.md":                                     1,
+		"docs/configure.md":                             1,
+		"docs/plugins/load-threshold.md":                1,
+		"docs/plugins/load-variation-risk-balancing.md": 1,
+		"docs/plugins/low-risk-over-commitment.md":      1,
+		"docs/plugins/node-metrics.md":                  10,
+		"docs/plugins/peaks.md":                         1,
+		"docs/plugins/predicted-peak.md":                1,
+		"docs/plugins/target-load-packing.md":           1,
 	} {
-		t.Run(filepath.Dir(readme), func(t *testing.T) {
-			all := configurations(t, readme)
+		t.Run(page, func(t *testing.T) {
+			all := configurations(t, page)
 			if len(all) != want {
 				t.Errorf("%d configurations, want %d", len(all), want)
 			}
@@ -72,9 +72,9 @@ func TestREADME_Configurations(t *testing.T) {
 }
 
 // Profiles that the README says share a reader name the same provider.
-func TestREADME_SharedProvider(t *testing.T) {
+func TestDocs_SharedProvider(t *testing.T) {
 	shared := 0
-	for _, whole := range configurations(t, "nodemetrics/README.md") {
+	for _, whole := range configurations(t, "docs/plugins/node-metrics.md") {
 		var providers []config.MetricProviderSpec
 		for _, profile := range decode(t, whole).Profiles {
 			for _, plugin := range profile.PluginConfig {

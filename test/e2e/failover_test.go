@@ -122,11 +122,10 @@ func (e environment) wantTakeover(election componentbaseconfig.LeaderElectionCon
 	}
 }
 
-// documented returns the command that contains text, from the section "When the scheduler is away" of manifests/README.md.
+// documented returns the command that contains text, from the section "The scheduler is down" of docs/troubleshoot.md.
 func documented(t *testing.T, text string) string {
 	t.Helper()
-	_, section, _ := strings.Cut(string(readFile(t, root, "manifests", "README.md")), "\n## When the scheduler is away\n")
-	section, _, _ = strings.Cut(section, "\n## ")
+	_, section, _ := strings.Cut(string(readFile(t, root, "docs", "troubleshoot.md")), "\n### The scheduler is down\n")
 	var commands []string
 	continued := false
 	for line := range strings.Lines(section) {
@@ -147,7 +146,7 @@ func documented(t *testing.T, text string) string {
 		}
 	}
 	if len(found) != 1 {
-		t.Fatalf("%d commands of manifests/README.md contain %q, want one: %q", len(found), text, commands)
+		t.Fatalf("%d commands of docs/troubleshoot.md contain %q, want one: %q", len(found), text, commands)
 	}
 	return found[0]
 }
@@ -184,7 +183,7 @@ func (e environment) waiting(namespace string) {
 	}
 }
 
-// wantStopgap replaces Plimsoll by the stock scheduler and then back, with the README's commands.
+// wantStopgap replaces Plimsoll by the stock scheduler and then back, with the documented commands.
 func (e environment) wantStopgap(plimsoll *cluster.Process) {
 	e.t.Helper()
 	e.waiting("market")
@@ -221,7 +220,7 @@ func (e environment) wantStopgap(plimsoll *cluster.Process) {
 	e.must(plimsoll.Stop())
 }
 
-// wantPodsGivenBack gives pods that wait for Plimsoll to the default scheduler, with the README's commands.
+// wantPodsGivenBack gives pods that wait for Plimsoll to the default scheduler, with the documented commands.
 func (e environment) wantPodsGivenBack() {
 	e.t.Helper()
 	const namespace = "shop"

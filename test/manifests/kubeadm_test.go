@@ -79,9 +79,9 @@ func TestKubeadm_AppliesPatch(t *testing.T) {
 	}
 }
 
-// TestKubeadm_ReadmeCommands runs the commands of the README in order, below a root folder of the test, and replaces the programs
+// TestKubeadm_DocumentedCommands runs the commands of docs/default-scheduler.md in order, below a root folder of the test, and replaces the programs
 // that need a cluster.
-func TestKubeadm_ReadmeCommands(t *testing.T) {
+func TestKubeadm_DocumentedCommands(t *testing.T) {
 	node := newNode(t)
 	stock := "registry.k8s.io/kube-scheduler:" + kubernetesVersion(t)
 	install, remove := kubeadmCommands(t)
@@ -97,12 +97,12 @@ func TestKubeadm_ReadmeCommands(t *testing.T) {
 	}
 }
 
-// kubeadmCommands returns the two blocks of the README that run kubeadm.
+// kubeadmCommands returns the two blocks of the page that run kubeadm.
 func kubeadmCommands(t *testing.T) (install, remove string) {
 	t.Helper()
 	var blocks []string
 	inBlock := false
-	for line := range strings.Lines(string(read(t, "manifests", "default-scheduler", "README.md"))) {
+	for line := range strings.Lines(string(read(t, "docs", "default-scheduler.md"))) {
 		command, indented := strings.CutPrefix(line, "    ")
 		switch {
 		case indented && inBlock:

@@ -27,12 +27,12 @@ func TestOwnImage(t *testing.T) {
 	if err := os.CopyFS(filepath.Join(dir, "manifests"), os.DirFS(filepath.Join(root, "manifests"))); err != nil {
 		t.Fatal(err)
 	}
-	// documented is the kustomization in manifests/README.md.
-	_, documented, _ := strings.Cut(string(read(t, "manifests", "README.md")), "## Your own image")
+	// documented is the kustomization in docs/install.md.
+	_, documented, _ := strings.Cut(string(read(t, "docs", "install.md")), "## Custom image")
 	_, documented, _ = strings.Cut(documented, "```yaml\n")
 	documented, _, found := strings.Cut(documented, "```")
 	if !found {
-		t.Fatal("manifests/README.md has no kustomization")
+		t.Fatal("docs/install.md has no kustomization")
 	}
 	kubectl, err := filepath.Abs(filepath.Join(root, "bin", build.Kubectl().Name))
 	if err != nil {
@@ -89,9 +89,9 @@ func TestOwnImage(t *testing.T) {
 		t.Errorf("the chart renders the image %s", got)
 	}
 
-	command := regexp.MustCompile(`(?m)^    (sed -i .*)$`).FindStringSubmatch(string(read(t, "manifests", "default-scheduler", "README.md")))
+	command := regexp.MustCompile(`(?m)^    (sed -i .*)$`).FindStringSubmatch(string(read(t, "docs", "default-scheduler.md")))
 	if command == nil {
-		t.Fatal("manifests/default-scheduler/README.md has no command that sets the image")
+		t.Fatal("docs/default-scheduler.md has no command that sets the image")
 	}
 	shell := exec.CommandContext(t.Context(), "sh", "-euc", command[1])
 	shell.Dir = filepath.Join(dir, "manifests", "default-scheduler")
@@ -108,8 +108,8 @@ func TestOwnImage(t *testing.T) {
 	}
 }
 
-// TestReadmes_NoPredictableNamesInTmp: another user of the machine may have made a link of that name.
-func TestReadmes_NoPredictableNamesInTmp(t *testing.T) {
+// TestDocs_NoPredictableNamesInTmp: another user of the machine may have made a link of that name.
+func TestDocs_NoPredictableNamesInTmp(t *testing.T) {
 	files := 0
 	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
 		if err != nil {

@@ -29,8 +29,8 @@ func minors(t *testing.T) []string {
 	return append(minors, newest[0]+"."+newest[1])
 }
 
-// TestReadme_ImageTags expects a row for each minor, the newest first, with the version that its go.mod has.
-func TestReadme_ImageTags(t *testing.T) {
+// TestDocs_ImageTags expects a row for each minor, the newest first, with the version that its go.mod has.
+func TestDocs_ImageTags(t *testing.T) {
 	tag := strings.SplitN(repository, ":", 2)[1]
 	var want []string
 	for _, minor := range slices.Backward(minors(t)) {
@@ -40,7 +40,7 @@ func TestReadme_ImageTags(t *testing.T) {
 		}
 		want = append(want, fmt.Sprintf("| `%s%s` | Kubernetes %s |", tag, minor, strings.TrimPrefix(pinned(t, mod...), "v")))
 	}
-	got := regexp.MustCompile("(?m)^\\| `[^`|]+-k8s[^`|]*` \\|[^|]*\\|").FindAllString(string(read(t, "README.md")), -1)
+	got := regexp.MustCompile("(?m)^\\| `[^`|]+-k8s[^`|]*` \\| Kubernetes [^|]*\\|").FindAllString(string(read(t, "docs", "install.md")), -1)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the table of image tags (-want +got):\n%s", diff)
 	}

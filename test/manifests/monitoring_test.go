@@ -198,7 +198,7 @@ func queries(t *testing.T) []manifests.Query {
 }
 
 func TestQueriesAskForMetricsThatAreThere(t *testing.T) {
-	documented := string(read(t, "manifests", "README.md"))
+	documented := string(read(t, "docs", "operate.md"))
 	expressions := map[string]string{}
 	for _, q := range queries(t) {
 		expressions[q.Expression] = "panel " + q.Panel
@@ -222,12 +222,12 @@ func TestQueriesAskForMetricsThatAreThere(t *testing.T) {
 			name := strings.TrimSuffix(selector.Name, "_bucket")
 			asked.Insert(name)
 			if !strings.Contains(documented, "`"+name+"{") {
-				t.Errorf("%s asks for %s, which manifests/README.md does not list", where, name)
+				t.Errorf("%s asks for %s, which docs/operate.md does not list", where, name)
 			}
 			return nil
 		})
 	}
-	// All metrics in the table of manifests/README.md, but those of workload statistics.
+	// All metrics in the table of docs/operate.md, but those of workload statistics.
 	if asked.Len() != 8 {
 		t.Errorf("dashboard and alerts ask for %v", sets.List(asked))
 	}

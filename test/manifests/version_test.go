@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestVersion expects the chart's version wherever a README names a version of Plimsoll: in the tag of an image, the name of a file or
+// TestVersion expects the chart's version wherever a page names a version of Plimsoll: in the tag of an image, the name of a file or
 // an address. hack/set-version.sh sets it.
 func TestVersion(t *testing.T) {
 	var chart struct{ Version, AppVersion string }
@@ -22,15 +22,17 @@ func TestVersion(t *testing.T) {
 	}
 	named := regexp.MustCompile(`(?:plimsoll[:_-]|manifests_|tags/|download |download/|VERSION=)v?(\d+\.\d+\.\d+(?:-rc\.\d+)?)`)
 	files := []string{"README.md"}
-	if err := filepath.WalkDir(filepath.Join(root, "manifests"), func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, ".md") {
+	for _, folder := range []string{"docs", "manifests"} {
+		if err := filepath.WalkDir(filepath.Join(root, folder), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".md") {
+				return err
+			}
+			file, err := filepath.Rel(root, path)
+			files = append(files, file)
 			return err
+		}); err != nil {
+			t.Fatal(err)
 		}
-		file, err := filepath.Rel(root, path)
-		files = append(files, file)
-		return err
-	}); err != nil {
-		t.Fatal(err)
 	}
 	var found int
 	for _, file := range files {
@@ -41,6 +43,6 @@ func TestVersion(t *testing.T) {
 		}
 	}
 	if found == 0 {
-		t.Errorf("no README names a version: %q", named)
+		t.Errorf("no page names a version: %q", named)
 	}
 }

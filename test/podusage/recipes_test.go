@@ -21,10 +21,10 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
 
-// recipes are the queries of the metrics to copy in the README of NodeMetrics, by name.
+// recipes are the queries of the metrics to copy on the page of NodeMetrics, by name.
 func recipes(t *testing.T) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile("../../pkg/plugins/nodemetrics/README.md")
+	text, err := os.ReadFile("../../docs/plugins/node-metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
