@@ -1,14 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
-	"runtime/debug"
 	"slices"
 
 	"github.com/go-logr/logr"
@@ -28,6 +26,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // the stock command decodes the plugins' arguments
+	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
@@ -178,15 +177,7 @@ func validate(cmd *cobra.Command, file string, options configlint.Options) error
 	return err
 }
 
-func printVersion(out io.Writer) { fmt.Fprintln(out, "Plimsoll", programVersion()) }
-
-func programVersion() string {
-	built := "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		built = info.Main.Version
-	}
-	return cmp.Or(version, built)
-}
+func printVersion(out io.Writer) { fmt.Fprintln(out, "Plimsoll", program.Version(version)) }
 
 // registerBuildInfo registers a metric that tells the versions, as kubernetes_build_info tells those of the stock scheduler.
 func registerBuildInfo(registry refresh.Registry) {
@@ -196,5 +187,5 @@ func registerBuildInfo(registry refresh.Registry) {
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"version", "kubernetes"})
 	registry.MustRegister(info)
-	info.WithLabelValues(programVersion(), componentversion.Get().GitVersion).Set(1)
+	info.WithLabelValues(program.Version(version), componentversion.Get().GitVersion).Set(1)
 }

@@ -24,6 +24,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 )
@@ -218,7 +219,7 @@ func TestCommand_BuildInfo(t *testing.T) {
 	want := fmt.Sprintf(`# HELP plimsoll_build_info [ALPHA] Always 1. The labels are the version of Plimsoll, and that of the Kubernetes that it is built with.
 # TYPE plimsoll_build_info gauge
 plimsoll_build_info{kubernetes=%q,version=%q} 1
-`, componentversion.Get().GitVersion, programVersion())
+`, componentversion.Get().GitVersion, program.Version(""))
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "plimsoll_build_info"); err != nil {
 		t.Error(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/skew"
 )
@@ -46,7 +47,7 @@ func (f *clusterFlags) connect() (*live.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	kubeConfig.UserAgent = "kubectl-plimsoll/" + programVersion()
+	kubeConfig.UserAgent = "kubectl-plimsoll/" + program.Version(version)
 	// Warnings of the API server are about what a user writes.
 	kubeConfig.WarningHandler = rest.NoWarnings{}
 	namespace, _, err := f.kube.ToRawKubeConfigLoader().Namespace()

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"runtime/debug"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -15,6 +13,7 @@ import (
 	componentversion "k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
@@ -58,7 +57,7 @@ func newCommand() *cobra.Command {
 Use the command of the scheduler's Kubernetes minor version, which --version names: stock plugins differ between minor versions.
 
 Exit codes: 0 fine, 1 something was found, 2 it could not be done.`,
-		Version:           programVersion(),
+		Version:           program.Version(version),
 		SilenceUsage:      true, // an error has one line
 		SilenceErrors:     true, // main prints it
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl plimsoll"},
@@ -97,12 +96,4 @@ func silenceLog(command *cobra.Command, _ []string) error {
 		klog.SetLogger(logr.Discard())
 	}
 	return nil
-}
-
-func programVersion() string {
-	built := "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		built = info.Main.Version
-	}
-	return cmp.Or(version, built)
 }

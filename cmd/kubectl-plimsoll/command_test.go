@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 	componentversion "k8s.io/component-base/version"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 )
 
 func TestExitCode(t *testing.T) {
@@ -40,7 +42,7 @@ func TestExitCode(t *testing.T) {
 
 func TestCommand_Version(t *testing.T) {
 	out, err := execute(t.Context(), "--version")
-	if want := "Plimsoll " + programVersion() + "\nKubernetes " + componentversion.Get().GitVersion + "\n"; err != nil || out != want {
+	if want := "Plimsoll " + program.Version("") + "\nKubernetes " + componentversion.Get().GitVersion + "\n"; err != nil || out != want {
 		t.Errorf("%v: got %q, want %q", err, out, want)
 	}
 }

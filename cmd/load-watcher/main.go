@@ -9,6 +9,9 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client metrics on /metrics
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/program"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher/service"
 )
 
 // version is set by the linker.
@@ -23,5 +26,6 @@ func (registry) CustomMustRegister(c ...metrics.StableCollector) {
 }
 
 func main() {
-	os.Exit(cli.Run(newCommand(telemetry{Registry: registry{}, handler: legacyregistry.Handler()})))
+	telemetry := service.Telemetry{Registry: registry{}, Handler: legacyregistry.Handler()}
+	os.Exit(cli.Run(service.NewCommand(program.Version(version), telemetry)))
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	objectinformer "github.com/plimsoll-scheduler/plimsoll/internal/informer"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
@@ -96,7 +97,7 @@ func Watch(ctx context.Context, client kubernetes.Interface, c clock.PassiveCloc
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: change, UpdateFunc: func(_, object any) { change(object) }, DeleteFunc: change,
 		})
-		if err := errors.Join(err, informer.SetTransform(withoutManagedFields),
+		if err := errors.Join(err, informer.SetTransform(objectinformer.WithoutManagedFields),
 			informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})); err != nil {
 			return nil, err
 		}
@@ -123,14 +124,6 @@ func (listWatch) IsWatchListSemanticsUnSupported() bool { return true }
 func running(l metav1.ListOptions) metav1.ListOptions {
 	l.FieldSelector = "status.phase!=" + string(corev1.PodSucceeded) + ",status.phase!=" + string(corev1.PodFailed)
 	return l
-}
-
-// withoutManagedFields takes away what nobody here reads, and what is often half of an object.
-func withoutManagedFields(object any) (any, error) {
-	if accessor, err := meta.Accessor(object); err == nil {
-		accessor.SetManagedFields(nil)
-	}
-	return object, nil
 }
 
 func (o *Objects) fail(err error) {

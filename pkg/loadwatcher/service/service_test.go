@@ -1,4 +1,4 @@
-package main
+package service
 
 import (
 	"context"
@@ -130,7 +130,7 @@ func startService(t *testing.T, cluster *rest.Config, args ...string) *running {
 		t.Fatal(err)
 	}
 	registry := metrics.NewKubeRegistry()
-	s, err := newService(t.Context(), o, spec, cluster, telemetry{Registry: registry, handler: metrics.HandlerFor(registry, metrics.HandlerOpts{})})
+	s, err := newService(t.Context(), o, spec, cluster, Telemetry{Registry: registry, Handler: metrics.HandlerFor(registry, metrics.HandlerOpts{})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestService_ReadsPrometheusAsTheAccount(t *testing.T) {
 		t.Errorf("the account is in %q", o.account.Dir)
 	}
 	o.account.Dir = "/absent"
-	_, err = newService(t.Context(), o, spec, fakeCluster(t), telemetry{Registry: metrics.NewKubeRegistry(), handler: http.NotFoundHandler()})
+	_, err = newService(t.Context(), o, spec, fakeCluster(t), Telemetry{Registry: metrics.NewKubeRegistry(), Handler: http.NotFoundHandler()})
 	if err == nil || !strings.Contains(err.Error(), "/absent/token") {
 		t.Errorf("the account is not asked for its token: %v", err)
 	}

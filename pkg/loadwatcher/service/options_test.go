@@ -1,4 +1,4 @@
-package main
+package service
 
 import (
 	"fmt"
@@ -38,7 +38,7 @@ func setEnvironment(t *testing.T, variablesSet map[string]string) {
 
 // allVariables returns the environment variables that the program reads.
 func allVariables() []string {
-	all := []string{tokenVariable, applicationKeyVariable, provider.AccountVariable}
+	all := []string{config.TokenVariable, config.ApplicationKeyVariable, provider.AccountVariable}
 	for _, byFlag := range []map[string]string{variables(), filterVariables(config.SignalFx), filterVariables(config.Datadog)} {
 		all = slices.AppendSeq(all, maps.Values(byFlag))
 	}
@@ -228,7 +228,7 @@ func start(t *testing.T, environment map[string]string, args ...string) error {
 	}
 	t.Cleanup(func() { _ = taken.Close() })
 	setEnvironment(t, environment)
-	command := newCommand(telemetry{Registry: metrics.NewKubeRegistry(), handler: http.NotFoundHandler()})
+	command := NewCommand("v1.2.3", Telemetry{Registry: metrics.NewKubeRegistry(), Handler: http.NotFoundHandler()})
 	command.SilenceErrors = true
 	command.SetArgs(append([]string{"--listen-address=" + taken.Addr().String()}, args...))
 	return command.Execute()
@@ -323,13 +323,13 @@ func TestOptions_ValidSettingsListen(t *testing.T) {
 
 func TestVersionAndHelp(t *testing.T) {
 	for flag, want := range map[string][]string{
-		"--version": {"Plimsoll "},
+		"--version": {"Plimsoll v1.2.3"},
 		"--help": {
 			"METRICS_PROVIDER_NAME", "METRICS_PROVIDER_ADDRESS", "METRICS_PROVIDER_TOKEN", "INSECURE_SKIP_VERIFY", "KUBE_CONFIG", "LOG_LEVEL",
 			`(default ":2020")`, `(default "KubernetesMetricsServer")`, "--window duration", "(default 5m0s)",
 		},
 	} {
-		command, shown := newCommand(telemetry{}), &strings.Builder{}
+		command, shown := NewCommand("v1.2.3", Telemetry{}), &strings.Builder{}
 		command.SetOut(shown)
 		command.SetArgs([]string{flag})
 		if err := command.Execute(); err != nil {
@@ -345,7 +345,7 @@ func TestVersionAndHelp(t *testing.T) {
 
 // The README's table is written by hand.
 func TestREADME_NamesAllFlagsAndVariables(t *testing.T) {
-	content, err := os.ReadFile("README.md")
+	content, err := os.ReadFile("../../../cmd/load-watcher/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,42 +1,33 @@
-package main
+// Package service is the load-watcher program: it reads the load of nodes and serves it.
+package service
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net"
-	"net/http"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 )
 
-// telemetry is where metrics are registered, and the handler that serves them.
-type telemetry struct {
-	refresh.Registry
-	handler http.Handler
-}
-
-func newCommand(t telemetry) *cobra.Command {
+// NewCommand returns the command of the program in a version.
+func NewCommand(version string, t Telemetry) *cobra.Command {
 	o := newOptions()
 	command := &cobra.Command{
 		Use:   "load-watcher",
 		Short: "Serves the load of nodes to several schedulers",
 		Long: `Reads the load of the cluster's nodes from Prometheus, metrics-server, SignalFx or Datadog, and serves it to any number of
-schedulers by load-watcher's HTTP API: GET /watcher[?host=NAME][&window=5m] and GET /watcher/health, and beside them /metrics and
-/healthz.
+schedulers by load-watcher's HTTP API: GET /watcher[?host=NAME][&window=5m], GET /watcher/health, /metrics and /healthz.
 
-Settings are taken from flags, then from the environment variables that the flags name. Give a token for the metrics provider in a
-file or in METRICS_PROVIDER_TOKEN, and Datadog's application key in a file or in METRICS_PROVIDER_APP_KEY. Without a token,
-ENABLE_OPENSHIFT_AUTH=true sends the token of the pod's service account to an https Prometheus whose certificate is verified.`,
+Flags override the environment variables that they name. Pass a token for the metrics provider in a file or in
+METRICS_PROVIDER_TOKEN, and Datadog's application key in a file or in METRICS_PROVIDER_APP_KEY. Without a token,
+ENABLE_OPENSHIFT_AUTH=true sends the token of the pod's service account to an https Prometheus with a verified certificate.`,
 		Args:         cobra.NoArgs,
-		Version:      programVersion(),
+		Version:      version,
 		SilenceUsage: true, // an error has one line
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			spec, err := o.complete(cmd.Flags())
@@ -68,12 +59,4 @@ ENABLE_OPENSHIFT_AUTH=true sends the token of the pod's service account to an ht
 	command.SetVersionTemplate("Plimsoll {{.Version}}\n")
 	o.addFlags(command.Flags())
 	return command
-}
-
-func programVersion() string {
-	built := "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		built = info.Main.Version
-	}
-	return cmp.Or(version, built)
 }

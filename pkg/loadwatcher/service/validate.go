@@ -1,0 +1,177 @@
+package service
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/apis/config/scheme"
+	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
+	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+)
+
+// complete adds the environment and the defaults to the flags, validates all settings, and returns the load to read.
+// An error has one line, names the flag and the variable, and shows no secret.
+func (o *options) complete(fs *pflag.FlagSet) (config.LoadSpec, error) {
+	if err := o.readEnvironment(fs); err != nil {
+		return config.LoadSpec{}, err
+	}
+	if err := o.validateListening(); err != nil {
+		return config.LoadSpec{}, err
+	}
+	if o.queries != (v1.LoadQueries{}) {
+		o.load.MetricProvider.Queries = &o.queries
+	}
+	if !fs.Changed(flagTimeout) {
+		o.load.MetricProvider.Timeout = nil // its default depends on the age
+	}
+	return o.validLoad(fs)
+}
+
+func (o *options) validateListening() error {
+	if _, _, err := net.SplitHostPort(o.listenAddress); err != nil {
+		return fmt.Errorf("--listen-address: %w: write host:port, or :port for all addresses", err)
+	}
+	if o.maxConnections < connectionsPerRequest {
+		return fmt.Errorf("--max-connections: %d: set at least %d", o.maxConnections, connectionsPerRequest)
+	}
+	if (o.tlsCertFile == "") != (o.tlsPrivateKeyFile == "") {
+		return errors.New("--tls-cert-file, --tls-private-key-file: one of them is set: set both, or none to serve plain HTTP")
+	}
+	if o.tlsCertFile == "" {
+		return nil
+	}
+	if _, err := tls.LoadX509KeyPair(o.tlsCertFile, o.tlsPrivateKeyFile); err != nil {
+		return fmt.Errorf("--tls-cert-file, --tls-private-key-file: %w", err)
+	}
+	return nil
+}
+
+// validLoad returns the load to read, validated by the rules of the plugins' arguments.
+func (o *options) validLoad(fs *pflag.FlagSet) (config.LoadSpec, error) {
+	types := []config.MetricProviderType{config.KubernetesMetricsServer, config.Prometheus, config.SignalFx, config.Datadog}
+	if t := o.load.MetricProvider.Type; !slices.Contains(types, t) {
+		return config.LoadSpec{}, fmt.Errorf("%s: %q is none of KubernetesMetricsServer, Prometheus, SignalFx and Datadog", nameOf(flagProviderName), t)
+	}
+	// Any arguments with a LoadSpec serve; their other fields have the defaults.
+	versioned, args := &v1.LoadVariationRiskBalancingArgs{LoadSpec: o.load}, &config.LoadVariationRiskBalancingArgs{}
+	s := runtime.NewScheme()
+	if err := scheme.AddToScheme(s); err != nil {
+		return config.LoadSpec{}, err
+	}
+	s.Default(versioned)
+	if err := s.Convert(versioned, args, nil); err != nil {
+		return config.LoadSpec{}, err
+	}
+	args.CompleteFromEnvironment(o.hostedVariable(fs))
+	var errs []error
+	for _, mistake := range mistakes(args) {
+		path, _, _ := strings.Cut(mistake.Field, "[")
+		errs = append(errs, inFlags(mistake, flagOf(path, args.MetricProvider.Type)))
+	}
+	for _, window := range o.windows {
+		other := args.DeepCopy()
+		other.Window.Duration = window
+		for _, mistake := range mistakes(other) {
+			if mistake.Field == "window" {
+				errs = append(errs, inFlags(mistake, nameOf(flagWindows)))
+			}
+		}
+	}
+	return args.LoadSpec, utilerrors.Flatten(utilerrors.NewAggregate(errs))
+}
+
+// checkQueries returns findings about valid queries.
+func (o *options) checkQueries(provider *config.MetricProviderSpec) []configlint.Finding {
+	return slices.Concat(
+		configlint.CheckLoadQuery("--"+flagCPUQuery, o.queries.CPU, provider),
+		configlint.CheckLoadQuery("--"+flagMemoryQuery, o.queries.Memory, provider),
+	)
+}
+
+// mistakes returns the errors of the arguments' validation.
+func mistakes(args *config.LoadVariationRiskBalancingArgs) []*field.Error {
+	var found []*field.Error
+	validations := []error{validation.ValidateLoadVariationRiskBalancingArgs(nil, args), validation.ValidateCredentials(nil, &args.LoadSpec)}
+	for _, err := range validations {
+		all, ok := errors.AsType[utilerrors.Aggregate](err)
+		if !ok {
+			continue
+		}
+		for _, err := range all.Errors() {
+			mistake, ok := errors.AsType[*field.Error](err)
+			if !ok {
+				mistake = field.InternalError(nil, err)
+			}
+			found = append(found, mistake)
+		}
+	}
+	return found
+}
+
+// flagsByField returns the flag for each field of a LoadSpec.
+func flagsByField() map[string]string {
+	return map[string]string{
+		"metricProvider.address":            flagProviderAddress,
+		"metricProvider.tokenFile":          flagTokenFile,
+		"metricProvider.applicationKeyFile": flagApplicationKeyFile,
+		"metricProvider.clusterName":        flagClusterName,
+		"metricProvider.hostNameSuffix":     flagHostNameSuffix,
+		"metricProvider.caFile":             flagCAFile,
+		"metricProvider.dialect":            flagDialect,
+		"metricProvider.queries":            flagCPUQuery,
+		"metricProvider.queries.cpu":        flagCPUQuery,
+		"metricProvider.queries.memory":     flagMemoryQuery,
+		"metricProvider.nodeLabels":         flagNodeLabels,
+		"metricProvider.timeout":            flagTimeout,
+		"window":                            flagWindow,
+		"refreshInterval":                   flagRefreshInterval,
+		"maxAge":                            flagMaxAge,
+		"driftTolerance":                    flagDriftTolerance,
+	}
+}
+
+// flagOf returns the flag's name in errors for a field of a LoadSpec with a type of provider.
+func flagOf(path string, provider config.MetricProviderType) string {
+	flag, ok := flagsByField()[path]
+	switch variable := filterVariables(provider)[flag]; {
+	case variable != "":
+		return "--" + flag + " (env " + variable + ")"
+	case flag == flagTokenFile && provider != config.Prometheus:
+		return "--" + flag + " (or env " + config.TokenVariable + ")"
+	case flag == flagApplicationKeyFile:
+		return "--" + flag + " (or env " + config.ApplicationKeyVariable + ")"
+	case ok:
+		return nameOf(flag)
+	case path == "metricProvider.applicationKey":
+		return "env " + config.ApplicationKeyVariable
+	case path == "metricProvider.token":
+		return "env " + config.TokenVariable
+	}
+	return path
+}
+
+// inFlags returns a field's mistake as a flag's. Its detail may advise on further fields, which get the names of their flags.
+func inFlags(mistake *field.Error, name string) error {
+	named := *mistake
+	named.Detail = strings.NewReplacer(
+		"metricProvider.tokenFile", "--"+flagTokenFile,
+		"applicationKeyFile", "--"+flagApplicationKeyFile,
+		"applicationKey", "env "+config.ApplicationKeyVariable,
+		"tokenFile", "--"+flagTokenFile,
+		"refreshInterval", "--"+flagRefreshInterval,
+		"maxAge", "--"+flagMaxAge,
+		"leave the field out", "leave the flag out",
+	).Replace(mistake.Detail)
+	return fmt.Errorf("%s: %s", name, named.ErrorBody())
+}
