@@ -34,6 +34,7 @@ func (f *clusterFlags) addTo(flags *pflag.FlagSet) {
 	})
 	flags.AddFlagSet(kube)
 	flags.StringVar(&f.configuration.File, "config", "", "KubeSchedulerConfiguration on this machine, in place of the one that runs in the cluster")
+	flags.StringVar(&f.configuration.Scheduler, "scheduler", "", "NAMESPACE/NAME of the scheduler's Deployment, if it is not found by its labels")
 	flags.StringVar(&f.configuration.From, "from", "", "configmap/NAMESPACE/NAME[/KEY] that holds the KubeSchedulerConfiguration")
 	flags.StringVar(&f.source.Address, "source-address", "", "URL at which this machine reaches the source of load, such as that of a port-forward")
 	flags.StringVar(&f.source.TokenFile, "source-token-file", "", "file with the bearer token for the source of load")

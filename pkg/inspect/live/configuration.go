@@ -25,7 +25,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
-	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 )
 
@@ -51,9 +50,10 @@ const (
 type ConfigurationOptions struct {
 	// File is a file on this machine.
 	File string
-	// From is "configmap/NAMESPACE/NAME" or "configmap/NAMESPACE/NAME/KEY". Without KEY the ConfigMap's only key that ends in .yaml
-	// is taken.
+	// From is "configmap/NAMESPACE/NAME" or "configmap/NAMESPACE/NAME/KEY". The default KEY is the only one that ends in .yaml.
 	From string
+	// Scheduler is "NAMESPACE/NAME" of the scheduler's Deployment.
+	Scheduler string
 }
 
 // OptionError is an error in an option, which is named as the flag that sets it.
@@ -186,9 +186,18 @@ func decode(content []byte, w *Workload, filesAreHere bool) ([]configlint.Findin
 // find returns the configuration without what its content says. filesAreHere reports whether the files that it names are on this
 // file system.
 func (c *Connection) find(ctx context.Context, o ConfigurationOptions) (found *Configuration, filesAreHere bool, err error) {
+	set := 0
+	for _, option := range []string{o.File, o.From, o.Scheduler} {
+		if option != "" {
+			set++
+		}
+	}
 	switch {
-	case o.File != "" && o.From != "":
-		return nil, false, optionError("--config and --from: write one of them")
+	case set > 1:
+		return nil, false, optionError("--config, --from and --scheduler: write one of them")
+	case o.Scheduler != "":
+		found, err := c.named(ctx, o.Scheduler)
+		return found, false, err
 	case o.File != "":
 		content, err := boundedfile.New(o.File, maxConfigurationBytes).Read(ctx)
 		if err != nil {
@@ -447,41 +456,32 @@ func configMapOf(spec corev1.PodSpec, w *Workload) (name, key string, err error)
 	return "", "", fmt.Errorf("%s reads %s, whose volume %s does not exist", w, file, mount.Name)
 }
 
-// discover returns the configuration of the scheduler that runs in the cluster. Labels prove nothing, for anybody can write them in
-// a namespace of their own: a Deployment counts if a ClusterRoleBinding lets its account bind pods.
-func (c *Connection) discover(ctx context.Context) (*Configuration, error) {
-	candidates, err := c.deployments(ctx)
-	if err != nil {
-		return nil, err
+// chooseAnother says what to write where discovery does not find the scheduler.
+const chooseAnother = "write --scheduler NAMESPACE/NAME, --from configmap/NAMESPACE/NAME or --config FILE"
+
+// named returns the configuration of the Deployment "NAMESPACE/NAME".
+func (c *Connection) named(ctx context.Context, name string) (*Configuration, error) {
+	namespace, object, ok := strings.Cut(name, "/")
+	if !ok || namespace == "" || object == "" || strings.Contains(object, "/") {
+		return nil, optionError("--scheduler: %q; write NAMESPACE/NAME of the scheduler's Deployment", name)
 	}
-	var schedulers []scheduler
-	var others []string
-	if len(candidates) > 0 {
-		binders, err := c.binders(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("found %s, but whether it is a scheduler and not something that has its labels cannot be seen: %w; choose it with %s",
-				list(candidates), err, candidates[0].flag())
-		}
-		for _, s := range candidates {
-			if binders[s.Namespace+"/"+s.ServiceAccount] {
-				schedulers = append(schedulers, s)
-			} else {
-				others = append(others, s.String())
-			}
-		}
-	}
+	d, err := c.Client.AppsV1().Deployments(namespace).Get(ctx, object, metav1.GetOptions{})
 	switch {
-	case len(schedulers) > 1:
-		var flags []string
-		for _, s := range schedulers {
-			flags = append(flags, s.flag())
-		}
-		return nil, fmt.Errorf("several schedulers run: %s; choose one with %s", list(schedulers), strings.Join(flags, " or "))
-	case len(schedulers) == 0:
-		return nil, c.notFound(ctx, others)
+	case apierrors.IsNotFound(err):
+		return nil, optionError("--scheduler: %w", err)
+	case err != nil:
+		return nil, fmt.Errorf("read the scheduler's Deployment: %w", err)
 	}
-	s := schedulers[0]
-	name, key, err := configMapOf(s.spec, s.Workload)
+	w := workloadOf("Deployment", d.ObjectMeta, d.Spec.Template.Spec)
+	if w == nil {
+		return nil, optionError("--scheduler: Deployment %s runs no scheduler: no container has the program %s, or the flag --config", name, program)
+	}
+	return c.configurationOf(ctx, scheduler{w, d})
+}
+
+// configurationOf returns the configuration that the scheduler mounts.
+func (c *Connection) configurationOf(ctx context.Context, s scheduler) (*Configuration, error) {
+	name, key, err := configMapOf(s.deployment.Spec.Template.Spec, s.Workload)
 	if err != nil {
 		return nil, err
 	}
@@ -495,21 +495,44 @@ func (c *Connection) discover(ctx context.Context) (*Configuration, error) {
 	return found, nil
 }
 
-// scheduler is a scheduler whose configuration may be the one that is looked for.
+// discover returns the configuration of the scheduler that runs in the cluster. Anybody can write labels in their own namespace:
+// a Deployment counts if a ClusterRoleBinding lets its account bind pods.
+func (c *Connection) discover(ctx context.Context) (*Configuration, error) {
+	candidates, err := c.deployments(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(candidates) == 0 {
+		return nil, fmt.Errorf("no scheduler was found: no Deployment has the labels %s and %s=%s...; %s; copy the file of a static pod from its node, "+
+			"such as with kubectl debug node/NODE -q -i --image=busybox --profile=sysadmin -- cat /host/FILE > scheduler.yaml",
+			schedulerSelector, chartLabel, chartPrefix, chooseAnother)
+	}
+	binders, err := c.binders(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("found %s, but cannot see whether it has the permissions of a scheduler: %w; choose it with %s", list(candidates), err, candidates[0].flag())
+	}
+	schedulers := slices.DeleteFunc(slices.Clone(candidates), func(s scheduler) bool { return !binders[s.Namespace+"/"+s.ServiceAccount] })
+	switch len(schedulers) {
+	case 0:
+		return nil, fmt.Errorf("no scheduler was found: %s has the labels, but its account lacks permission to bind pods; %s", list(candidates), chooseAnother)
+	case 1:
+		return c.configurationOf(ctx, schedulers[0])
+	}
+	var flags []string
+	for _, s := range schedulers {
+		flags = append(flags, s.flag())
+	}
+	return nil, fmt.Errorf("several schedulers run: %s; choose one with %s", list(schedulers), strings.Join(flags, " or "))
+}
+
+// scheduler is a scheduler that runs as a Deployment.
 type scheduler struct {
 	*Workload
 	deployment *appsv1.Deployment
-	spec       corev1.PodSpec
 }
 
-// flag is the flag that chooses the scheduler's configuration.
-func (s scheduler) flag() string {
-	name, _, err := configMapOf(s.spec, s.Workload)
-	if err != nil {
-		return "--config FILE"
-	}
-	return "--from " + ShellQuote(fmt.Sprintf("configmap/%s/%s", s.Namespace, name))
-}
+// flag is the flag that chooses the scheduler.
+func (s scheduler) flag() string { return "--scheduler " + ShellQuote(s.Namespace+"/"+s.Name) }
 
 func list(schedulers []scheduler) string {
 	var names []string
@@ -519,35 +542,36 @@ func list(schedulers []scheduler) string {
 	return strings.Join(names, ", ")
 }
 
-// deployments returns the Deployments that may run the scheduler: those with the chart's labels, and the one of OpenShift's operator.
+// deployments returns those with the chart's labels, and the one of OpenShift's operator.
 func (c *Connection) deployments(ctx context.Context) ([]scheduler, error) {
-	labelled, err := c.Client.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: schedulerSelector})
+	labeled, err := c.Client.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: schedulerSelector})
 	if err != nil {
-		err = fmt.Errorf("look for the scheduler's Deployment: %w", err)
-		if apierrors.IsForbidden(err) {
-			err = fmt.Errorf("%w; write --config FILE or --from configmap/NAMESPACE/NAME, or grant the right: %s", err, c.Grant(ctx, discoveryVerbs, "", discoveryResources))
-		}
-		return nil, err
+		return nil, c.undiscovered(ctx, err)
 	}
-	all := slices.DeleteFunc(labelled.Items, func(d appsv1.Deployment) bool { return !strings.HasPrefix(d.Labels[chartLabel], chartPrefix) })
+	all := slices.DeleteFunc(labeled.Items, func(d appsv1.Deployment) bool { return !strings.HasPrefix(d.Labels[chartLabel], chartPrefix) })
 	operators, err := c.Client.AppsV1().Deployments(operatorNamespace).Get(ctx, operatorDeployment, metav1.GetOptions{})
 	switch {
 	case err == nil:
 		all = append(all, *operators)
-	case apierrors.IsForbidden(err) && len(all) > 0:
-		// The one that was found is enough.
-	case !apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("look for the scheduler of OpenShift's operator: %w; write --config FILE or --from configmap/NAMESPACE/NAME, or grant the right: %s",
-			err, c.Grant(ctx, discoveryVerbs, "", discoveryResources))
+	case !apierrors.IsNotFound(err) && len(all) == 0:
+		return nil, c.undiscovered(ctx, err)
 	}
 	var found []scheduler
 	for i := range all {
-		spec := all[i].Spec.Template.Spec
-		if w := workloadOf("Deployment", all[i].ObjectMeta, spec); w != nil {
-			found = append(found, scheduler{w, &all[i], spec})
+		if w := workloadOf("Deployment", all[i].ObjectMeta, all[i].Spec.Template.Spec); w != nil {
+			found = append(found, scheduler{w, &all[i]})
 		}
 	}
 	return found, nil
+}
+
+// undiscovered is the error where Deployments cannot be read.
+func (c *Connection) undiscovered(ctx context.Context, err error) error {
+	err = fmt.Errorf("look for the scheduler's Deployment: %w; %s", err, chooseAnother)
+	if apierrors.IsForbidden(err) {
+		err = fmt.Errorf("%w; or grant the permission: %s", err, c.Grant(ctx, discoveryVerbs, "", discoveryResources))
+	}
+	return err
 }
 
 // binders returns the service accounts, by namespace/name, that may bind pods in all namespaces.
@@ -579,50 +603,4 @@ func (c *Connection) binders(ctx context.Context) (map[string]bool, error) {
 		}
 	}
 	return accounts, nil
-}
-
-// notFound returns the error where no Deployment runs the scheduler. A static pod's file is on its node, where the API server cannot
-// read it.
-func (c *Connection) notFound(ctx context.Context, others []string) error {
-	pods, err := c.Client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "component=" + program})
-	if err == nil {
-		for i := range pods.Items {
-			pod := &pods.Items[i]
-			w := workloadOf("Pod", pod.ObjectMeta, pod.Spec)
-			if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; !mirror || w == nil || w.configFile() == "" {
-				continue
-			}
-			node, file := pod.Spec.NodeName, hostFile(pod.Spec, w)
-			return fmt.Errorf("the scheduler is the static pod %s, whose configuration %s is a file of node %s that the API server cannot read; "+
-				"copy it (kubectl debug %s -q -i --image=busybox --profile=sysadmin -- cat %s > scheduler.yaml, or with ssh), and write --config scheduler.yaml",
-				pod.Name, text.Excerpt(file), node, ShellQuote("node/"+node), ShellQuote("/host"+file))
-		}
-	}
-	text := "no scheduler was found: no Deployment has the labels " + schedulerSelector + " and " + chartLabel + "=" + chartPrefix + "..., and an account that may bind pods, and no static pod of kube-system a --config"
-	if len(others) > 0 {
-		text += fmt.Sprintf(" (%s has the labels, but its account may not bind pods)", strings.Join(others, ", "))
-	}
-	return errors.New(text + "; write --config FILE or --from configmap/NAMESPACE/NAME")
-}
-
-// hostFile returns where the node has the file that the scheduler's --config names.
-func hostFile(spec corev1.PodSpec, w *Workload) string {
-	file := path.Clean(w.configFile())
-	for i := range spec.Containers {
-		if spec.Containers[i].Name != w.Container {
-			continue
-		}
-		for _, m := range spec.Containers[i].VolumeMounts {
-			rest, inside := strings.CutPrefix(file, path.Clean(m.MountPath))
-			if !inside {
-				continue
-			}
-			for j := range spec.Volumes {
-				if v := &spec.Volumes[j]; v.Name == m.Name && v.HostPath != nil {
-					return path.Join(v.HostPath.Path, m.SubPath, rest)
-				}
-			}
-		}
-	}
-	return file
 }

@@ -492,7 +492,11 @@ func TestConfiguration_Unclear(t *testing.T) {
 		s := newAPIServer(t, append(objects, binding("a", "one", "scheduler"), binding("b", "two", "scheduler"))...)
 		c := s.connect(t, false)
 		_, err := c.Configuration(t.Context(), ConfigurationOptions{})
-		wantError(t, err, "Deployment a/one", "Deployment b/two", "--from configmap/a/one", "--from configmap/b/two")
+		wantError(t, err, "Deployment a/one", "Deployment b/two", "--scheduler a/one", "--scheduler b/two")
+		found, err := c.Configuration(t.Context(), ConfigurationOptions{Scheduler: "b/two"})
+		if err != nil || found.Workload.String() != "Deployment b/two" {
+			t.Errorf("--scheduler chooses %+v, error %v", found, err)
+		}
 	})
 	t.Run("labels alone are not enough", func(t *testing.T) {
 		_, err := newAPIServer(t, objects...).connect(t, false).Configuration(t.Context(), ConfigurationOptions{})
@@ -502,7 +506,7 @@ func TestConfiguration_Unclear(t *testing.T) {
 		s := newAPIServer(t, append(objects, binding("a", "one", "scheduler"))...)
 		s.forbidden = []string{"clusterrolebindings"}
 		_, err := s.connect(t, false).Configuration(t.Context(), ConfigurationOptions{})
-		wantError(t, err, "Deployment a/one", "forbidden", "--from configmap/a/one")
+		wantError(t, err, "Deployment a/one", "forbidden", "--scheduler a/one")
 	})
 	t.Run("without the right to look for Deployments", func(t *testing.T) {
 		s := newAPIServer(t, objects...)
@@ -545,7 +549,14 @@ func TestConfiguration_FromConfigMap(t *testing.T) {
 		wantError(t, err, want...)
 	}
 	_, err := c.Configuration(t.Context(), ConfigurationOptions{From: "configmap/a/one", File: "x"})
-	wantError(t, err, "--config and --from")
+	wantError(t, err, "--config, --from and --scheduler")
+	for name, want := range map[string]string{"one": "NAMESPACE/NAME", "/one": "NAMESPACE/NAME", "a/b/c": "NAMESPACE/NAME", "a/absent": "not found"} {
+		_, err := c.Configuration(t.Context(), ConfigurationOptions{Scheduler: name})
+		wantError(t, err, "--scheduler", want)
+		if _, ok := errors.AsType[*OptionError](err); !ok {
+			t.Errorf("--scheduler %s: %v is no error of an option", name, err)
+		}
+	}
 }
 
 func TestConfiguration_OfTheOperator(t *testing.T) {
@@ -580,7 +591,7 @@ func TestConfiguration_OfAStaticPod(t *testing.T) {
 		},
 	}
 	_, err := newAPIServer(t, pod).connect(t, false).Configuration(t.Context(), ConfigurationOptions{})
-	wantError(t, err, "static pod kube-scheduler-n1", "/srv/plimsoll/config.yaml", "kubectl debug node/n1", "--config scheduler.yaml")
+	wantError(t, err, "no scheduler was found", "static pod", "kubectl debug node/", "--config FILE")
 }
 
 func TestConfiguration_OfTheOwnContainer(t *testing.T) {
