@@ -118,7 +118,7 @@ func (c *tableCache) isFor(table *load.Table, statistics *learned.Snapshot) bool
 // dropUnused drops the cache if no cycle has asked for anything since the previous snapshot was published: estimates keep
 // pods alive.
 func (m *Model) dropUnused(previous *load.Snapshot) {
-	if c := m.cache.Load(); c != nil && c.key.table != m.table(previous) {
+	if c := m.cache.Load(); c != nil && c.key.table != m.TableOf(previous) {
 		m.cache.CompareAndSwap(c, nil)
 	}
 }

@@ -64,7 +64,7 @@ func (m *Model) View(state fwk.CycleState) *View {
 		statistics = snapshot.statisticsOf(m.predictor.Statistics)
 	}
 	return &View{
-		cache:            m.cacheFor(m.table(snapshot.Snapshot), statistics),
+		cache:            m.cacheFor(m.TableOf(snapshot.Snapshot), statistics),
 		hasStatistics:    statistics != nil && statistics.Len() > 0,
 		rows:             snapshot.rows,
 		now:              m.config.Clock.Now().UnixNano(),
@@ -72,8 +72,8 @@ func (m *Model) View(state fwk.CycleState) *View {
 	}
 }
 
-// table returns what the model reads of a snapshot.
-func (m *Model) table(s *load.Snapshot) *load.Table {
+// TableOf returns what the model reads of a snapshot.
+func (m *Model) TableOf(s *load.Snapshot) *load.Table {
 	if m.config.Fraction > 0 {
 		return s.Quantile(load.Quantile{Window: m.config.Window, Fraction: m.config.Fraction})
 	}
@@ -83,7 +83,7 @@ func (m *Model) table(s *load.Snapshot) *load.Table {
 // Measured returns what was measured of the node as it is known now, outside of any scheduling cycle. Pending is 0, and so
 // are all amounts where State is not Fresh.
 func (m *Model) Measured(node *corev1.Node) (e Estimate) {
-	measured, now := m.table(m.snapshots.publisher.Latest()).Node(node.Name), m.config.Clock.Now()
+	measured, now := m.TableOf(m.snapshots.publisher.Latest()).Node(node.Name), m.config.Clock.Now()
 	capacity, allocatable := podusage.AmountsOf(node.Status.Capacity), podusage.AmountsOf(node.Status.Allocatable)
 	for r := range load.ResourceCount {
 		if state := measured[r].State(now, m.config.Trust); state != load.Fresh {

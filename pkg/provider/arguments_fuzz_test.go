@@ -19,6 +19,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/scheme"
 	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 )
 
 // FuzzArguments decodes the arguments of the four plugins as a scheduler does, strictly and with defaults, and validates them, all
@@ -78,7 +79,7 @@ func FuzzArguments(f *testing.F) {
 		f.Fatal("there is no serializer for YAML")
 	}
 	encoder := codecs.EncoderForVersion(yaml.Serializer, v1.SchemeGroupVersion)
-	cluster := Cluster{
+	cluster := reading.Cluster{
 		Nodes: corelisters.NewNodeLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})), KubeConfig: &rest.Config{},
 	}
 
@@ -109,7 +110,7 @@ func FuzzArguments(f *testing.F) {
 		if validation.ValidateCredentials(nil, &spec) != nil {
 			return
 		}
-		if _, err := Open(t.Context(), cluster, spec, Account{}, clock.RealClock{}); err != nil {
+		if _, err := OpenSource(t.Context(), cluster, spec, Account{}, clock.RealClock{}); err != nil {
 			t.Errorf("the arguments are valid, but their source cannot be opened: %v\n%s", err, text)
 		}
 		if spec.MetricProvider.Token != "" || spec.MetricProvider.ApplicationKey != "" {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
@@ -33,6 +35,8 @@ type SourceStatus struct {
 	Spec config.LoadSpec
 	// Source must not be read while Refresh runs.
 	Source source.Source
+	// Readers are those of the source, in the order in which they were opened.
+	Readers []*reading.Reader
 	// Took is how long the last refresh took, and Err why it failed.
 	Took time.Duration
 	Err  error
@@ -93,6 +97,7 @@ func (p *Provider) Sources() []SourceStatus {
 	all := make([]SourceStatus, len(p.sources))
 	for i, s := range p.sources {
 		all[i] = s.status
+		all[i].Readers = slices.Clone(s.status.Readers)
 	}
 	return all
 }

@@ -33,10 +33,10 @@ func TestRefreshLoad_LeavesOutStatistics(t *testing.T) {
 	spec := prometheusSpec()
 	spec.MetricProvider = config.MetricProviderSpec{Type: config.KubernetesMetricsServer, Timeout: metav1.Duration{Duration: time.Minute}}
 	p := NewOnDemand(clock.RealClock{}, metrics.NewKubeRegistry(), Account{})
-	if _, err := p.Model(t.Context(), h, spec, podusage.ByRequests{}); err != nil {
+	if _, err := openModel(t, p, h, spec, podusage.ByRequests{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Statistics(t.Context(), h, spec, statisticsSpec()); err != nil {
+	if _, err := openStatistics(t, p, h, spec, statisticsSpec()); err != nil {
 		t.Fatal(err)
 	}
 	h.informers.Start(t.Context().Done())

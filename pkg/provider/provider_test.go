@@ -16,8 +16,11 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
 // handle is a framework with informers that are not started. All other calls panic.
@@ -136,9 +139,25 @@ func TestSourcesAreShared(t *testing.T) {
 	}
 }
 
+func openModel(t *testing.T, p *Provider, h minor.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
+	t.Helper()
+	reader, err := p.Open(t.Context(), reading.ForLoad(spec, e).In(reading.ClusterOf(h)))
+	if err != nil {
+		return nil, err
+	}
+	return reader.Model(load.CPU), nil
+}
+
+func openStatistics(t *testing.T, p *Provider, h minor.Handle, spec config.LoadSpec, s config.StatisticsSpec) (*learned.Publisher, error) {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.workloads(t.Context(), reading.ClusterOf(h), spec, s)
+}
+
 func TestPluginsOfOneSourceReadTheSameSnapshots(t *testing.T) {
 	p, h := New(clock.RealClock{}, metrics.NewKubeRegistry(), Account{}), newHandle()
-	first, err := p.Model(t.Context(), h, prometheusSpec(), podusage.ByRequests{})
+	first, err := openModel(t, p, h, prometheusSpec(), podusage.ByRequests{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +173,7 @@ func TestPluginsOfOneSourceReadTheSameSnapshots(t *testing.T) {
 		{"another window", otherWindow, true},
 		{"another address", otherAddress, false},
 	} {
-		model, err := p.Model(t.Context(), h, tc.spec, podusage.ByRequests{})
+		model, err := openModel(t, p, h, tc.spec, podusage.ByRequests{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +181,7 @@ func TestPluginsOfOneSourceReadTheSameSnapshots(t *testing.T) {
 			t.Errorf("%s: the snapshots are shared: %v, want %v", tc.name, got, tc.shared)
 		}
 	}
-	elsewhere, err := p.Model(t.Context(), newHandle(), prometheusSpec(), podusage.ByRequests{})
+	elsewhere, err := openModel(t, p, newHandle(), prometheusSpec(), podusage.ByRequests{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +192,7 @@ func TestPluginsOfOneSourceReadTheSameSnapshots(t *testing.T) {
 
 func TestReadersOfTheSameLoadShareAModel(t *testing.T) {
 	p, h := New(clock.RealClock{}, metrics.NewKubeRegistry(), Account{}), newHandle()
-	first, err := p.Model(t.Context(), h, prometheusSpec(), podusage.ByRequests{})
+	first, err := openModel(t, p, h, prometheusSpec(), podusage.ByRequests{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +210,7 @@ func TestReadersOfTheSameLoadShareAModel(t *testing.T) {
 		{"another window", otherWindow, podusage.ByRequests{}, false},
 		{"another trust", otherTrust, podusage.ByRequests{}, false},
 	} {
-		model, err := p.Model(t.Context(), h, tc.spec, tc.estimator)
+		model, err := openModel(t, p, h, tc.spec, tc.estimator)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,17 +220,20 @@ func TestReadersOfTheSameLoadShareAModel(t *testing.T) {
 	}
 }
 
-func TestProvider_QuantileModel(t *testing.T) {
+func TestOpen_Quantile(t *testing.T) {
 	p, h := New(clock.RealClock{}, metrics.NewKubeRegistry(), Account{}), newHandle()
-	mean, err := p.Model(t.Context(), h, prometheusSpec(), podusage.ByRequests{})
+	mean, err := openModel(t, p, h, prometheusSpec(), podusage.ByRequests{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	quantile := func(fraction float64) *estimate.Model {
-		model, err := p.QuantileModel(t.Context(), h, prometheusSpec(), fraction, podusage.ByRequests{})
+		request := reading.ForLoad(prometheusSpec(), podusage.ByRequests{}).In(reading.ClusterOf(h))
+		request.Fraction = fraction
+		reader, err := p.Open(t.Context(), request)
 		if err != nil {
 			t.Fatal(err)
 		}
+		model := reader.Model(load.CPU)
 		if got := model.Config(); got.Fraction != fraction || got.Window != prometheusSpec().Window.Duration {
 			t.Errorf("a model of %+v, want the quantile %v", got, fraction)
 		}
@@ -228,7 +250,7 @@ func TestProvider_QuantileModel(t *testing.T) {
 
 func TestProvider_UsesAccountWithoutToken(t *testing.T) {
 	p := New(clock.RealClock{}, metrics.NewKubeRegistry(), Account{Dir: "/absent"})
-	_, err := p.Model(t.Context(), newHandle(), config.LoadSpec{WatcherAddress: "https://load-watcher"}, podusage.ByRequests{})
+	_, err := openModel(t, p, newHandle(), config.LoadSpec{WatcherAddress: "https://load-watcher"}, podusage.ByRequests{})
 	if err == nil || !strings.Contains(err.Error(), "/absent/token") {
 		t.Errorf("got error %v, want one that names the account's token", err)
 	}

@@ -41,11 +41,11 @@ func TestNewOnDemand_ReadsWhenAsked(t *testing.T) {
 	unreachable.MetricProvider.Address = "http://127.0.0.1:1"
 	unopened.MetricProvider.CAFile = "/absent/ca.crt"
 	for _, spec := range []config.LoadSpec{metricsServer, unreachable, unopened, metricsServer} {
-		if _, err := p.Model(t.Context(), h, spec, podusage.ByRequests{}); err != nil {
+		if _, err := openModel(t, p, h, spec, podusage.ByRequests{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	publisher, err := p.Statistics(t.Context(), h, unreachable, statisticsSpec())
+	publisher, err := openStatistics(t, p, h, unreachable, statisticsSpec())
 	if err != nil {
 		t.Fatal(err)
 	}

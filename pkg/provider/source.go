@@ -4,14 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/labels"
-	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/datadog"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
@@ -22,48 +18,9 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/signalfx"
 )
 
-// Cluster is the cluster whose nodes are measured.
-type Cluster struct {
-	// Nodes are the nodes that load is attributed to.
-	Nodes corelisters.NodeLister
-	// NodesSynced reports whether Nodes has all nodes yet.
-	NodesSynced func() bool
-	// Pods are the pods whose usage is learned, and PodsSynced reports whether Pods has all of them yet. Only Statistics needs
-	// them.
-	Pods       corelisters.PodLister
-	PodsSynced func() bool
-	// KubeConfig is how metrics.k8s.io is read, if that is the source. Clusters with the same KubeConfig, by pointer, are one.
-	KubeConfig *rest.Config
-}
-
-var _ refresh.Nodes = Cluster{}
-
-// ClusterOf returns the cluster of the scheduler behind the handle.
-func ClusterOf(handle minor.Handle) Cluster {
-	nodes, pods := handle.SharedInformerFactory().Core().V1().Nodes(), handle.SharedInformerFactory().Core().V1().Pods()
-	return Cluster{
-		Nodes: nodes.Lister(), NodesSynced: nodes.Informer().HasSynced,
-		Pods: pods.Lister(), PodsSynced: pods.Informer().HasSynced,
-		KubeConfig: handle.KubeConfig(),
-	}
-}
-
-// HasSynced implements refresh.Nodes.
-func (c Cluster) HasSynced() bool { return c.NodesSynced() }
-
-// Names implements refresh.Nodes.
-func (c Cluster) Names() []string {
-	nodes, _ := c.Nodes.List(labels.Everything()) // a lister of a cache returns no error
-	names := make([]string, len(nodes))
-	for i, node := range nodes {
-		names[i] = node.Name
-	}
-	return names
-}
-
-// Open returns the source that a valid spec names. Its server is reached by access; metrics-server is read with the cluster's
+// OpenSource returns the source that a valid spec names. Its server is reached by access; metrics-server is read with the cluster's
 // KubeConfig.
-func Open(ctx context.Context, cluster Cluster, spec config.LoadSpec, access Access, c clock.PassiveClock) (source.Source, error) {
+func OpenSource(ctx context.Context, cluster reading.Cluster, spec config.LoadSpec, access Access, c clock.PassiveClock) (source.Source, error) {
 	provider := spec.MetricProvider
 	server := serverOf(provider)
 	switch {
@@ -127,8 +84,8 @@ func Open(ctx context.Context, cluster Cluster, spec config.LoadSpec, access Acc
 }
 
 // OpenPods returns the source of pod usage that a valid spec names: the Prometheus that is the source of load, or else metrics-server,
-// for the other sources know nodes alone. It is reached as with Open.
-func OpenPods(ctx context.Context, cluster Cluster, spec config.LoadSpec, access Access) (source.PodSource, error) {
+// for the other sources know nodes alone. It is reached as a source of load.
+func OpenPods(ctx context.Context, cluster reading.Cluster, spec config.LoadSpec, access Access) (source.PodSource, error) {
 	provider := spec.MetricProvider
 	if !readsPrometheus(spec) {
 		return metricsserver.NewPodSource(cluster.KubeConfig)

@@ -5,30 +5,23 @@ import (
 	"reflect"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 )
 
 // sharedStatistics are the statistics of one source's pods.
 type sharedStatistics struct {
-	cluster Cluster
+	cluster reading.Cluster
 	source  sourceSpec
 	spec    config.StatisticsSpec
 	status  StatisticsStatus
 	watcher *refresh.WorkloadWatcher
 }
 
-// Statistics returns statistics of what the pods of each workload use, read until ctx is done from the source that spec names, or
-// from metrics-server where that source knows nodes alone.
-func (p *Provider) Statistics(ctx context.Context, handle minor.Handle, spec config.LoadSpec, s config.StatisticsSpec) (*learned.Publisher, error) {
-	return p.StatisticsOf(ctx, ClusterOf(handle), spec, s)
-}
-
-// StatisticsOf is Statistics for a cluster without a scheduler's handle.
-func (p *Provider) StatisticsOf(ctx context.Context, cluster Cluster, spec config.LoadSpec, s config.StatisticsSpec) (*learned.Publisher, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// workloads returns statistics of what the pods of each workload use, read until ctx is done from the source that spec names, or
+// from metrics-server where that source knows nodes alone. mu must be held.
+func (p *Provider) workloads(ctx context.Context, cluster reading.Cluster, spec config.LoadSpec, s config.StatisticsSpec) (*learned.Publisher, error) {
 	from := podSourceSpecOf(spec)
 	for _, known := range p.statistics {
 		if known.cluster.KubeConfig == cluster.KubeConfig && known.spec == s && reflect.DeepEqual(known.source, from) {

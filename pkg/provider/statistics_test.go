@@ -57,7 +57,7 @@ func TestPodSourcesAreShared(t *testing.T) {
 
 func TestStatisticsAreShared(t *testing.T) {
 	p, h := New(clock.RealClock{}, metrics.NewKubeRegistry(), Account{}), newHandle()
-	first, err := p.Statistics(t.Context(), h, prometheusSpec(), statisticsSpec())
+	first, err := openStatistics(t, p, h, prometheusSpec(), statisticsSpec())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestStatisticsAreShared(t *testing.T) {
 		{"another history", prometheusSpec(), otherHistory, false},
 		{"another label", prometheusSpec(), otherLabel, false},
 	} {
-		got, err := p.Statistics(t.Context(), h, tc.spec, tc.statistics)
+		got, err := openStatistics(t, p, h, tc.spec, tc.statistics)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestStatisticsAreShared(t *testing.T) {
 			t.Errorf("%s: the statistics are shared: %v, want %v", tc.name, got == first, tc.shared)
 		}
 	}
-	elsewhere, err := p.Statistics(t.Context(), newHandle(), prometheusSpec(), statisticsSpec())
+	elsewhere, err := openStatistics(t, p, newHandle(), prometheusSpec(), statisticsSpec())
 	if err != nil || elsewhere == first {
 		t.Errorf("two clusters share the statistics of one (error %v)", err)
 	}
@@ -126,8 +126,8 @@ func TestStatistics(t *testing.T) {
 				}}},
 			}
 			h := handle{informers: informers.NewSharedInformerFactory(fake.NewClientset(pod), 0), kubeConfig: &rest.Config{Host: server.URL}}
-			publisher, err := New(clock.RealClock{}, metrics.NewKubeRegistry(), Account{}).
-				Statistics(t.Context(), h, config.LoadSpec{MetricProvider: metricProvider}, statisticsSpec())
+			p := New(clock.RealClock{}, metrics.NewKubeRegistry(), Account{})
+			publisher, err := openStatistics(t, p, h, config.LoadSpec{MetricProvider: metricProvider}, statisticsSpec())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -152,7 +152,7 @@ func TestStatistics_UseAccountWithoutToken(t *testing.T) {
 	p := New(clock.RealClock{}, metrics.NewKubeRegistry(), Account{Dir: "/absent"})
 	spec := prometheusSpec()
 	spec.MetricProvider.Address = "https://prometheus"
-	if _, err := p.Statistics(t.Context(), newHandle(), spec, statisticsSpec()); err == nil || !strings.Contains(err.Error(), "/absent/token") {
+	if _, err := openStatistics(t, p, newHandle(), spec, statisticsSpec()); err == nil || !strings.Contains(err.Error(), "/absent/token") {
 		t.Errorf("got error %v, want one that names the account's token", err)
 	}
 }

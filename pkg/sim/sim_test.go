@@ -28,16 +28,12 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // the scheduler's scheme knows the plugins' arguments
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading/readingtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/minortest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
@@ -388,43 +384,17 @@ func TestTies_FollowTheSeed(t *testing.T) {
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// loads are the CPU loads of nodes, as fractions. It implements plugins.LoadProvider.
+// loads are the CPU loads of nodes, as fractions.
 type loads map[string]float64
 
-func (l loads) snapshots() *estimate.Snapshots {
-	const window = 5 * time.Minute
+func (l loads) plugins() sim.Options {
 	nodes := map[string]load.NodeLoad{}
 	for name, mean := range l {
-		nodes[name] = load.NodeLoad{load.CPU: load.Measurement{Stat: load.Stat{Mean: mean, Known: true}, Window: window, End: now}}
+		nodes[name] = load.NodeLoad{load.CPU: load.Measurement{Stat: load.Stat{Mean: mean, Known: true}, End: now}}
 	}
-	p := load.NewPublisher()
-	p.Publish(loadtest.Snapshot(map[time.Duration]map[string]load.NodeLoad{window: nodes}, nil))
-	return estimate.NewSnapshots(p)
-}
-
-func (l loads) Model(_ context.Context, _ minor.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
-	return estimate.NewModel(l.snapshots(), estimate.Config{
-		Window:    spec.Window.Duration,
-		Trust:     load.Trust{RefreshInterval: spec.RefreshInterval.Duration, MaxAge: spec.MaxAge.Duration, DriftTolerance: spec.DriftTolerance},
-		Estimator: e,
-		Clock:     clocktesting.NewFakePassiveClock(now),
-	}), nil
-}
-
-func (l loads) QuantileModel(context.Context, minor.Handle, config.LoadSpec, float64, podusage.Estimator) (*estimate.Model, error) {
-	return nil, fmt.Errorf("there are no quantiles")
-}
-
-func (l loads) Statistics(context.Context, minor.Handle, config.LoadSpec, config.StatisticsSpec) (*learned.Publisher, error) {
-	return learned.NewPublisher(), nil
-}
-
-func (l loads) NodeMetrics(context.Context, minor.Handle, config.LoadSpec, []string) (*estimate.NodeMetrics, error) {
-	return nil, fmt.Errorf("there are none")
-}
-
-func (l loads) plugins() sim.Options {
-	return sim.Options{Plugins: plugins.NewRegistry(l, clocktesting.NewFakeClock(now), func(...metrics.Registerable) {})}
+	p := readingtest.New(clocktesting.NewFakePassiveClock(now))
+	p.MeasureAll(nodes, nil)
+	return sim.Options{Plugins: plugins.NewRegistry(p, clocktesting.NewFakeClock(now), func(...metrics.Registerable) {})}
 }
 
 func TestLoadPlugins_WorkedExample(t *testing.T) {

@@ -26,13 +26,9 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // the scheduler's scheme knows the plugins' arguments
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
@@ -112,21 +108,6 @@ type soak struct {
 	activated map[types.UID]bool
 }
 
-// sharedSource is a provider that records the publisher of its source.
-type sharedSource struct {
-	*provider.Provider
-	soak *soak
-}
-
-// Model implements plugins.LoadProvider.
-func (p sharedSource) Model(ctx context.Context, handle minor.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
-	model, err := p.Provider.Model(ctx, handle, spec, e)
-	if err == nil {
-		p.soak.source = model.Snapshots().Publisher()
-	}
-	return model, err
-}
-
 func (s *soak) must(err error) {
 	s.t.Helper()
 	if err != nil {
@@ -163,15 +144,16 @@ func newSoak(t *testing.T, nodes int) *soak {
 	object, _, err := scheme.Codecs.UniversalDecoder().Decode(fmt.Appendf(nil, configuration, server.URL), nil, nil)
 	s.must(err)
 	registry := metrics.NewKubeRegistry()
-	source := sharedSource{provider.New(s.clock, registry, provider.Account{}), s}
+	p := provider.New(s.clock, registry, provider.Account{})
 	s.sim, err = sim.New(s.ctx, sim.Options{
 		Configuration: object.(*schedulerconfig.KubeSchedulerConfiguration),
-		Plugins:       plugins.NewRegistry(source, s.clock, registry.MustRegister),
+		Plugins:       plugins.NewRegistry(p, s.clock, registry.MustRegister),
 		Objects:       objects,
 		Clock:         s.clock,
 		Activated:     s.activate,
 	})
 	s.must(err)
+	s.source = p.Sources()[0].Readers[0].Snapshots().Publisher()
 	s.waitForRefresh()
 	return s
 }

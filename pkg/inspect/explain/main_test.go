@@ -1,8 +1,6 @@
 package explain_test
 
 import (
-	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -17,56 +15,30 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // the scheduler's scheme knows the plugins' arguments
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading/readingtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// loads are the CPU loads of nodes, as fractions; of memory all use a tenth. It implements plugins.LoadProvider.
+// loads are the CPU loads of nodes, as fractions; of memory all use a tenth.
 type loads map[string]float64
 
-func (l loads) Model(ctx context.Context, handle minor.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
-	return l.QuantileModel(ctx, handle, spec, 0, e)
-}
-
-// QuantileModel is of quantiles that are as high as the means, which a fraction of 0 stands for.
-func (l loads) QuantileModel(_ context.Context, _ minor.Handle, spec config.LoadSpec, fraction float64, e podusage.Estimator) (*estimate.Model, error) {
-	window := spec.Window.Duration
+func (l loads) provider() *readingtest.Loads {
+	measured := func(mean float64) load.Measurement {
+		return load.Measurement{Stat: load.Stat{Mean: mean, Known: true}, End: now}
+	}
 	nodes := map[string]load.NodeLoad{}
 	for name, mean := range l {
-		measured := func(mean float64) load.Measurement {
-			return load.Measurement{Stat: load.Stat{Mean: mean, Known: true}, Window: window, End: now}
-		}
 		nodes[name] = load.NodeLoad{load.CPU: measured(mean), load.Memory: measured(0.1)}
 	}
-	p := load.NewPublisher()
-	s := loadtest.Snapshot(map[time.Duration]map[string]load.NodeLoad{window: nodes}, nil)
-	p.Publish(s.WithQuantiles(map[load.Quantile]*load.Table{{Window: window, Fraction: 0.95}: s.Over(window)}))
-	return estimate.NewModel(estimate.NewSnapshots(p), estimate.Config{
-		Window:    window,
-		Fraction:  fraction,
-		Trust:     load.Trust{RefreshInterval: spec.RefreshInterval.Duration, MaxAge: spec.MaxAge.Duration, DriftTolerance: spec.DriftTolerance},
-		Estimator: e,
-		Clock:     clocktesting.NewFakePassiveClock(now),
-	}), nil
-}
-
-func (l loads) Statistics(context.Context, minor.Handle, config.LoadSpec, config.StatisticsSpec) (*learned.Publisher, error) {
-	return learned.NewPublisher(), nil
-}
-
-func (l loads) NodeMetrics(context.Context, minor.Handle, config.LoadSpec, []string) (*estimate.NodeMetrics, error) {
-	return nil, fmt.Errorf("there are none")
+	p := readingtest.New(clocktesting.NewFakePassiveClock(now))
+	p.MeasureAll(nodes, nil)
+	return p
 }
 
 // newScheduler returns a scheduler of these nodes and pods, whose nodes have these loads.
@@ -76,7 +48,7 @@ func newScheduler(tb testing.TB, yaml string, l loads, objects ...runtime.Object
 	must(tb, err)
 	s, err := sim.New(klog.NewContext(tb.Context(), logr.Discard()), sim.Options{
 		Configuration: decoded.(*schedulerconfig.KubeSchedulerConfiguration),
-		Plugins:       plugins.NewRegistry(l, clocktesting.NewFakeClock(now), func(...metrics.Registerable) {}),
+		Plugins:       plugins.NewRegistry(l.provider(), clocktesting.NewFakeClock(now), func(...metrics.Registerable) {}),
 		Objects:       objects,
 	})
 	must(tb, err)

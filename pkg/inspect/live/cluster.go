@@ -17,6 +17,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
@@ -47,7 +48,7 @@ type Cluster struct {
 	*sim.Scheduler
 	provider *provider.Provider
 	access   *access
-	objects  provider.Cluster
+	objects  reading.Cluster
 }
 
 // Open puts the objects into a simulation of the scheduler, and reads each source of load once. It fails if the configuration
@@ -81,7 +82,7 @@ func (c *Connection) Open(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, fmt.Errorf("simulate the scheduler: %w", err)
 	}
 	nodes, pods := s.Informers().Core().V1().Nodes(), s.Informers().Core().V1().Pods()
-	opened := &Cluster{Scheduler: s, provider: p, access: access, objects: provider.Cluster{
+	opened := &Cluster{Scheduler: s, provider: p, access: access, objects: reading.Cluster{
 		Nodes: nodes.Lister(), NodesSynced: nodes.Informer().HasSynced,
 		Pods: pods.Lister(), PodsSynced: pods.Informer().HasSynced,
 		KubeConfig: c.KubeConfig,
@@ -110,6 +111,8 @@ type Source struct {
 	Address string
 	// Reader is the source itself, for what it can tell beyond a batch, such as (*prometheus.Source).Diagnosis.
 	Reader source.Source
+	// Readers are what plugins read of it.
+	Readers []*reading.Reader
 	// Took is how long the last refresh took, and Err why it failed.
 	Took time.Duration
 	Err  error
@@ -129,7 +132,7 @@ func (c *Cluster) Sources() []Source {
 	for _, s := range c.provider.Sources() {
 		route, address := c.access.routeOf(s.Spec)
 		all = append(all, Source{
-			Label: s.Label, Spec: s.Spec, Route: route, Address: address, Reader: s.Source,
+			Label: s.Label, Spec: s.Spec, Route: route, Address: address, Reader: s.Source, Readers: s.Readers,
 			Took: s.Took, Err: c.access.explain(s.Spec, s.Err),
 		})
 	}
@@ -168,7 +171,11 @@ func (c *Cluster) Statistics() []Statistics {
 // Model returns a model of the load that spec names, as a plugin gets it. Pods are estimated by e. If no plugin reads this source
 // over this window, call Refresh before the model is used.
 func (c *Cluster) Model(ctx context.Context, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
-	return c.provider.ModelOf(ctx, c.objects, spec, e)
+	reader, err := c.provider.Open(ctx, reading.ForLoad(spec, e).In(c.objects))
+	if err != nil {
+		return nil, err
+	}
+	return reader.Model(load.CPU), nil
 }
 
 // PodUsage returns what the pods of the cluster use at present, by the source that spec names, or by metrics-server where that source

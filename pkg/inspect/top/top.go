@@ -72,9 +72,9 @@ func (r *Reader) SchedulerName() string { return r.schedulerName }
 func (r *Reader) Plugin() string { return r.plugin.Name() }
 
 // RefreshInterval returns how often the plugin wants load to be read.
-func (r *Reader) RefreshInterval() time.Duration { return r.config(load.CPU).Trust.RefreshInterval }
-
-func (r *Reader) config(of load.Resource) estimate.Config { return r.plugin.Models()[of].Config() }
+func (r *Reader) RefreshInterval() time.Duration {
+	return r.plugin.Reader().Request().Trust().RefreshInterval
+}
 
 // View says which plugin the figures are of, and when they were taken.
 type View struct {
@@ -191,15 +191,13 @@ type look struct {
 	state fwk.CycleState
 	now   time.Time
 	views [load.ResourceCount]*estimate.View
-	// tables are what was measured.
-	tables [load.ResourceCount]*load.Table
 }
 
 func (r *Reader) look() *look {
-	l := &look{Reader: r, state: framework.NewCycleState(), now: r.config(load.CPU).Clock.Now()}
-	for of, model := range r.plugin.Models() {
-		l.views[of] = model.View(l.state)
-		l.tables[of] = model.Snapshots().ForCycle(l.state).Over(model.Config().Window)
+	reader := r.plugin.Reader()
+	l := &look{Reader: r, state: framework.NewCycleState(), now: reader.Clock().Now()}
+	for of := range l.views {
+		l.views[of] = reader.Model(load.Resource(of)).View(l.state)
 	}
 	return l
 }
@@ -216,7 +214,7 @@ func (l *look) view() View {
 
 func (l *look) node(info fwk.NodeInfo) *Node {
 	n := &Node{Name: info.Node().Name, Pods: len(info.GetPods())}
-	line := l.plugin.LoadLine(l.state, info)
+	line, figures := l.plugin.LoadLine(l.state, info), l.plugin.Reader().Figures(l.state, n.Name)
 	for r, of := range n.Resources() {
 		r := load.Resource(r)
 		e := &line.Node[r]
@@ -232,9 +230,9 @@ func (l *look) node(info fwk.NodeInfo) *Node {
 		if e.State == load.Fresh {
 			of.PendingPercent = percent(e.Pending, e.Base)
 		}
-		if m := l.tables[r].Node(n.Name)[r]; m.Known {
-			of.MeasuredPercent = new(100 * m.Mean)
-			of.AgeSeconds = new(l.now.Sub(m.End).Seconds())
+		if f := &figures[r]; f.State != load.Absent {
+			of.MeasuredPercent = new(100 * f.Value)
+			of.AgeSeconds = new(l.now.Sub(f.End).Seconds())
 		}
 		if allocatable := of.Allocatable.AsApproximateFloat64(); allocatable > 0 {
 			of.RequestedPercent = 100 * of.Requested.AsApproximateFloat64() / allocatable

@@ -2,10 +2,7 @@ package top
 
 import (
 	stdcmp "cmp"
-	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -25,17 +22,12 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // the scheduler's scheme knows the plugins' arguments
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading/readingtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
@@ -43,27 +35,13 @@ const window = 5 * time.Minute
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// loads are what was measured of nodes over any window. It implements plugins.LoadProvider.
+// loads are what was measured of nodes over any window.
 type loads map[string]load.NodeLoad
 
-func (l loads) Model(_ context.Context, _ minor.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
-	p := load.NewPublisher()
-	p.Publish(loadtest.Snapshot(map[time.Duration]map[string]load.NodeLoad{spec.Window.Duration: l}, nil))
-	return estimate.NewModel(estimate.NewSnapshots(p), estimate.Config{
-		Window: spec.Window.Duration, Trust: provider.TrustOf(spec), Estimator: e, Clock: clocktesting.NewFakePassiveClock(now),
-	}), nil
-}
-
-func (l loads) QuantileModel(context.Context, minor.Handle, config.LoadSpec, float64, podusage.Estimator) (*estimate.Model, error) {
-	return nil, fmt.Errorf("there are no quantiles")
-}
-
-func (l loads) Statistics(context.Context, minor.Handle, config.LoadSpec, config.StatisticsSpec) (*learned.Publisher, error) {
-	return learned.NewPublisher(), nil
-}
-
-func (l loads) NodeMetrics(context.Context, minor.Handle, config.LoadSpec, []string) (*estimate.NodeMetrics, error) {
-	return nil, errors.New("there are none")
+func (l loads) provider() *readingtest.Loads {
+	p := readingtest.New(clocktesting.NewFakePassiveClock(now))
+	p.MeasureAll(l, nil)
+	return p
 }
 
 func measurement(mean float64, age time.Duration) load.Measurement {
@@ -115,7 +93,7 @@ func newReader(tb testing.TB, yaml string, l loads, o Options, objects ...runtim
 	c := profiles(tb, yaml)
 	s, err := sim.New(tb.Context(), sim.Options{
 		Configuration: c, Objects: objects,
-		Plugins: plugins.NewRegistry(l, clocktesting.NewFakeClock(now), func(...metrics.Registerable) {}),
+		Plugins: plugins.NewRegistry(l.provider(), clocktesting.NewFakeClock(now), func(...metrics.Registerable) {}),
 	})
 	if err != nil {
 		tb.Fatal(err)
@@ -381,5 +359,32 @@ func TestSort(t *testing.T) {
 	}
 	if len(Orders()) != len(keys) {
 		t.Errorf("%d orders are named, and %d known", len(Orders()), len(keys))
+	}
+}
+
+// TestReader_AnyStatistic reads both windows by the limit's statistic alone: what was measured of it is shown, printed included.
+func TestReader_AnyStatistic(t *testing.T) {
+	for _, statistic := range []string{"Mean", "MeanPlusStdDev", "P95", "Max", "PredictedPeak"} {
+		yaml := `
+profiles:
+- plugins: {multiPoint: {enabled: [{name: LoadThreshold}]}}
+  pluginConfig: [{name: LoadThreshold, args: {thresholds: {cpu: 40}, metricProvider: {type: Prometheus, address: "http://prometheus"}, windows: {cpu: 1m, memory: 15m}, statistic: ` + statistic + `}}]
+`
+		l := loads{"a": {load.CPU: measurement(0.25, 0), load.Memory: measurement(0.5, time.Minute)}}
+		r, err := newReader(t, yaml, l, Options{}, node("a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes := nodesOf(t, r, Selection{})
+		for _, want := range []struct {
+			of            *Resource
+			measured, age float64
+		}{{&nodes.Nodes[0].CPU, 25, 0}, {&nodes.Nodes[0].Memory, 50, 60}} {
+			got := figuresOf(want.of)
+			if got.State != "Fresh" || got.Measured != want.measured || got.Age != want.age {
+				t.Errorf("%s: %+v, want %v %% measured %v s ago", statistic, got, want.measured, want.age)
+			}
+		}
+		nodes.Print(&terminal.Printer{}, ByLine, true)
 	}
 }

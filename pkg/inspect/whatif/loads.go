@@ -118,7 +118,8 @@ func modelsOf(s *sim.Scheduler, schedulerNames []string) map[*load.Publisher][]*
 	models := map[*load.Publisher][]*estimate.Model{}
 	for _, name := range schedulerNames {
 		for _, r := range s.LoadReaders(name) {
-			for _, m := range r.Models() {
+			for resource := range load.ResourceCount {
+				m := r.Reader().Model(resource)
 				if publisher := m.Snapshots().Publisher(); !slices.Contains(models[publisher], m) {
 					models[publisher] = append(models[publisher], m)
 				}

@@ -135,7 +135,7 @@ func (p *Plan) Run(ctx context.Context, s *sim.Scheduler, o RunOptions) (*Outcom
 	var err error
 	out.Profile, line = reader(s, slices.Concat(names, o.Profiles))
 	if line != nil {
-		out.LinePlugin, out.LineQuantile = line.Name(), line.Models()[load.CPU].Config().Fraction
+		out.LinePlugin, out.LineQuantile = line.Name(), line.Reader().Request().Fraction
 	}
 	if out.LineQuantile > 0 && p.Evicts() {
 		out.Notes = append(out.Notes, fmt.Sprintf("%s compares quantile %g of the load with the line, from which the usage of single pods cannot be subtracted: "+

@@ -1,7 +1,6 @@
 package whatif_test
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"runtime"
@@ -22,18 +21,12 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading/readingtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
@@ -73,41 +66,15 @@ profiles:
       enabled: [{name: LoadVariationRiskBalancing}]
 `
 
-// loads gives plugins the CPU loads of nodes, as fractions, whatever source they name.
-type loads struct {
-	snapshots *estimate.Snapshots
-}
-
-func newLoads(cpu map[string]float64) *loads {
+// loadsOf gives plugins the CPU loads of nodes, as fractions, over any window and as any quantile.
+func loadsOf(cpu map[string]float64) *readingtest.Loads {
 	nodes := map[string]load.NodeLoad{}
 	for name, mean := range cpu {
-		nodes[name] = load.NodeLoad{load.CPU: load.Measurement{Stat: load.Stat{Mean: mean, Known: true}, Window: window, End: now}}
+		nodes[name] = load.NodeLoad{load.CPU: load.Measurement{Stat: load.Stat{Mean: mean, Known: true}, End: now}}
 	}
-	p := load.NewPublisher()
-	s := loadtest.Snapshot(map[time.Duration]map[string]load.NodeLoad{window: nodes}, nil)
-	p.Publish(s.WithQuantiles(map[load.Quantile]*load.Table{{Window: window, Fraction: 0.95}: s.Over(window)}))
-	return &loads{estimate.NewSnapshots(p)}
-}
-
-func (l *loads) Model(_ context.Context, _ minor.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
-	return estimate.NewModel(l.snapshots, estimate.Config{
-		Window: spec.Window.Duration, Trust: provider.TrustOf(spec), Estimator: e, Clock: clocktesting.NewFakePassiveClock(now),
-	}), nil
-}
-
-// QuantileModel is of quantiles that are as high as the means.
-func (l *loads) QuantileModel(_ context.Context, _ minor.Handle, spec config.LoadSpec, fraction float64, e podusage.Estimator) (*estimate.Model, error) {
-	return estimate.NewModel(l.snapshots, estimate.Config{
-		Window: spec.Window.Duration, Fraction: fraction, Trust: provider.TrustOf(spec), Estimator: e, Clock: clocktesting.NewFakePassiveClock(now),
-	}), nil
-}
-
-func (l *loads) Statistics(context.Context, minor.Handle, config.LoadSpec, config.StatisticsSpec) (*learned.Publisher, error) {
-	return learned.NewPublisher(), nil
-}
-
-func (l *loads) NodeMetrics(context.Context, minor.Handle, config.LoadSpec, []string) (*estimate.NodeMetrics, error) {
-	return nil, fmt.Errorf("there are none")
+	p := readingtest.New(clocktesting.NewFakePassiveClock(now))
+	p.MeasureAll(nodes, nil)
+	return p
 }
 
 func must(t testing.TB, err error) {
@@ -128,7 +95,7 @@ func newScheduler(t testing.TB, yaml string, cpu map[string]float64, objects []a
 	t.Helper()
 	s, err := sim.New(t.Context(), sim.Options{
 		Configuration: configuration(t, yaml), Objects: objects, Parallelism: runtime.GOMAXPROCS(0),
-		Plugins: plugins.NewRegistry(newLoads(cpu), clocktesting.NewFakeClock(now), func(...metrics.Registerable) {}),
+		Plugins: plugins.NewRegistry(loadsOf(cpu), clocktesting.NewFakeClock(now), func(...metrics.Registerable) {}),
 	})
 	must(t, err)
 	return s

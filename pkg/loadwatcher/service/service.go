@@ -17,6 +17,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/informer"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher/server"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
@@ -48,8 +49,8 @@ func newService(ctx context.Context, o *options, spec config.LoadSpec, cluster *
 		informers: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(informer.WithoutManagedFields)),
 	}
 	all := s.informers.Core().V1().Nodes()
-	nodes := provider.Cluster{Nodes: all.Lister(), NodesSynced: all.Informer().HasSynced, KubeConfig: cluster}
-	source, err := provider.Open(ctx, nodes, spec, o.account, clock.RealClock{})
+	nodes := reading.Cluster{Nodes: all.Lister(), NodesSynced: all.Informer().HasSynced, KubeConfig: cluster}
+	source, err := provider.OpenSource(ctx, nodes, spec, o.account, clock.RealClock{})
 	if err != nil {
 		return nil, err
 	}

@@ -6,9 +6,9 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
@@ -18,6 +18,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
@@ -35,17 +36,15 @@ const Name = config.LoadThreshold
 
 // LoadThreshold is a plugin that rules out nodes above their load line. It is safe for concurrent use.
 type LoadThreshold struct {
-	// models are of the load over each resource's window. Equal windows have the same model.
-	models [load.ResourceCount]*estimate.Model
-	// fraction is that of the quantile that is compared with the line; 0 where it is the mean.
-	fraction    float64
+	reader *reading.Reader
+	// models are those of the reader.
+	models      [load.ResourceCount]*estimate.Model
 	reasons     [load.ResourceCount]reasons
 	line        line
 	deviations  float64
 	missingLoad config.MissingLoad
 	exemptions  exemptions
-	// estimator estimates the usage of pods. It is the predictor where peaks are compared with the line, which is nil otherwise.
-	estimator podusage.Estimator
+	// predictor is nil unless peaks are compared with the line.
 	predictor *learned.Predictor
 
 	gate     *softlimit.Gate
@@ -95,44 +94,44 @@ func (f *Factory) New(ctx context.Context, object runtime.Object, handle minor.H
 		events:      handle.EventRecorder(),
 		annotations: &f.annotations,
 	}
-	pl.estimator = podusage.ByRequests{Default: podusage.AmountsOf(args.DefaultRequests)}
 	switch args.Statistic {
 	case config.StatisticMeanPlusStdDev:
 		pl.deviations = args.StdDevFactor
-	case config.StatisticP95:
-		pl.fraction = 0.95
-	case config.StatisticMax:
-		pl.fraction = 1
 	case config.StatisticPredictedPeak:
-		predictor, err := peak.NewPredictor(ctx, handle, given.Load, args.LoadSpec, args.PredictedPeak)
-		if err != nil {
-			return nil, err
-		}
-		pl.estimator, pl.predictor, pl.deviations = predictor, &predictor, args.PredictedPeak.Deviations
+		pl.deviations = args.PredictedPeak.Deviations
 	}
-	for r, window := range [load.ResourceCount]metav1.Duration{load.CPU: args.Windows.CPU, load.Memory: args.Windows.Memory} {
-		pl.reasons[r] = reasonsOf(load.Resource(r))
-		if r > 0 && window == args.Windows.CPU {
-			pl.models[r] = pl.models[load.CPU]
-			continue
-		}
-		spec := args.LoadSpec
-		spec.Window = window
-		if pl.fraction > 0 {
-			pl.models[r], err = given.Load.QuantileModel(ctx, handle, spec, pl.fraction, pl.estimator)
-		} else {
-			pl.models[r], err = given.Load.Model(ctx, handle, spec, pl.estimator)
-		}
-		if err != nil {
-			return nil, err
-		}
+	pl.reader, err = given.Load.Open(ctx, reads(args).In(reading.ClusterOf(handle)))
+	if err != nil {
+		return nil, err
 	}
+	for r := range load.ResourceCount {
+		pl.reasons[r], pl.models[r] = reasonsOf(r), pl.reader.Model(r)
+	}
+	pl.predictor = pl.reader.Predictor()
 	if err := pl.observe(handle.SharedInformerFactory().Core().V1().Nodes().Informer()); err != nil {
 		return nil, err
 	}
 	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, Refuses: pl.refuses, HasRoom: pl.hasRoom}
-	pl.gate = softlimit.NewGate(ctx, limit, handle, pl.models[load.CPU].Snapshots(), given.Clock)
+	pl.gate = softlimit.NewGate(ctx, limit, handle, pl.reader.Snapshots(), given.Clock)
 	return pl, nil
+}
+
+func reads(args *config.LoadThresholdArgs) reading.Request {
+	r := reading.Request{
+		Spec:          args.LoadSpec,
+		Windows:       [load.ResourceCount]time.Duration{load.CPU: args.Windows.CPU.Duration, load.Memory: args.Windows.Memory.Duration},
+		UsesDeviation: args.Statistic == config.StatisticMeanPlusStdDev,
+		Estimator:     podusage.ByRequests{Default: podusage.AmountsOf(args.DefaultRequests)},
+	}
+	switch args.Statistic {
+	case config.StatisticP95:
+		r.Fraction = 0.95
+	case config.StatisticMax:
+		r.Fraction = 1
+	case config.StatisticPredictedPeak:
+		r.Peak = &args.PredictedPeak
+	}
+	return r
 }
 
 // Name returns the name of the plugin.
@@ -207,7 +206,7 @@ func (pl *LoadThreshold) refuses(_ context.Context, state fwk.CycleState, pod *c
 }
 
 func (pl *LoadThreshold) terms(s *filterState, node fwk.NodeInfo) Terms {
-	t := Terms{Node: s.views[load.CPU].Estimate(node), Fraction: pl.fraction, Pod: s.podUsage, Deviations: pl.deviations, LinePercent: pl.lineOf(node.Node())}
+	t := Terms{Node: s.views[load.CPU].Estimate(node), Fraction: pl.reader.Request().Fraction, Pod: s.podUsage, Deviations: pl.deviations, LinePercent: pl.lineOf(node.Node())}
 	if pl.models[load.Memory] != pl.models[load.CPU] {
 		t.Node[load.Memory] = s.views[load.Memory].Resource(node, load.Memory)
 	}
@@ -247,8 +246,8 @@ func (pl *LoadThreshold) Explain(_ context.Context, state fwk.CycleState, pod *c
 	return terms
 }
 
-// Models implements explain.LoadReader.
-func (pl *LoadThreshold) Models() [load.ResourceCount]*estimate.Model { return pl.models }
+// Reader implements explain.LoadReader.
+func (pl *LoadThreshold) Reader() *reading.Reader { return pl.reader }
 
 // LoadLine implements explain.LoadReader. A node is above its line if it would be refused to a pod that uses nothing.
 func (pl *LoadThreshold) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain.LoadLine {
@@ -339,7 +338,7 @@ func (pl *LoadThreshold) PostFilter(ctx context.Context, state fwk.CycleState, p
 // hasRoom returns whether a node is measured below its load line with the pod on it. Where its load is not known, only trying can
 // tell. A peak is predicted from the pods that were on the node when a cycle looked last.
 func (pl *LoadThreshold) hasRoom(pod *corev1.Pod) func(node *corev1.Node) bool {
-	podUsage := pl.estimator.Estimate(pod)
+	podUsage := pl.models[load.CPU].PodUsage(pod)
 	var podUsages learned.Usages
 	if pl.predictor != nil {
 		podUsages = pl.predictor.At(pl.predictor.Statistics.Latest()).Incoming(pod)
@@ -446,7 +445,7 @@ func (pl *LoadThreshold) NormalizeScore(_ context.Context, state fwk.CycleState,
 
 // SignPod signs what the pod requests and whether it is exempt.
 func (pl *LoadThreshold) SignPod(_ context.Context, pod *corev1.Pod) ([]minor.SignFragment, *fwk.Status) {
-	var value any = pl.estimator.Estimate(pod)
+	var value any = pl.models[load.CPU].PodUsage(pod)
 	if pl.predictor != nil {
 		value = pl.predictor.Signature(pod)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
@@ -47,15 +48,21 @@ func New(ctx context.Context, object runtime.Object, handle minor.Handle, given 
 	if err := validation.ValidateLoadVariationRiskBalancingArgs(nil, args); err != nil {
 		return nil, err
 	}
-	model, err := given.Load.Model(ctx, handle, args.LoadSpec, podusage.ByRequests{Default: podusage.AmountsOf(args.DefaultRequests)})
+	reader, err := given.Load.Open(ctx, reads(args).In(reading.ClusterOf(handle)))
 	if err != nil {
 		return nil, err
 	}
 	return &LoadVariationRiskBalancing{
-		Extensions:  loadscore.New(Name, model, []load.Resource{load.CPU, load.Memory}, args.MissingLoad, given.Counters),
+		Extensions:  loadscore.New(Name, reader, []load.Resource{load.CPU, load.Memory}, args.MissingLoad, given.Counters),
 		margin:      args.SafeVarianceMargin,
 		sensitivity: args.SafeVarianceSensitivity,
 	}, nil
+}
+
+func reads(args *config.LoadVariationRiskBalancingArgs) reading.Request {
+	r := reading.ForLoad(args.LoadSpec, podusage.ByRequests{Default: podusage.AmountsOf(args.DefaultRequests)})
+	r.UsesDeviation = true
+	return r
 }
 
 // Name returns the name of the plugin.

@@ -162,7 +162,7 @@ func TestScore_Fallbacks(t *testing.T) {
 			loads.Measure(map[string]load.NodeLoad{"n": tc.load, "other": {load.CPU: measured}}, nil)
 			deps := loads.Deps()
 			deps.Counters = counters.NewMetrics(metrics.NewKubeRegistry().MustRegister).For(Name)
-			plugin, err := New(t.Context(), plugintest.Args(t, "LoadVariationRiskBalancingArgs", "missingLoad: Lowest"), nil, deps)
+			plugin, err := New(t.Context(), plugintest.Args(t, "LoadVariationRiskBalancingArgs", "missingLoad: Lowest"), plugintest.NewHandle(), deps)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
@@ -49,22 +50,32 @@ func New(ctx context.Context, object runtime.Object, handle minor.Handle, given 
 	if err := validation.ValidateLowRiskOverCommitmentArgs(nil, args); err != nil {
 		return nil, err
 	}
-	e := estimator{
-		smoothingWindowSize: float64(args.SmoothingWindowSize),
-		unlimitedAsRequest:  args.UnlimitedPods == config.UnlimitedPodsAsRequest,
-	}
-	model, err := given.Load.Model(ctx, handle, args.LoadSpec, e)
+	reader, err := given.Load.Open(ctx, reads(args).In(reading.ClusterOf(handle)))
 	if err != nil {
 		return nil, err
 	}
+	e := estimatorOf(args)
 	pl := &LowRiskOverCommitment{
-		Extensions:   loadscore.New(Name, model, []load.Resource{load.CPU, load.Memory}, args.MissingLoad, given.Counters),
+		Extensions:   loadscore.New(Name, reader, []load.Resource{load.CPU, load.Memory}, args.MissingLoad, given.Counters),
 		estimator:    e,
-		nodes:        estimate.NewPerNode[nodeTerms](model),
+		nodes:        estimate.NewPerNode[nodeTerms](reader.Model(load.CPU)),
 		limitWeights: podusage.Amounts{load.CPU: args.RiskLimitWeights[corev1.ResourceCPU], load.Memory: args.RiskLimitWeights[corev1.ResourceMemory]},
 	}
 	pl.SetPodState(func(pod *corev1.Pod) (any, bool) { return new(e.stated(pod)), isBestEffort(pod) })
 	return pl, nil
+}
+
+func estimatorOf(args *config.LowRiskOverCommitmentArgs) estimator {
+	return estimator{
+		smoothingWindowSize: float64(args.SmoothingWindowSize),
+		unlimitedAsRequest:  args.UnlimitedPods == config.UnlimitedPodsAsRequest,
+	}
+}
+
+func reads(args *config.LowRiskOverCommitmentArgs) reading.Request {
+	r := reading.ForLoad(args.LoadSpec, estimatorOf(args))
+	r.UsesDeviation = true
+	return r
 }
 
 // Name returns the name of the plugin.

@@ -260,7 +260,7 @@ func TestScore_FollowsTheNode(t *testing.T) {
 	loads := plugintest.NewLoads()
 	measure := func(n load.NodeLoad) { loads.Measure(map[string]load.NodeLoad{"n": n}, nil) }
 	measure(uniform())
-	plugin, err := New(t.Context(), plugintest.Args(t, kind, "riskLimitWeights: {memory: 0}"), nil, loads.Deps())
+	plugin, err := New(t.Context(), plugintest.Args(t, kind, "riskLimitWeights: {memory: 0}"), plugintest.NewHandle(), loads.Deps())
 	if err != nil {
 		t.Fatal(err)
 	}

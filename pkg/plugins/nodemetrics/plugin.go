@@ -15,6 +15,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
@@ -66,22 +67,29 @@ func New(ctx context.Context, object runtime.Object, handle minor.Handle, given 
 		return nil, err
 	}
 	pl := &NodeMetrics{states: cyclestate.New[cycleState](Name), counters: given.Counters}
-	var expressions []string
 	for _, m := range args.Metrics {
 		rule, err := config.ParseRejectRule(m.Reject)
 		if err != nil {
 			return nil, fmt.Errorf("metric %s: reject: %w", m.Name, err)
 		}
 		pl.metrics = append(pl.metrics, &metric{NodeMetric: m, reject: rule, reason: fmt.Sprintf("node(s) with %s %s", m.Name, rule)})
-		expressions = append(expressions, m.Query)
 	}
-	var err error
-	if pl.source, err = given.Load.NodeMetrics(ctx, handle, args.LoadSpec, expressions); err != nil {
+	reader, err := given.Load.Open(ctx, reads(args).In(reading.ClusterOf(handle)))
+	if err != nil {
 		return nil, err
 	}
+	pl.source = reader.NodeMetrics()
 	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, Refuses: pl.refuses, HasRoom: pl.hasRoom}
 	pl.gate = softlimit.NewGate(ctx, limit, handle, pl.source.Snapshots(), given.Clock)
 	return pl, nil
+}
+
+func reads(args *config.NodeMetricsArgs) reading.Request {
+	r := reading.Request{Spec: args.LoadSpec}
+	for _, m := range args.Metrics {
+		r.Metrics = append(r.Metrics, m.Query)
+	}
+	return r
 }
 
 // Name returns the name of the plugin.

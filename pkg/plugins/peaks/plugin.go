@@ -15,6 +15,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
@@ -58,18 +59,22 @@ func New(ctx context.Context, object runtime.Object, handle minor.Handle, given 
 	if err != nil {
 		return nil, err
 	}
-	model, err := given.Load.Model(ctx, handle, args.LoadSpec, podusage.ByRequests{})
+	reader, err := given.Load.Open(ctx, reads(args).In(reading.ClusterOf(handle)))
 	if err != nil {
 		return nil, err
 	}
 	pl := &Peaks{
-		Extensions:  loadscore.New(Name, model, []load.Resource{load.CPU}, args.MissingLoad, given.Counters),
-		models:      models{args: args, nodes: estimate.NewPerNode[*config.PowerModel](model)},
+		Extensions:  loadscore.New(Name, reader, []load.Resource{load.CPU}, args.MissingLoad, given.Counters),
+		models:      models{args: args, nodes: estimate.NewPerNode[*config.PowerModel](reader.Model(load.CPU))},
 		missingLoad: args.MissingLoad,
 		unmodelled:  map[string]struct{}{},
 	}
 	pl.SetPodState(func(*corev1.Pod) (any, bool) { return &costs{}, false })
 	return pl, nil
+}
+
+func reads(args *config.PeaksArgs) reading.Request {
+	return reading.ForLoad(args.LoadSpec, podusage.ByRequests{})
 }
 
 // Name returns the name of the plugin.

@@ -297,7 +297,7 @@ func TestNew_File(t *testing.T) {
 			}
 			loads := plugintest.NewLoads()
 			loads.Measure(map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75)}, nil)
-			pl, err := New(t.Context(), plugintest.Args(t, kind, tc.args), nil, loads.Deps())
+			pl, err := New(t.Context(), plugintest.Args(t, kind, tc.args), plugintest.NewHandle(), loads.Deps())
 			for _, want := range tc.wantErr {
 				if err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("error %v, want one with %q", err, want)
@@ -320,7 +320,7 @@ func TestNew_File(t *testing.T) {
 
 func TestNew_MissingFile(t *testing.T) {
 	t.Setenv(config.NodePowerModelVariable, filepath.Join(t.TempDir(), "missing.json"))
-	_, err := New(t.Context(), plugintest.Args(t, kind, ""), nil, plugintest.NewLoads().Deps())
+	_, err := New(t.Context(), plugintest.Args(t, kind, ""), plugintest.NewHandle(), plugintest.NewLoads().Deps())
 	if err == nil || !strings.Contains(err.Error(), config.NodePowerModelVariable) || !strings.Contains(err.Error(), "missing.json: no such file") {
 		t.Errorf("error %v, want one that names the variable and the file", err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
@@ -26,7 +27,7 @@ const Name = config.PredictedPeak
 // for concurrent use.
 type PredictedPeak struct {
 	*loadscore.Extensions
-	predictor     learned.Predictor
+	predictor     *learned.Predictor
 	deviations    float64
 	strategy      config.Strategy
 	targetPercent float64
@@ -49,21 +50,23 @@ func New(ctx context.Context, object runtime.Object, handle minor.Handle, given 
 	if err := validation.ValidatePredictedPeakArgs(nil, args); err != nil {
 		return nil, err
 	}
-	predictor, err := peak.NewPredictor(ctx, handle, given.Load, args.LoadSpec, args.PeakSpec)
-	if err != nil {
-		return nil, err
-	}
-	model, err := given.Load.Model(ctx, handle, args.LoadSpec, predictor)
+	reader, err := given.Load.Open(ctx, reads(args).In(reading.ClusterOf(handle)))
 	if err != nil {
 		return nil, err
 	}
 	return &PredictedPeak{
-		Extensions:    loadscore.New(Name, model, []load.Resource{load.CPU, load.Memory}, args.MissingLoad, given.Counters),
-		predictor:     predictor,
+		Extensions:    loadscore.New(Name, reader, []load.Resource{load.CPU, load.Memory}, args.MissingLoad, given.Counters),
+		predictor:     reader.Predictor(),
 		deviations:    args.Deviations,
 		strategy:      args.Strategy,
 		targetPercent: float64(args.Target),
 	}, nil
+}
+
+func reads(args *config.PredictedPeakArgs) reading.Request {
+	r := reading.ForLoad(args.LoadSpec, nil)
+	r.Peak = &args.PeakSpec
+	return r
 }
 
 // Name returns the name of the plugin.
@@ -99,7 +102,7 @@ func (pl *PredictedPeak) Explain(_ context.Context, state fwk.CycleState, pod *c
 // LoadLine implements explain.LoadReader: peaks are compared with the target, where nodes are packed up to one.
 func (pl *PredictedPeak) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain.LoadLine {
 	l := pl.Extensions.LoadLine(state, node)
-	peaks := peak.Of(pl.Models()[load.CPU].View(state), node, &learned.Usages{}, pl.deviations)
+	peaks := peak.Of(pl.Reader().Model(load.CPU).View(state), node, &learned.Usages{}, pl.deviations)
 	for r := range peaks {
 		l.Utilization[r] = peaks[r].Peak()
 		if pl.strategy == config.StrategyPack {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
@@ -48,23 +49,23 @@ func New(ctx context.Context, object runtime.Object, handle minor.Handle, given 
 	if err := validation.ValidateTargetLoadPackingArgs(nil, args); err != nil {
 		return nil, err
 	}
-	multiplier, err := strconv.ParseFloat(args.DefaultRequestsMultiplier, 64)
-	if err != nil {
-		return nil, fmt.Errorf("defaultRequestsMultiplier: %w", err)
-	}
-	estimator := podusage.BySpec{
-		Multiplier:       multiplier,
-		DefaultCPUMillis: podusage.Millis(*args.DefaultRequests.Cpu()),
-		MaxRequestRatio:  args.MaxLimitRequestRatio,
-	}
-	model, err := given.Load.Model(ctx, handle, args.LoadSpec, estimator)
+	reader, err := given.Load.Open(ctx, reads(args).In(reading.ClusterOf(handle)))
 	if err != nil {
 		return nil, err
 	}
 	return &TargetLoadPacking{
-		Extensions:    loadscore.New(Name, model, []load.Resource{load.CPU}, args.MissingLoad, given.Counters),
+		Extensions:    loadscore.New(Name, reader, []load.Resource{load.CPU}, args.MissingLoad, given.Counters),
 		targetPercent: float64(args.TargetUtilization),
 	}, nil
+}
+
+func reads(args *config.TargetLoadPackingArgs) reading.Request {
+	multiplier, _ := strconv.ParseFloat(args.DefaultRequestsMultiplier, 64) // it is validated
+	return reading.ForLoad(args.LoadSpec, podusage.BySpec{
+		Multiplier:       multiplier,
+		DefaultCPUMillis: podusage.Millis(*args.DefaultRequests.Cpu()),
+		MaxRequestRatio:  args.MaxLimitRequestRatio,
+	})
 }
 
 // Name returns the name of the plugin.

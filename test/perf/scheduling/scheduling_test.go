@@ -20,14 +20,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/component-base/metrics"
 	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	schedulerperf "k8s.io/kubernetes/test/integration/scheduler_perf"
 	"k8s.io/kubernetes/test/utils/client-go/ktesting"
 	"k8s.io/utils/clock"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // plugin args decode like the stock plugins' own
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
@@ -58,8 +57,8 @@ func TestMain(m *testing.M) {
 func BenchmarkScheduling(b *testing.B) {
 	r := &run{metrics: metrics.NewKubeRegistry(), stopwatch: newStopwatch(measuredNamespace)}
 	r.server = httptest.NewUnstartedServer(&r.prometheus)
-	loads := &recorder{Provider: provider.New(clock.RealClock{}, r.metrics, provider.Account{}), run: r}
-	registry := plugins.NewRegistry(loads, clock.RealClock{}, r.metrics.MustRegister)
+	r.provider = provider.New(clock.RealClock{}, r.metrics, provider.Account{})
+	registry := plugins.NewRegistry(r.provider, clock.RealClock{}, r.metrics.MustRegister)
 	if err := registry.Register(stopwatchName, r.stopwatch.new); err != nil {
 		b.Fatal(err)
 	}
@@ -118,29 +117,8 @@ type run struct {
 	server     *httptest.Server
 	started    bool
 	// nodes are the nodes of the cluster, once they are created.
-	nodes []corev1.Node
-	// nodeMetrics are the node metrics that the profile reads.
-	nodeMetrics []profileMetrics
-}
-
-type profileMetrics struct {
-	metrics     *estimate.NodeMetrics
-	expressions []string
-}
-
-// recorder is a provider that records the node metrics that it gives to plugins. Plugins do not export their values.
-type recorder struct {
-	*provider.Provider
-	run *run
-}
-
-// NodeMetrics implements plugins.LoadProvider.
-func (r *recorder) NodeMetrics(ctx context.Context, handle minor.Handle, spec config.LoadSpec, expressions []string) (*estimate.NodeMetrics, error) {
-	m, err := r.Provider.NodeMetrics(ctx, handle, spec, expressions)
-	if err == nil {
-		r.run.nodeMetrics = append(r.run.nodeMetrics, profileMetrics{m, expressions})
-	}
-	return m, err
+	nodes    []corev1.Node
+	provider *provider.Provider
 }
 
 // prepare is called before the scheduler starts.
@@ -192,12 +170,14 @@ func (r *run) checkFresh(b *testing.B) error {
 			return fmt.Errorf("%d of %d nodes are known: %s", got, len(r.nodes), state)
 		}
 	}
-	for _, read := range r.nodeMetrics {
-		view := read.metrics.Latest()
-		for _, expression := range read.expressions {
+	cycle := framework.NewCycleState()
+	for _, source := range r.provider.Sources() {
+		for _, reader := range source.Readers {
 			for i := range r.nodes {
-				if _, known := view.Values(expression).At(view.RowOf(r.nodes[i].Name)); !known {
-					return fmt.Errorf("%s of %s is not known", expression, r.nodes[i].Name)
+				for _, f := range reader.Figures(cycle, r.nodes[i].Name) {
+					if f.State != load.Fresh {
+						return fmt.Errorf("%s of %s is %s", f.Name, r.nodes[i].Name, f.State)
+					}
 				}
 			}
 		}

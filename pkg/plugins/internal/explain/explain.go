@@ -11,6 +11,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
@@ -101,8 +102,8 @@ type Explainer interface {
 // LoadReader is a plugin that judges nodes by their load.
 type LoadReader interface {
 	minor.Plugin
-	// Models are of the load that the plugin judges nodes by, by load.Resource.
-	Models() [load.ResourceCount]*estimate.Model
+	// Reader reads the load that the plugin judges nodes by.
+	Reader() *reading.Reader
 	// LoadLine returns how the node stands against its load line in the scheduling cycle, before any pod is placed.
 	LoadLine(state fwk.CycleState, node fwk.NodeInfo) LoadLine
 }

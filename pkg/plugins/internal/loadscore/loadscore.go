@@ -12,6 +12,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
@@ -28,6 +29,7 @@ const Missing int64 = -1
 // scheduling cycle. PreScore need not be enabled. It is safe for concurrent use.
 type Extensions struct {
 	plugin      string
+	reader      *reading.Reader
 	model       *estimate.Model
 	resources   []load.Resource
 	missingLoad config.MissingLoad
@@ -37,14 +39,16 @@ type Extensions struct {
 }
 
 // New returns the extensions of the named plugin, which scores by the resources' load.
-func New(plugin string, model *estimate.Model, resources []load.Resource, missingLoad config.MissingLoad, c counters.Counters) *Extensions {
-	return &Extensions{plugin: plugin, model: model, resources: resources, missingLoad: missingLoad, counters: c, states: cyclestate.New[PreScoreState](plugin)}
+// All resources have the same window.
+func New(plugin string, reader *reading.Reader, resources []load.Resource, missingLoad config.MissingLoad, c counters.Counters) *Extensions {
+	return &Extensions{
+		plugin: plugin, reader: reader, model: reader.Model(load.CPU), resources: resources, missingLoad: missingLoad,
+		counters: c, states: cyclestate.New[PreScoreState](plugin),
+	}
 }
 
-// Models implements explain.LoadReader.
-func (x *Extensions) Models() [load.ResourceCount]*estimate.Model {
-	return [load.ResourceCount]*estimate.Model{load.CPU: x.model, load.Memory: x.model}
-}
+// Reader implements explain.LoadReader.
+func (x *Extensions) Reader() *reading.Reader { return x.reader }
 
 // LoadLine implements explain.LoadReader for a plugin without a line.
 func (x *Extensions) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain.LoadLine {

@@ -76,7 +76,7 @@ func newPercent(loads *plugintest.Loads, missingLoad config.MissingLoad) *percen
 }
 
 func newCounted(loads *plugintest.Loads, missingLoad config.MissingLoad, estimator podusage.Estimator, c counters.Counters) *percent {
-	return &percent{Extensions: loadscore.New("Percent", loads.ModelOver(estimator), []load.Resource{load.CPU}, missingLoad, c)}
+	return &percent{Extensions: loadscore.New("Percent", loads.ReaderOver(estimator), []load.Resource{load.CPU}, missingLoad, c)}
 }
 
 func TestExtensions_MissingLoad(t *testing.T) {

@@ -3,37 +3,16 @@ package peak
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"math"
 
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
-
-// NewPredictor returns the predictor that spec describes, which reads statistics of the workloads from where load is read.
-func NewPredictor(ctx context.Context, handle minor.Handle, provider deps.LoadProvider, source config.LoadSpec, spec config.PeakSpec) (learned.Predictor, error) {
-	statistics, err := provider.Statistics(ctx, handle, source, spec.StatisticsSpec)
-	if err != nil {
-		return learned.Predictor{}, err
-	}
-	return learned.Predictor{
-		Statistics:      statistics,
-		WorkloadLabel:   spec.WorkloadLabel,
-		MinHistory:      spec.MinHistory.Duration,
-		Multiplier:      spec.Unknown.RequestMultiplier,
-		Default:         podusage.AmountsOf(spec.Unknown.Default),
-		MaxRequestRatio: spec.MaxLimitRequestRatio,
-	}, nil
-}
 
 // Resource is what the peak of one resource of a node is predicted from. All amounts are in milliCPU or bytes.
 type Resource struct {

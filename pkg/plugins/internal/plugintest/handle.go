@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	clientcache "k8s.io/client-go/tools/cache"
 	cachetesting "k8s.io/client-go/tools/cache/testing"
 	"k8s.io/client-go/tools/events"
@@ -130,6 +131,9 @@ func (h *Handle) RunPreFilterExtensionRemovePod(context.Context, fwk.CycleState,
 
 // Parallelizer implements minor.Handle.
 func (h *Handle) Parallelizer() minor.Parallelizer { return minor.Sequential() }
+
+// KubeConfig implements minor.Handle.
+func (h *Handle) KubeConfig() *rest.Config { return nil }
 
 // HasNamespace makes a namespace known to the informers.
 func (h *Handle) HasNamespace(t testing.TB, name string, labels map[string]string) {

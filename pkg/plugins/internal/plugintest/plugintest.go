@@ -22,6 +22,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // Args decodes the plugins' kinds
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading/readingtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
@@ -42,20 +44,16 @@ func Measurement(mean, stdDev float64) load.Measurement {
 	return load.Measurement{Stat: load.Stat{Mean: mean, StdDev: stdDev, Known: true}, Window: Window, End: Now()}
 }
 
-// Loads is what plugins read in a test: the snapshots of one publisher, at Now. It implements plugins.LoadProvider.
+// Loads is what plugins read in a test, at Now.
 type Loads struct {
-	*load.Publisher
+	*readingtest.Loads
 	Snapshots *estimate.Snapshots
-	// Workloads publishes what Statistics returns.
-	Workloads *learned.Publisher
 }
-
-var _ deps.LoadProvider = &Loads{}
 
 // NewLoads returns loads of which nothing is known yet.
 func NewLoads() *Loads {
-	p := load.NewPublisher()
-	return &Loads{Publisher: p, Snapshots: estimate.NewSnapshots(p), Workloads: learned.NewPublisher()}
+	l := readingtest.New(Clock())
+	return &Loads{Loads: l, Snapshots: l.Source.Snapshots()}
 }
 
 // Measure publishes the nodes' load over Window, and node metrics, which may be nil.
@@ -85,42 +83,20 @@ func Owned(pod *corev1.Pod, workload string) *corev1.Pod {
 	return pod
 }
 
-// Trust is how long Model trusts a measurement.
+// Trust is how long the reader of ReaderOver trusts a measurement.
 func Trust() load.Trust {
 	return load.Trust{RefreshInterval: 30 * time.Second, MaxAge: 5 * time.Minute, DriftTolerance: 10}
 }
 
-// Model implements plugins.LoadProvider.
-func (l *Loads) Model(_ context.Context, _ minor.Handle, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
-	return l.model(spec.Window.Duration, 0, trustOf(spec), e), nil
-}
-
-// QuantileModel implements plugins.LoadProvider.
-func (l *Loads) QuantileModel(_ context.Context, _ minor.Handle, spec config.LoadSpec, fraction float64, e podusage.Estimator) (*estimate.Model, error) {
-	return l.model(spec.Window.Duration, fraction, trustOf(spec), e), nil
-}
-
-func trustOf(spec config.LoadSpec) load.Trust {
-	return load.Trust{RefreshInterval: spec.RefreshInterval.Duration, MaxAge: spec.MaxAge.Duration, DriftTolerance: spec.DriftTolerance}
-}
-
-// ModelOver returns a model of the load over Window.
-func (l *Loads) ModelOver(e podusage.Estimator) *estimate.Model {
-	return l.model(Window, 0, Trust(), e)
-}
-
-func (l *Loads) model(window time.Duration, fraction float64, trust load.Trust, e podusage.Estimator) *estimate.Model {
-	return estimate.NewModel(l.Snapshots, estimate.Config{Window: window, Fraction: fraction, Trust: trust, Estimator: e, Clock: Clock()})
-}
-
-// Statistics implements plugins.LoadProvider.
-func (l *Loads) Statistics(context.Context, minor.Handle, config.LoadSpec, config.StatisticsSpec) (*learned.Publisher, error) {
-	return l.Workloads, nil
-}
-
-// NodeMetrics implements plugins.LoadProvider.
-func (l *Loads) NodeMetrics(_ context.Context, _ minor.Handle, spec config.LoadSpec, _ []string) (*estimate.NodeMetrics, error) {
-	return estimate.NewNodeMetrics(l.Snapshots, spec.MaxAge.Duration, Clock()), nil
+// ReaderOver returns a reader of the load over Window.
+func (l *Loads) ReaderOver(e podusage.Estimator) *reading.Reader {
+	trust := Trust()
+	return l.Source.Reader(reading.ForLoad(config.LoadSpec{
+		Window:          metav1.Duration{Duration: Window},
+		RefreshInterval: metav1.Duration{Duration: trust.RefreshInterval},
+		MaxAge:          metav1.Duration{Duration: trust.MaxAge},
+		DriftTolerance:  trust.DriftTolerance,
+	}, e), nil)
 }
 
 // Clock returns a clock that stands at Now.
@@ -182,7 +158,7 @@ func Build(
 	_, ctx := ktesting.NewTestContext(t)
 	loads := NewLoads()
 	loads.Measure(nodes, nil)
-	plugin, err := factory(ctx, args, nil, loads.Deps())
+	plugin, err := factory(ctx, args, NewHandle(), loads.Deps())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,153 @@
+package reading
+
+import (
+	"sync"
+	"time"
+
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+)
+
+// Source is one publisher of load as readers share it. It is safe for concurrent use. Use NewSource.
+type Source struct {
+	snapshots *estimate.Snapshots
+	clock     clock.PassiveClock
+
+	mu     sync.Mutex
+	models []*estimate.Model
+}
+
+// NewSource returns a source of what p publishes. A publisher has one.
+func NewSource(p *load.Publisher, c clock.PassiveClock) *Source {
+	return &Source{snapshots: estimate.NewSnapshots(p), clock: c}
+}
+
+// Snapshots are what the source's readers read.
+func (s *Source) Snapshots() *estimate.Snapshots { return s.snapshots }
+
+// Reader returns a reader of the source. Statistics are those of workloads; only Request.Peak needs them.
+func (s *Source) Reader(request Request, statistics *learned.Publisher) *Reader {
+	r := &Reader{request: request, snapshots: s.snapshots, clock: s.clock}
+	if len(request.Metrics) > 0 {
+		r.metrics = estimate.NewNodeMetrics(s.snapshots, request.Spec.MaxAge.Duration, s.clock)
+		return r
+	}
+	estimator := request.Estimator
+	if peak := request.Peak; peak != nil {
+		r.predictor = &learned.Predictor{
+			Statistics:      statistics,
+			WorkloadLabel:   peak.WorkloadLabel,
+			MinHistory:      peak.MinHistory.Duration,
+			Multiplier:      peak.Unknown.RequestMultiplier,
+			Default:         podusage.AmountsOf(peak.Unknown.Default),
+			MaxRequestRatio: peak.MaxLimitRequestRatio,
+		}
+		estimator = *r.predictor
+	}
+	for resource, window := range request.Windows {
+		r.models[resource] = s.model(estimate.Config{
+			Window: window, Fraction: request.Fraction, Trust: request.Trust(), Estimator: estimator, Clock: s.clock,
+		})
+	}
+	return r
+}
+
+// model returns the source's model for the config. Readers with the same config share one, with what it caches of each node.
+func (s *Source) model(config estimate.Config) *estimate.Model {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.models {
+		if m.Config() == config {
+			return m
+		}
+	}
+	m := estimate.NewModel(s.snapshots, config)
+	s.models = append(s.models, m)
+	return m
+}
+
+// Reader gives one reader what it requested of a source. It is safe for concurrent use.
+type Reader struct {
+	request   Request
+	snapshots *estimate.Snapshots
+	clock     clock.PassiveClock
+	models    [load.ResourceCount]*estimate.Model
+	metrics   *estimate.NodeMetrics
+	predictor *learned.Predictor
+}
+
+// Request is what the reader requested.
+func (r *Reader) Request() *Request { return &r.request }
+
+// Clock is what the age of measurements is told by.
+func (r *Reader) Clock() clock.PassiveClock { return r.clock }
+
+// Snapshots are what the reader reads.
+func (r *Reader) Snapshots() *estimate.Snapshots { return r.snapshots }
+
+// Model returns the model of a resource's load over its window; nil if the request is for node metrics. Equal windows have the
+// same model.
+func (r *Reader) Model(of load.Resource) *estimate.Model { return r.models[of] }
+
+// NodeMetrics returns the node metrics; nil if the request is for load.
+func (r *Reader) NodeMetrics() *estimate.NodeMetrics { return r.metrics }
+
+// Predictor returns what predicts the peaks of pods; nil if the request predicts none.
+func (r *Reader) Predictor() *learned.Predictor { return r.predictor }
+
+// Figure is one value that was measured of a node.
+type Figure struct {
+	// Name is "cpu" or "memory", or the PromQL expression of a node metric.
+	Name string
+	// Value is a fraction of capacity, or the value of the metric. It is 0 where State is load.Absent.
+	Value float64
+	// Window is what Value is taken over: a mean, or the quantile of Fraction. A metric has neither.
+	Window   time.Duration
+	Fraction float64
+	// End is the moment the window ends at, or the metric is of.
+	End   time.Time
+	State load.State
+}
+
+// Figures returns what was measured of the node last, in the scheduling cycle's snapshot, by load.Resource or in the order of
+// Request.Metrics.
+func (r *Reader) Figures(state fwk.CycleState, node string) []Figure {
+	snapshot, now := r.snapshots.ForCycle(state), r.clock.Now()
+	if r.metrics != nil {
+		return r.metricFigures(snapshot, node, now)
+	}
+	figures := make([]Figure, load.ResourceCount)
+	for of, model := range r.models {
+		m := model.TableOf(snapshot).Node(node)[of]
+		figures[of] = Figure{
+			Name: load.Resource(of).String(), Value: m.Mean, Window: r.request.Windows[of], Fraction: r.request.Fraction,
+			End: m.End, State: m.State(now, r.request.Trust()),
+		}
+	}
+	return figures
+}
+
+func (r *Reader) metricFigures(snapshot *load.Snapshot, node string, now time.Time) []Figure {
+	figures := make([]Figure, len(r.request.Metrics))
+	row, measured := snapshot.Index().Row(node)
+	for i, expression := range r.request.Metrics {
+		f := &figures[i]
+		if f.Name = expression; !measured {
+			continue
+		}
+		value, end := snapshot.Metric(expression).Row(row)
+		if end == 0 {
+			continue
+		}
+		f.Value, f.End, f.State = value, time.Unix(0, end), load.Fresh
+		if now.Sub(f.End) > r.request.Spec.MaxAge.Duration {
+			f.State = load.Expired
+		}
+	}
+	return figures
+}

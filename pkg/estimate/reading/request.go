@@ -1,0 +1,106 @@
+// Package reading says what plugins and tools read of a source of load, and gives them what was measured.
+package reading
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+)
+
+// Request says what one reader reads of one source.
+type Request struct {
+	// Cluster is the cluster whose nodes are measured.
+	Cluster Cluster
+	// Spec names the source, and says how long its load is trusted. Windows replace its window.
+	Spec config.LoadSpec
+	// Windows are by load.Resource.
+	Windows [load.ResourceCount]time.Duration
+	// Fraction is that of the quantile over the windows, in (0, 1]; 0 reads means and deviations. Only a Prometheus has quantiles.
+	Fraction float64
+	// UsesDeviation reports whether the reader uses standard deviations.
+	UsesDeviation bool
+	// Metrics are PromQL expressions with one value per node. A request with metrics reads no load.
+	Metrics []string
+	// Peak says how peaks are predicted, by statistics of the pods' workloads; nil predicts none.
+	Peak *config.PeakSpec
+	// Estimator estimates the pods that the windows do not cover yet. It must be comparable. Peak replaces it.
+	Estimator podusage.Estimator
+}
+
+// ForLoad returns a request of the mean of all resources over the window of the spec.
+func ForLoad(spec config.LoadSpec, e podusage.Estimator) Request {
+	window := spec.Window.Duration
+	return Request{Spec: spec, Windows: [load.ResourceCount]time.Duration{window, window}, Estimator: e}
+}
+
+// In returns the request for the nodes of a cluster.
+func (r Request) In(c Cluster) Request {
+	r.Cluster = c
+	return r
+}
+
+// Trust says how long a measurement is trusted.
+func (r *Request) Trust() load.Trust {
+	return load.Trust{
+		RefreshInterval: r.Spec.RefreshInterval.Duration, MaxAge: r.Spec.MaxAge.Duration, DriftTolerance: r.Spec.DriftTolerance,
+	}
+}
+
+// Requirements are what a refresh of the source has to read.
+func (r *Request) Requirements() load.Requirements {
+	required := load.Requirements{RefreshInterval: r.Spec.RefreshInterval.Duration, Metrics: r.Metrics}
+	if len(r.Metrics) > 0 {
+		return required
+	}
+	for _, window := range r.Windows {
+		if r.Fraction > 0 {
+			required.Quantiles = append(required.Quantiles, load.Quantile{Window: window, Fraction: r.Fraction})
+		} else {
+			required.Windows = append(required.Windows, window)
+		}
+	}
+	return required
+}
+
+// Cluster is a cluster whose nodes are measured.
+type Cluster struct {
+	// Nodes are the nodes that load is attributed to.
+	Nodes corelisters.NodeLister
+	// NodesSynced reports whether Nodes has all nodes yet.
+	NodesSynced func() bool
+	// Pods are the pods whose usage is learned, and PodsSynced reports whether Pods has all of them yet. Only Request.Peak needs them.
+	Pods       corelisters.PodLister
+	PodsSynced func() bool
+	// KubeConfig is how metrics.k8s.io is read, if that is the source. Clusters with the same KubeConfig, by pointer, are one.
+	KubeConfig *rest.Config
+}
+
+// ClusterOf returns the cluster of the scheduler behind the handle.
+func ClusterOf(handle minor.Handle) Cluster {
+	nodes, pods := handle.SharedInformerFactory().Core().V1().Nodes(), handle.SharedInformerFactory().Core().V1().Pods()
+	return Cluster{
+		Nodes: nodes.Lister(), NodesSynced: nodes.Informer().HasSynced,
+		Pods: pods.Lister(), PodsSynced: pods.Informer().HasSynced,
+		KubeConfig: handle.KubeConfig(),
+	}
+}
+
+// HasSynced implements refresh.Nodes.
+func (c Cluster) HasSynced() bool { return c.NodesSynced() }
+
+// Names implements refresh.Nodes.
+func (c Cluster) Names() []string {
+	nodes, _ := c.Nodes.List(labels.Everything()) // a lister of a cache returns no error
+	names := make([]string, len(nodes))
+	for i, node := range nodes {
+		names[i] = node.Name
+	}
+	return names
+}
