@@ -53,10 +53,8 @@ LDFLAGS := -s -w -X main.version=$(VERSION) \
 	-X $(kube_version).gitMajor=$(word 1,$(subst ., ,$(kube_patch:v%=%))) \
 	-X $(kube_version).gitMinor=$(word 2,$(subst ., ,$(kube_patch:v%=%)))
 
-unit := ./apis/... ./cmd/... ./hack/argsschema ./pkg/... ./test/cluster/... ./test/manifests/... ./test/minors/... ./test/playground/... ./test/podusage/...
-
 .DEFAULT_GOAL := help
-.PHONY: help build test test-all fuzz verify lint vale generate image release push manifests playground bench bench-quick quality outdated clean download
+.PHONY: help build check test test-all fuzz verify lint format vale generate image release push manifests playground bench bench-quick quality outdated clean download
 
 help: ## show this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,7 +77,7 @@ KUBERNETES_MINORS ?= $(older) $(newest)
 PLATFORMS ?= linux/amd64 linux/arm64 linux/ppc64le linux/s390x darwin/amd64 darwin/arm64 windows/amd64
 DIST ?= dist
 
-# By the environment: the shell must not read what they say.
+# Avoid shell expansion: pass them in the environment.
 release: export VERSION := $(VERSION)
 release: export KUBERNETES_MINORS := $(KUBERNETES_MINORS)
 release: export PLATFORMS := $(PLATFORMS)
@@ -99,11 +97,15 @@ playground: ## place pods by measured load on a real control plane, on this mach
 	@go build $(minor_flags) -o $(BIN)playground ./test/playground
 	@$(BIN)playground
 
-test: ## run all tests: units with the race detector, then the built binary on a real control plane; of an older minor the core
-	@hack/test.sh $(unit)
+check: ## check a change in three minutes: linters, prose, generated files, and the unit tests that it affects
+	@hack/check.sh
+
+# SUITES selects some of unit, e2e and long.
+test: ## run all tests of a minor: unit tests, end to end on a real control plane, and long ones (SUITES="unit e2e" for some)
+	@hack/test.sh $(SUITES)
 
 test-all: ## run all tests of the newest minor and the core of each older one, and show which suite ran on which
-	@KUBERNETES='$(newest) $(older)' hack/test.sh $(unit)
+	@KUBERNETES='$(newest) $(older)' hack/test.sh $(SUITES)
 
 fuzz: ## fuzz the parsers of all that comes from outside, each for a minute (FUZZTIME=1h for longer)
 	@hack/fuzz.sh
@@ -125,6 +127,10 @@ lint: ## run the linters
 	cd test/perf/report && ../../../bin/golangci-lint run ./...
 	cd hack/release && ../../bin/golangci-lint run ./...
 
+format: ## format Go files, and break long lines
+	cd hack/tools/golangci-lint && go build -o ../../../bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	bin/golangci-lint fmt
+
 vale: ## check the prose of Markdown, comments, messages and the chart (ROOM=pkg/load for a folder)
 	@hack/vale.sh $(ROOM)
 
@@ -137,7 +143,7 @@ generate: ## regenerate deepcopy, defaults, conversions and the chart's schema o
 manifests: ## render the checked-in manifests from the chart
 	hack/render.sh
 
-verify: lint ## check that generated code, rendered manifests and all go.mod are up to date, and lint
+verify: lint vale ## check that generated code, rendered manifests and all go.mod are up to date, and lint
 	hack/verify.sh
 
 clean: ## remove all builds

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fuzzes the parsers of all that comes from outside, one target after the other, each for FUZZTIME (60s by default; 50000x for a
+# Fuzzes the parsers of foreign input, one target after the other, each for FUZZTIME (60s by default; 50000x for a
 # number of inputs). With -json it writes test events, as go test -json does. A crash is kept as a seed in testdata/fuzz beside the
 # test, which every later go test runs.
 #
@@ -13,7 +13,7 @@ corpus=$(go env GOCACHE)/fuzz
 binaries=$PWD/bin/fuzz
 targets=$(grep -ro --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*(' apis cmd pkg | sed 's/func //; s/($//' | sort)
 
-# run PACKAGE TARGET: the flags are those that go test -fuzz gives to a test's binary.
+# run PACKAGE TARGET: uses the flags of go test -fuzz.
 run() {
 	local command=("$binaries/$(basename "$1").test" -test.paniconexit0 -test.run '^$' -test.fuzz "^$2\$" -test.fuzzcachedir "$corpus/$module/$1"
 		# Without -test.fuzzminimizetime, a short run does little but make inputs smaller.

@@ -128,5 +128,5 @@ done
 for folder in test/cluster/parts/* hack/tools/helm; do
 	if [[ -f $folder/go.mod ]]; then (share "$folder"); fi
 done
-# All versions could be had.
+# All versions are available.
 cp -R "$out/." .

@@ -21,7 +21,7 @@ done
 versions=$(go list -m -versions k8s.io/kubernetes | tr ' ' '\n' | grep -E '^v[0-9.]+$' | sort --version-sort)
 for file in hack/kubernetes/*/go.mod go.mod; do
 	version=$(awk '$1 == "k8s.io/kubernetes" {print $2; exit}' "$file")
-	# The list of versions may lack one that can be had, or the whole minor.
+	# The list of versions may lack an available version, or the whole minor.
 	latest=$( (echo "$version"; grep "^${version%.*}\." <<<"$versions" || true) | sort --version-sort | tail -1)
 	if [[ $latest != "$version" ]]; then
 		printf '%-30s %-50s %-25s %s\n' "$(dirname "$file")" k8s.io/kubernetes "$version" "$latest"
