@@ -344,8 +344,8 @@ func TestVersionAndHelp(t *testing.T) {
 }
 
 // The README's table is written by hand.
-func TestREADME_NamesAllFlagsAndVariables(t *testing.T) {
-	content, err := os.ReadFile("../../../cmd/load-watcher/README.md")
+func TestDocs_NamesAllFlagsAndVariables(t *testing.T) {
+	content, err := os.ReadFile("../../../docs/load-watcher.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -359,7 +359,7 @@ func TestREADME_NamesAllFlagsAndVariables(t *testing.T) {
 		if f.Name == flagVerbosity {
 			name = "`-v`"
 		} else if logging.Lookup(f.Name) != nil {
-			return // the README names them together
+			return // the docs name them together
 		}
 		if !strings.Contains(readme, name) {
 			t.Errorf("the README does not name %s", name)
