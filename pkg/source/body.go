@@ -8,17 +8,17 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
 )
 
-// MaxResponseBytes returns how many bytes a source accepts of one response about so many nodes, unpacked. A series that names a
-// node has about 300 bytes and an object of metrics.k8s.io about 2 KiB, most of them labels, so that this allows for several
-// series of each node, and for 3,000 that belong to no node.
+// MaxResponseBytes returns how many unpacked bytes a source accepts of one response about a number of nodes.
+// A series with a node's name has about 300 bytes, an object of metrics.k8s.io about 2 KiB, mostly labels.
+// So there is room for several series of each node, and 3,000 without a node.
 func MaxResponseBytes(nodes int) int64 {
 	const fixed, perNode = 1 << 20, 4 << 10
 	return fixed + perNode*int64(nodes)
 }
 
-// MaxElements returns how many series, hosts or objects a source accepts of one response about so many nodes. Small ones take as
-// long to decode as large ones, so that their number bounds the time: this allows for eight series of each node, such as one of
-// each GPU, and for 4,096 that belong to no node.
+// MaxElements returns how many series, hosts or objects a source accepts of one response about a number of nodes. It bounds the time:
+// small ones take as long to decode as large ones. There is room for eight series of each node, such as one a GPU, and 4,096
+// without a node.
 func MaxElements(nodes int) int64 {
 	const fixed, perNode = 4096, 8
 	return fixed + perNode*int64(nodes)
@@ -31,7 +31,7 @@ func IsTooLarge(err error) bool {
 	return bytes || elements
 }
 
-// TooLargeError is a response that is larger than a source accepts.
+// TooLargeError is a response beyond the limit of a source.
 type TooLargeError struct{ MaxBytes int64 }
 
 // Error names the limit.
@@ -39,8 +39,7 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("the response is larger than %d bytes", e.MaxBytes)
 }
 
-// BoundBody returns a reader that fails, instead of ending, where the content exceeds maxBytes: a cut response could be taken for
-// a complete one.
+// BoundBody returns a reader that fails where the content exceeds maxBytes: a cut response could pass for a complete one.
 func BoundBody(content io.Reader, maxBytes int64) io.Reader {
 	return &boundedBody{content: content, left: maxBytes, maxBytes: maxBytes}
 }

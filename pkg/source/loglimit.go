@@ -8,31 +8,30 @@ import (
 )
 
 const (
-	// linesAtOnce is how many lines about changes of one kind are logged without a wait; linesEvery is the time between further ones.
+	// linesAtOnce is how many lines about one kind of change are logged without a wait. Further ones need linesEvery.
 	linesAtOnce = 6
 	linesEvery  = 5 * time.Minute
 )
 
-// LogLimit limits how often changes of one kind are logged: what a source says may change at each refresh. Keep what was logged last,
-// and compare with that: then a change that lasts is logged as soon as a line is allowed again. The zero value is ready. It is not
-// safe for concurrent use.
+// LogLimit limits the lines about one kind of change: a source may change at each refresh. The zero value is ready.
+// Compare with the last logged state: then a lasting change is logged once a line is allowed. It is not safe for concurrent use.
 type LogLimit struct {
 	limiter *rate.Limiter
-	leftOut int
+	omitted int
 }
 
-// Allow reports whether a change may be logged now. The returned logger adds how many were not logged since the last one.
+// Allow reports whether a change may be logged now. The returned logger adds the number of omitted changes.
 func (l *LogLimit) Allow(logger klog.Logger, now time.Time) (klog.Logger, bool) {
 	if l.limiter == nil {
 		l.limiter = rate.NewLimiter(rate.Every(linesEvery), linesAtOnce)
 	}
 	if !l.limiter.AllowN(now, 1) {
-		l.leftOut++
+		l.omitted++
 		return logger, false
 	}
-	if l.leftOut > 0 {
-		logger = logger.WithValues("changesNotLogged", l.leftOut)
-		l.leftOut = 0
+	if l.omitted > 0 {
+		logger = logger.WithValues("changesNotLogged", l.omitted)
+		l.omitted = 0
 	}
 	return logger, true
 }

@@ -8,20 +8,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// NodeIndex finds Nodes by name, host name, address or ID of the AWS instance. It is made for each refresh and immutable. It keeps the Nodes without
-// copying them.
+// NodeIndex finds Nodes by name, host name, address or ID of the AWS instance. It is made for each refresh and immutable.
+// It keeps the Nodes without a copy.
 type NodeIndex struct {
 	byName map[string]*corev1.Node
-	// byAlias holds host names, addresses and IDs in canonical form. A nil Node marks an alias that several Nodes share: load that is
-	// attributed to the wrong Node is worse than load that is not known, so such an alias matches none.
+	// byAlias holds host names, addresses and IDs in canonical form. A nil Node marks an alias of several Nodes. It matches none:
+	// unknown load is better than load of the wrong Node.
 	byAlias map[string]*corev1.Node
 }
 
-// awsProvider begins the provider ID of a Node on AWS, which ends with the instance's ID.
+// awsProvider begins the provider ID of a Node on AWS. The ID ends with the instance's ID, which agents there report as the host.
 const awsProvider = "aws://"
 
-// NewNodeIndex indexes the nodes by name, by the kubernetes.io/hostname label, by all addresses of their status and, on AWS, by the
-// ID of the instance, which agents there report as the host.
+// NewNodeIndex indexes nodes by name, kubernetes.io/hostname label, addresses and AWS instance.
 func NewNodeIndex(nodes []*corev1.Node) *NodeIndex {
 	x := &NodeIndex{
 		byName:  make(map[string]*corev1.Node, len(nodes)),
@@ -51,9 +50,10 @@ func (x *NodeIndex) addAlias(value string, node *corev1.Node) {
 	x.byAlias[alias] = node
 }
 
-// Match returns the Node with value as its name, or else the only Node with value as its kubernetes.io/hostname label, as one of its
-// addresses or as the ID of its AWS instance. A port is ignored ("10.0.0.1:9100", "[fd00::1]:9100"), IP addresses are compared by meaning and not by spelling,
-// and host names without regard to case. A value that two Nodes share matches neither, unless it is exactly the name of one.
+// Match returns the Node with value as its name, or else the only Node with value as host name, address or AWS instance.
+//   - A port is ignored: "10.0.0.1:9100", "[fd00::1]:9100".
+//   - IP addresses are compared by meaning, and host names without case.
+//   - A value of two Nodes matches neither, unless it is the name of one.
 func (x *NodeIndex) Match(value string) (*corev1.Node, bool) {
 	if node, ok := x.byName[value]; ok {
 		return node, true
@@ -66,7 +66,7 @@ func (x *NodeIndex) Match(value string) (*corev1.Node, bool) {
 	return node, node != nil
 }
 
-// canonical returns the host of value, without its port, in the form in which hosts are compared.
+// canonical returns the host of value, without its port, for comparisons.
 func canonical(value string) string {
 	// Most values are an address or a name with a port. A value with several colons and no brackets is an IPv6 address.
 	host := value

@@ -1,4 +1,4 @@
-// Package source defines what a metrics source is. Each kind of source is a package below it.
+// Package source defines metrics sources. Each kind of source is a package below it.
 package source
 
 import (
@@ -44,6 +44,6 @@ type Batch struct {
 	Samples []load.Sample
 	// Metrics holds at most one element per metric; a metric that could not be read has none.
 	Metrics []MetricValues
-	// UnmatchedCount is the number of series that belong to no node, up to MaxUnmatched.
+	// UnmatchedCount is the number of series without a node, up to MaxUnmatched.
 	UnmatchedCount int
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
 
-// MaxUnmatched is how many names a source keeps of what it measured that belongs to no node.
+// MaxUnmatched is how many names without a node a source keeps.
 const MaxUnmatched = 4096
 
-// UnmatchedLog logs what a source measured that belongs to no node, whenever it changes. The zero value has logged nothing yet.
+// UnmatchedLog logs measured names without a node on change. The zero value has logged nothing yet.
 type UnmatchedLog struct{ last []string }
 
-// Log logs msg with the number of unmatched names and a few of them, if the names differ from the last ones. The names are
-// sorted, and must not be changed afterwards.
+// Log logs msg with the number of unmatched names, and examples, if they differ from the last ones.
+// The names are sorted, and must not be changed afterwards.
 func (l *UnmatchedLog) Log(logger klog.Logger, unmatched []string, msg string, keysAndValues ...any) {
 	if slices.Equal(unmatched, l.last) {
 		return

@@ -55,7 +55,7 @@ type (
 	}
 )
 
-// query evaluates the queries over the range. It may return a response beside an error: then Datadog had a part alone.
+// query evaluates the queries over the range. It returns a response and an error if Datadog had only a part.
 func (c client) query(ctx context.Context, queries [load.ResourceCount]query, rng hosted.Range, now time.Time, nodes int) (*response, error) {
 	attributes := requestAttributes{From: rng.From(now).UnixMilli(), To: now.UnixMilli(), Interval: rng.Step.Milliseconds()}
 	for r, q := range queries {
@@ -84,12 +84,13 @@ func (c client) query(ctx context.Context, queries [load.ResourceCount]query, rn
 		for _, i := range decoded.unreadable {
 			hosts = append(hosts, c.Excerpt(decoded.series[i].host()))
 		}
-		err = errors.Join(err, fmt.Errorf("POST %s: %d series cannot be read, for their values are no list: %s", c.Endpoint(path), n, text.FirstN(hosts)))
+		err = errors.Join(err,
+			fmt.Errorf("POST %s: %d series have unreadable values: %s", c.Endpoint(path), n, text.FirstN(hosts)))
 	}
 	return decoded, err
 }
 
-// metrics returns a few names of metrics with the word in them.
+// metrics returns a few names of metrics with the word.
 func (c client) metrics(ctx context.Context, word string) ([]string, error) {
 	var names []string
 	err := c.Do(ctx, hosted.Request{
@@ -108,21 +109,21 @@ func (c client) metrics(ctx context.Context, word string) ([]string, error) {
 	return names, nil
 }
 
-// lookupHint is hint for the lookup of metrics, which is sent after a query that was accepted.
+// lookupHint is hint for the lookup of metrics, after an accepted query.
 func lookupHint(status int) string {
 	if status == http.StatusForbidden {
-		return "the application key lacks the scope metrics_read, with which the account's metrics could be named here"
+		return "the application key lacks the scope metrics_read, which finds the account's metrics"
 	}
 	return hint(status)
 }
 
-// hint returns the setting to look at after a status other than 200.
+// hint returns the setting to check for a status other than 200.
 func hint(status int) string {
 	switch status {
 	case http.StatusUnauthorized:
-		return "the API key of token or tokenFile is missing, wrong or revoked, or of another site than address: https://api.<site>"
+		return "the API key (token, tokenFile) is missing, wrong, revoked or of another site than address: https://api.<site>"
 	case http.StatusForbidden:
-		return "the API key of token or tokenFile or the application key of applicationKey or applicationKeyFile is wrong, or of another site than address, " +
+		return "the API key (token, tokenFile) or the application key (applicationKey, applicationKeyFile) is wrong or of another site; " +
 			"or the application key lacks the scope timeseries_query"
 	case http.StatusNotFound:
 		return "no API is served there: set address to https://api.<site>, such as https://api.datadoghq.eu"

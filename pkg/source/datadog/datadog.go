@@ -1,17 +1,14 @@
 // Package datadog measures the load of nodes through Datadog.
 //
-// Each refresh reads cpu and memory in one request, whatever the number of nodes. Windows of less than two minutes, and of more
-// than an hour, have requests of their own, since their points have other distances. While Auto looks for a dialect there are
-// twice as many.
+// Each refresh reads cpu and memory in one request, whatever the number of nodes. Windows below two minutes and above an hour have
+// separate requests: their points have other distances. While Auto looks for a dialect there are twice as many.
 //
-// A Sample's End is the time of its newest point, and Datadog dates a point by its beginning: End is up to a minute earlier than
-// what was measured.
+// A Sample's End is the time of its newest point. Datadog dates a point by its beginning: End is up to a minute too early.
 package datadog
 
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"time"
@@ -28,65 +25,56 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
-// fineStep is the distance of points for windows of less than two minutes: the agent measures every 15 s.
+// fineStep is the distance of points for windows below two minutes: the agent measures every 15 s.
 const fineStep = 15 * time.Second
 
 // Config says what to read. It must be valid and complete: nothing is checked or defaulted here.
 type Config struct {
 	// Address is the http(s) URL that the API's paths are appended to, such as https://api.datadoghq.com.
 	Address string
-	// Config says how the server is reached. BearerToken and BearerTokenFile are an API key, Key and KeyFile an application key.
+	// Config says how to reach the server. BearerToken and BearerTokenFile are an API key, Key and KeyFile an application key.
 	// Timeout bounds a whole Fetch.
 	httpclient.Config
-	// ClusterName, unless empty, is the value of the tag cluster_name of the hosts that are read.
+	// ClusterName, unless empty, is the value of the tag cluster_name of the hosts to read.
 	ClusterName string
-	// HostNameSuffix is what hosts have after the names of nodes. Only such hosts are read.
+	// HostNameSuffix follows the names of nodes in names of hosts. Only hosts with the suffix are read.
 	HostNameSuffix string
 	// Dialect says which metrics to read.
 	Dialect Dialect
-	// CPUQuery and MemoryQuery, unless empty, replace those of the dialect. They are metric queries that give each host's
-	// utilization in percent of its capacity, grouped by a tag that names the host. "$filter" stands for the filter by host and
-	// cluster, and "$interval" for the distance of the points in seconds.
+	// CPUQuery and MemoryQuery, unless empty, replace those of the dialect. They are metric queries for each host's
+	// utilization in percent of its capacity, grouped by a tag that names the host. "$filter" is replaced by the filter by host and
+	// cluster, and "$interval" by the distance of the points in seconds.
 	CPUQuery, MemoryQuery string
 }
 
 // Source measures nodes through Datadog. It is not safe for concurrent use.
 type Source struct {
-	client  client
-	nodes   corelisters.NodeLister
-	clock   clock.PassiveClock
-	timeout time.Duration
-	suffix  string
-	filter  string
-	// own are the operator's queries; an empty one leaves the resource to the dialect.
-	own [load.ResourceCount]string
-	// dialects are those that may be used, the one in use first.
-	dialects []Dialect
-	// logged is the dialect that the log names.
-	logged Dialect
-
-	limit      hosted.RateLimit
-	names      hosted.Names
-	problems   hosted.ProblemLog
+	hosted.Source
+	client client
+	filter string
+	// custom are the operator's queries; an empty one leaves the resource to the dialect.
+	custom [load.ResourceCount]string
+	// dialects are the allowed ones, the current one first. logged is the one in the log.
+	dialects   []Dialect
+	logged     Dialect
 	dialectLog source.LogLimit
-	unmatched  source.UnmatchedLog
 }
 
-var (
-	_ source.Source = &Source{}
-	_ io.Closer     = &Source{}
-)
+var _ source.Source = &Source{}
 
-// New makes a Source without asking Datadog anything. It fails if a CA file cannot be read.
+// New makes a Source without a request. It fails if a CA file cannot be read.
 func New(cfg Config, nodes corelisters.NodeLister, c clock.PassiveClock) (*Source, error) {
 	client, err := newClient(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("client of Datadog: %w", err)
 	}
 	s := &Source{
-		client: client, nodes: nodes, clock: c, timeout: cfg.Timeout, suffix: cfg.HostNameSuffix,
+		Source: hosted.Source{
+			Service: "Datadog", Client: client.Client, Nodes: nodes, Clock: c, Timeout: cfg.Timeout, Suffix: cfg.HostNameSuffix,
+		},
+		client: client,
 		filter: "host:*" + cfg.HostNameSuffix,
-		own:    [load.ResourceCount]string{load.CPU: cfg.CPUQuery, load.Memory: cfg.MemoryQuery},
+		custom: [load.ResourceCount]string{load.CPU: cfg.CPUQuery, load.Memory: cfg.MemoryQuery},
 	}
 	if cfg.ClusterName != "" {
 		s.filter += ",cluster_name:" + cfg.ClusterName
@@ -95,58 +83,34 @@ func New(cfg Config, nodes corelisters.NodeLister, c clock.PassiveClock) (*Sourc
 	if cfg.Dialect == Auto {
 		s.dialects = []Dialect{Utilization, Agent}
 	}
-	if !slices.Contains(s.own[:], "") {
+	if !slices.Contains(s.custom[:], "") {
 		s.dialects = s.dialects[:1]
 	}
 	return s, nil
 }
 
-// Name implements source.Source.
-func (s *Source) Name() string { return "Datadog" }
-
-// Close ends the idle connections. The Source may be used again afterwards.
-func (s *Source) Close() error {
-	s.client.CloseIdleConnections()
-	return nil
-}
-
-// Fetch implements source.Source. It sends no request before the time at which Datadog resets a rate limit. Where several series
-// belong to one node, one whose host has the node's name is taken, then the one with the greatest mean.
+// Fetch implements source.Source. It sends no request before Datadog resets a rate limit. Of several series of a node, one whose
+// host has the node's name counts, then the greatest mean.
 func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batch, error) {
-	logger := klog.FromContext(ctx)
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	if err := s.limit.Check(s.clock.Now()); err != nil {
-		return source.Batch{}, fmt.Errorf("%s: %w", s.client.Endpoint(), err)
+	batch, err := s.FetchBy(ctx, request, func(ctx context.Context, nodes []*corev1.Node) (*hosted.Table, []error) {
+		m := s.measure(ctx, request.Windows, nodes)
+		return m.table, s.problemsOf(ctx, m)
+	})
+	if err == nil {
+		s.logDialect(klog.FromContext(ctx))
 	}
-	nodes, err := hosted.Nodes(s.nodes, request)
-	if err != nil {
-		return source.Batch{}, err
-	}
-	m := s.measure(ctx, request.Windows, nodes)
-	problem := hosted.Summary(s.problemsOf(ctx, m))
-	batch := source.Batch{Samples: m.table.Samples(request.Windows)}
-	if len(batch.Samples) == 0 && problem != nil {
-		return source.Batch{}, problem
-	}
-	s.logDialect(logger)
-	s.problems.Log(logger, s.clock.Now(), problem)
-	unmatched := m.table.Unmatched()
-	s.unmatched.Log(logger, unmatched, "Hosts of Datadog that are not a node", "url", s.client.Endpoint())
-	batch.UnmatchedCount = len(unmatched)
-	return batch, nil
+	return batch, err
 }
 
-// measurement is what the requests of one refresh brought.
+// measurement is the result of one refresh by a dialect.
 type measurement struct {
 	dialect Dialect
 	table   *hosted.Table
-	// problems are those of requests; one without a value for any node has none.
+	// problems are failed requests.
 	problems []error
 }
 
-// measure reads the load by the dialect in use. If no node has a value by it, measure tries the other dialects; the first one that
-// has a value for a node comes into use.
+// measure reads the load by the current dialect. If no node has a value, the first other dialect with a value becomes current.
 func (s *Source) measure(ctx context.Context, windows []time.Duration, nodes []*corev1.Node) measurement {
 	var first measurement
 	for i, dialect := range s.dialects {
@@ -165,11 +129,11 @@ func (s *Source) measure(ctx context.Context, windows []time.Duration, nodes []*
 	return first
 }
 
-// answers reports whether the dialect has a value for a node, or is not asked for any.
+// answers reports whether the dialect has a value for a node, or is not needed.
 func (s *Source) answers(table *hosted.Table) bool {
 	asked := false
 	for r := range load.ResourceCount {
-		if s.own[r] == "" {
+		if s.custom[r] == "" {
 			if asked = true; table.Measured(r) {
 				return true
 			}
@@ -179,13 +143,13 @@ func (s *Source) answers(table *hosted.Table) bool {
 }
 
 func (s *Source) measureBy(ctx context.Context, dialect Dialect, windows []time.Duration, nodes []*corev1.Node) measurement {
-	m := measurement{dialect: dialect, table: hosted.NewTable(nodes, s.suffix, s.client.Excerpt)}
+	m := measurement{dialect: dialect, table: hosted.NewTable(nodes, s.Suffix, s.client.Excerpt)}
 	for _, rng := range hosted.Ranges(windows, fineStep) {
-		now := s.clock.Now()
+		now := s.Clock.Now()
 		queries := s.queries(dialect, rng.Step)
 		response, err := s.client.query(ctx, queries, rng, now, len(nodes))
 		if err != nil {
-			m.problems = append(m.problems, s.limit.Observe(s.clock.Now(), err))
+			m.problems = append(m.problems, s.Limit.Observe(s.Clock.Now(), err))
 		}
 		if response != nil {
 			response.each(queries, rng, now, func(i int, host string, r load.Resource, one hosted.Series) {
@@ -196,14 +160,14 @@ func (s *Source) measureBy(ctx context.Context, dialect Dialect, windows []time.
 				m.table.Offer(host, r, rng, now, one)
 			})
 		}
-		if s.limit.Check(s.clock.Now()) != nil {
+		if s.Limited() != nil {
 			break
 		}
 	}
 	return m
 }
 
-// problemsOf returns what is wrong with a measurement, and why a resource has a value for no node.
+// problemsOf returns failed requests, or why a resource has no value for any node.
 func (s *Source) problemsOf(ctx context.Context, m measurement) []error {
 	problems := m.problems
 	if len(problems) > 0 {
@@ -216,16 +180,16 @@ func (s *Source) problemsOf(ctx context.Context, m measurement) []error {
 		}
 		problem := m.table.Emptiness(resource, "group the query by the tag that names the host, such as by {host}")
 		if problem == nil {
-			problem = s.names.NoSeries(ctx, s.clock.Now(), resource, func(ctx context.Context, word string) ([]string, error) {
+			problem = s.Names.NoSeries(ctx, s.Clock.Now(), resource, func(ctx context.Context, word string) ([]string, error) {
 				names, err := s.client.metrics(ctx, word)
-				return names, s.limit.Observe(s.clock.Now(), err)
+				return names, s.Limit.Observe(s.Clock.Now(), err)
 			})
 		}
-		if len(s.dialects) > 1 && s.own[r] == "" {
+		if len(s.dialects) > 1 && s.custom[r] == "" {
 			problem = fmt.Errorf("no dialect of %v has a value: %w", s.dialects, problem)
 		}
 		problems = append(problems, fmt.Errorf("%s: query %s at %s: %w", resource, text.Excerpt(q.text), s.client.Endpoint(), problem))
-		if s.limit.Check(s.clock.Now()) != nil {
+		if s.Limited() != nil {
 			break
 		}
 	}
@@ -237,7 +201,7 @@ func (s *Source) logDialect(logger klog.Logger) {
 	if len(s.dialects) == 1 || dialect == s.logged {
 		return
 	}
-	if logger, ok := s.dialectLog.Allow(logger, s.clock.Now()); ok {
+	if logger, ok := s.dialectLog.Allow(logger, s.Clock.Now()); ok {
 		s.logged = dialect
 		logger.Info("Reading load from Datadog", "dialect", dialect)
 	}

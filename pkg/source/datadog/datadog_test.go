@@ -454,7 +454,7 @@ func TestFetch_MalformedSeries(t *testing.T) {
 	if diff := cmp.Diff([]string{"n1 0.1", "n4 0.4"}, got); diff != "" {
 		t.Errorf("nodes (-want +got):\n%s", diff)
 	}
-	if len(lines) != 2 || !strings.Contains(lines[0], "1 series cannot be read, for their values are no list: n2") || !strings.Contains(lines[1], "series 2 without a host") ||
+	if len(lines) != 2 || !strings.Contains(lines[0], "1 series have unreadable values: n2") || !strings.Contains(lines[1], "series 2 without a host") ||
 		strings.Contains(lines[0], "partial") { // an empty list is no error
 		t.Errorf("log %q", lines)
 	}
@@ -555,7 +555,7 @@ func TestFetch_NoHostIsANode(t *testing.T) {
 	}
 	server.metrics = []metric{cpu("n1", 10, math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN())}
 	_, err = fetch(t, s, 5*time.Minute)
-	wantError(t, err, "none of the 1 series of Nodes has a recent point: check that the agent on the Nodes still reports")
+	wantError(t, err, "none of the 1 series of Nodes has a recent point: check the Nodes' agent and clocks")
 }
 
 func status(code int, header, value, body string) http.HandlerFunc {
@@ -574,20 +574,20 @@ func TestFetch_Errors(t *testing.T) {
 		respond http.HandlerFunc
 		want    []string
 	}{
-		"401":                        {status(401, "", "", `{"errors":["Unauthorized"]}`), []string{"status 401", "Unauthorized", "the API key of token or tokenFile is missing, wrong or revoked", "https://api.<site>"}},
-		"403":                        {status(403, "", "", `{"errors":["Forbidden"]}`), []string{"status 403", "Forbidden", "application key of applicationKey or applicationKeyFile", "lacks the scope timeseries_query"}},
+		"401":                        {status(401, "", "", `{"errors":["Unauthorized"]}`), []string{"status 401", "Unauthorized", "the API key (token, tokenFile) is missing, wrong, revoked", "https://api.<site>"}},
+		"403":                        {status(403, "", "", `{"errors":["Forbidden"]}`), []string{"status 403", "Forbidden", "application key (applicationKey, applicationKeyFile)", "lacks the scope timeseries_query"}},
 		"404":                        {status(404, "", "", ""), []string{"status 404", "set address to https://api.<site>"}},
 		"400":                        {status(400, "", "", `{"errors":["Query parse error"]}`), []string{"status 400", "Query parse error", "if queries, clusterName or hostNameSuffix are set, check them"}},
 		"500":                        {status(500, "", "", ""), []string{"status 500"}},
-		"no JSON":                    {status(200, "", "", "<html>"), []string{"the response is not JSON", "invalid character", "check that address is that of the API"}},
+		"no JSON":                    {status(200, "", "", "<html>"), []string{"the response is not complete JSON", "invalid character", "check that address is the API's"}},
 		"no data":                    {status(200, "", "", "{}"), []string{"not a response of the Datadog API: it has no data"}},
 		"an error in the response":   {status(200, "", "", `{"errors":"query timed out"}`), []string{"the response is partial: query timed out"}},
 		"errors in a list":           {status(200, "", "", `{"errors":["query timed out"]}`), []string{`the response is partial: ["query timed out"]`}},
-		"fewer values than series":   {status(200, "", "", attributes(`"series":[{},{}],"times":[1],"values":[[1]]`)), []string{"2 series and the values of 1"}},
+		"fewer values than series":   {status(200, "", "", attributes(`"series":[{},{}],"times":[1],"values":[[1]]`)), []string{"2 series and values of 1"}},
 		"fewer times than values":    {status(200, "", "", attributes(`"series":[{}],"times":[1],"values":[[1,2]]`)), []string{"1 times and a series of 2 values"}},
-		"more values than asked for": {status(200, "", "", attributes(`"values":[[1,2,3,4,5,6,7,8,9,10,11,12,13,14]]`)), []string{"14 points, where at most 13 are asked for", "$interval"}},
+		"more values than asked for": {status(200, "", "", attributes(`"values":[[1,2,3,4,5,6,7,8,9,10,11,12,13,14]]`)), []string{"14 points, more than the requested 13", "$interval"}},
 		"a time that is none":        {status(200, "", "", attributes(`"times":[null]`)), []string{"NaN is no time"}},
-		"a row that is no list":      {status(200, "", "", attributes(`"series":[{"group_tags":["host:n1"]}],"values":[5]`)), []string{"1 series cannot be read, for their values are no list: n1"}},
+		"a row that is no list":      {status(200, "", "", attributes(`"series":[{"group_tags":["host:n1"]}],"values":[5]`)), []string{"1 series have unreadable values: n1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newStub(t)

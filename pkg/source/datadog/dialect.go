@@ -12,7 +12,7 @@ import (
 type Dialect string
 
 const (
-	// Auto takes the first of Utilization and Agent that has a value for a node, and tries the other whenever that has none.
+	// Auto takes the first of Utilization and Agent with a value for a node. Without a value it tries the other.
 	Auto Dialect = "Auto"
 	// Utilization reads cpu.utilization and memory.utilization, which are in percent.
 	Utilization Dialect = "Utilization"
@@ -20,16 +20,16 @@ const (
 	Agent Dialect = "DatadogAgent"
 )
 
-// query is a metric query and what its values mean.
+// query is a metric query and the meaning of its values.
 type query struct {
 	text string
-	// scale and offset give the utilization, a fraction, from a value.
+	// scale and offset turn a value into utilization, a fraction.
 	scale, offset float64
 }
 
 func (q *query) utilization(value float64) float64 { return value*q.scale + q.offset }
 
-// queries returns the queries of a dialect, and the operator's own, for points of the given distance, by resource.
+// queries returns the queries by resource, of a dialect or the operator, for points of a distance.
 func (s *Source) queries(d Dialect, step time.Duration) [load.ResourceCount]query {
 	queries := [load.ResourceCount]query{
 		load.CPU:    {text: "max:cpu.utilization{$filter} by {host}.rollup(max, $interval)", scale: 0.01},
@@ -42,9 +42,9 @@ func (s *Source) queries(d Dialect, step time.Duration) [load.ResourceCount]quer
 		}
 	}
 	variables := strings.NewReplacer("$filter", s.filter, "$interval", strconv.Itoa(int(step.Seconds())))
-	for r, own := range s.own {
-		if own != "" {
-			queries[r] = query{text: own, scale: 0.01}
+	for r, custom := range s.custom {
+		if custom != "" {
+			queries[r] = query{text: custom, scale: 0.01}
 		}
 		queries[r].text = variables.Replace(queries[r].text)
 	}

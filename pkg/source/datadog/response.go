@@ -12,19 +12,19 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
 )
 
-// response is a response to queries. Series and rows of values belong together by position.
+// response is a response to queries. Series and rows of values correspond by position.
 type response struct {
 	series []series
 	times  []time.Time
-	// values has the rows one after the other; ends are where each one ends.
+	// values are the concatenated rows; ends are the ends of the rows.
 	values []hosted.Number
 	ends   []int
-	// unreadable are the positions of the rows that have no values because they could not be read.
+	// unreadable are the positions of unreadable rows.
 	unreadable []int
 	errors     string
 }
 
-// series says what a row of values is of.
+// series describes a row of values.
 type series struct {
 	GroupTags  []hosted.Text `json:"group_tags"`
 	QueryIndex *int          `json:"query_index"`
@@ -45,9 +45,10 @@ func (s *series) host() string {
 	return first
 }
 
-// each passes to visit each series that belongs to a query, as utilization over the range at the moment now. A series without a host
-// has an empty one. i is the position of the series.
-func (r *response) each(queries [load.ResourceCount]query, rng hosted.Range, now time.Time, visit func(i int, host string, resource load.Resource, one hosted.Series)) {
+// each passes each series of a query to visit, as utilization over the range. i is the series' position. The host may be empty.
+func (r *response) each(queries [load.ResourceCount]query, rng hosted.Range, now time.Time,
+	visit func(i int, host string, resource load.Resource, one hosted.Series),
+) {
 	points := make([]hosted.Point, len(r.times))
 	begin := 0
 	for i, end := range r.ends {
@@ -65,7 +66,7 @@ func (r *response) each(queries [load.ResourceCount]query, rng hosted.Range, now
 }
 
 // decodeResponse reads {"data": {"attributes": {"series": […], "times": […], "values": [[…], …]}}, "errors": "…"}, in any order.
-// What is no number is a gap.
+// Values other than numbers are gaps.
 func decodeResponse(dec *jsonstream.Decoder, rng hosted.Range) (*response, error) {
 	r, hasData := &response{}, false
 	err := dec.Object(func(key string) error {
@@ -89,7 +90,7 @@ func decodeResponse(dec *jsonstream.Decoder, rng hosted.Range) (*response, error
 	case !hasData && r.errors == "":
 		return nil, errors.New("not a response of the Datadog API: it has no data")
 	case len(r.series) != len(r.ends):
-		return nil, fmt.Errorf("the response has %d series and the values of %d: they cannot be attributed", len(r.series), len(r.ends))
+		return nil, fmt.Errorf("the response has %d series and values of %d", len(r.series), len(r.ends))
 	}
 	begin := 0
 	for _, end := range r.ends {
@@ -107,7 +108,7 @@ func (r *response) decodeAttributes(dec *jsonstream.Decoder, rng hosted.Range) e
 		case "series":
 			return dec.Array(func() error {
 				var s series
-				_, err := hosted.Decode(dec, &s) // without tags that can be read, it has no host
+				_, err := hosted.Decode(dec, &s) // without readable tags it has no host
 				r.series = append(r.series, s)
 				return err
 			})
@@ -137,10 +138,10 @@ func (r *response) decodeAttributes(dec *jsonstream.Decoder, rng hosted.Range) e
 	})
 }
 
-// checkPoints refuses more points of a series than were asked for.
+// checkPoints refuses more points of a series than requested.
 func checkPoints(count int, rng hosted.Range) error {
-	if most := rng.MaxPoints(); count > most {
-		return fmt.Errorf("a series has %d points, where at most %d are asked for: if queries are set, write $interval in their rollup", count, most)
+	if limit := rng.MaxPoints(); count > limit {
+		return fmt.Errorf("a series has %d points, more than the requested %d: write $interval in the rollup of custom queries", count, limit)
 	}
 	return nil
 }
@@ -164,7 +165,7 @@ func (r *response) decodeTimes(dec *jsonstream.Decoder, rng hosted.Range) error 
 	return nil
 }
 
-// decodeErrors accepts a string, as it is documented, and anything else, as it is.
+// decodeErrors accepts a string, as documented, or any other value.
 func (r *response) decodeErrors(dec *jsonstream.Decoder) error {
 	var raw json.RawMessage
 	if err := dec.Decode(&raw); err != nil {
@@ -179,7 +180,7 @@ func (r *response) decodeErrors(dec *jsonstream.Decoder) error {
 	return nil
 }
 
-// decodeMetrics reads {"results": {"metrics": ["<name>", …]}}, and returns a few of the names.
+// decodeMetrics reads {"results": {"metrics": ["<name>", …]}} and returns a few of the names.
 func decodeMetrics(dec *jsonstream.Decoder) (names []string, err error) {
 	err = dec.Object(func(key string) error {
 		if key != "results" {

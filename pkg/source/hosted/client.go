@@ -19,7 +19,7 @@ import (
 type Client struct {
 	*httpclient.Client
 	base *url.URL
-	// hint returns the setting to look at after a status other than 200; it may be empty.
+	// hint returns the setting to check for a status other than 200, or "".
 	hint func(status int) string
 }
 
@@ -36,7 +36,7 @@ func NewClient(cfg httpclient.Config, address string, hint func(status int) stri
 	return &Client{Client: client, base: base, hint: hint}, nil
 }
 
-// Endpoint returns the URL of a path of the API as errors show it; the one of no path is the address.
+// Endpoint returns the URL of a path of the API for errors, or the address without a path.
 func (c *Client) Endpoint(path ...string) string {
 	return httpclient.WithoutSecrets(c.base.JoinPath(path...))
 }
@@ -47,14 +47,14 @@ type Request struct {
 	Parameters   url.Values
 	// Body is JSON, or nil.
 	Body []byte
-	// Nodes is how many the response is about, and MaxBytes how long it may be.
+	// Nodes is the number of nodes in the response, and MaxBytes its bound.
 	Nodes    int
 	MaxBytes int64
 	// Hint, unless nil, replaces the client's.
 	Hint func(status int) string
 }
 
-// Do sends the request and decodes the response. The error names the URL and the setting to look at.
+// Do sends the request and decodes the response. The error names the URL and the setting to check.
 func (c *Client) Do(ctx context.Context, r Request, decode func(*jsonstream.Decoder) error) error {
 	u := c.base.JoinPath(r.Path)
 	u.RawQuery = r.Parameters.Encode()
@@ -105,11 +105,11 @@ func (c *Client) decode(ctx context.Context, body io.Reader, nodes int, decode f
 		}
 	}
 	if _, ok := errors.AsType[*json.SyntaxError](err); ok || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = fmt.Errorf("the response is not JSON to its end: %w: check that address is that of the API, and that no proxy or login page answers in its place", err)
+		err = fmt.Errorf("the response is not complete JSON: %w: check that address is the API's, without a proxy or login page before it", err)
 	}
 	err = c.Explain(err)
 	if source.IsTooLarge(err) {
-		err = fmt.Errorf("%w, the bound for %d nodes: set clusterName or hostNameSuffix, so that the query has the hosts of this cluster alone", err, nodes)
+		err = fmt.Errorf("%w, the bound for %d nodes: set clusterName or hostNameSuffix to read this cluster's hosts alone", err, nodes)
 	}
 	return err
 }

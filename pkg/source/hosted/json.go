@@ -11,8 +11,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
 )
 
-// Decode reads a value as dec.Decode does, and leaves out the parts that have another type than into has. It reports whether all
-// parts could be read.
+// Decode reads a value as dec.Decode does, without the parts of another type than into has. complete reports whether all were read.
 func Decode(dec *jsonstream.Decoder, into any) (complete bool, err error) {
 	err = dec.Decode(into)
 	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
@@ -34,7 +33,7 @@ func (n *Number) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// maxUnixMillis keeps a time within what can be computed with; it is in the year 5138.
+// maxUnixMillis keeps a time computable; it is in the year 5138.
 const maxUnixMillis = 1e14
 
 // Time returns the time of a number of milliseconds since 1970.

@@ -10,11 +10,11 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
-// lookupInterval is the time between two lookups of metric names: while a query finds nothing, each refresh fails.
+// lookupInterval is the time between two lookups of metric names.
 const lookupInterval = 5 * time.Minute
 
-// Names looks up which metrics an account has, to say so where a query finds none. The zero value has looked up nothing yet. It is
-// not safe for concurrent use.
+// Names looks up an account's metrics for errors about queries without series. The zero value is ready.
+// It is not safe for concurrent use.
 type Names struct {
 	last [load.ResourceCount]struct {
 		at   time.Time
@@ -22,13 +22,15 @@ type Names struct {
 	}
 }
 
-// Word returns the word that the names of the resource's metrics have.
+// Word returns the word in the names of the resource's metrics.
 func Word(r load.Resource) string {
 	return [load.ResourceCount]string{load.CPU: "cpu", load.Memory: "mem"}[r]
 }
 
-// NoSeries returns the error of a query that found no series. lookup returns names of the account's metrics that have the word.
-func (n *Names) NoSeries(ctx context.Context, now time.Time, r load.Resource, lookup func(ctx context.Context, word string) ([]string, error)) error {
+// NoSeries returns the error of a query without series. lookup returns names of the account's metrics with the word.
+func (n *Names) NoSeries(ctx context.Context, now time.Time, r load.Resource,
+	lookup func(ctx context.Context, word string) ([]string, error),
+) error {
 	last := &n.last[r]
 	if last.text == "" || now.Sub(last.at).Abs() >= lookupInterval {
 		word := Word(r)
@@ -38,9 +40,9 @@ func (n *Names) NoSeries(ctx context.Context, now time.Time, r load.Resource, lo
 		case err != nil:
 			last.text = fmt.Sprintf("the account's metrics cannot be looked up either: %v", err)
 		case len(names) == 0:
-			last.text = fmt.Sprintf("the account has no metric with %q in its name: check that the address, the token and the agent are of the same account", word)
+			last.text = fmt.Sprintf("the account has no metric with %q in its name: use address, token and agent of the same account", word)
 		default:
-			last.text = fmt.Sprintf("with %q in its name the account has %s: set queries.%s to the metric to read, or, if it is the one that was read, check clusterName and hostNameSuffix",
+			last.text = fmt.Sprintf("with %q in its name the account has %s: set queries.%s to another metric, or check clusterName and hostNameSuffix",
 				word, text.FirstN(names), r)
 		}
 	}

@@ -10,16 +10,15 @@ import (
 )
 
 const (
-	// maxLag is how late the newest point of a series may be complete: services deliver points a minute or two late, and not five.
+	// maxLag is the greatest delay of a series' newest complete point. Services deliver points a minute or two late.
 	maxLag = 5 * time.Minute
-	// shortWindow is the length below which a window has too few points a minute apart, and longWindow the one beyond which it has
-	// enough of points five minutes apart.
+	// A window below shortWindow has too few points a minute apart. Above longWindow, points five minutes apart suffice.
 	shortWindow, longWindow = 2 * time.Minute, time.Hour
-	// pointBytes is more than a point takes in a response: a time of 13 digits and a value of 20.
+	// pointBytes bounds a point in a response: a time of 13 digits and a value of 20.
 	pointBytes = 40
 )
 
-// Range is what one query covers: the windows that points of one distance serve.
+// Range is the part of windows with the same distance of points, for one query.
 type Range struct {
 	// Step is the distance of the points.
 	Step time.Duration
@@ -27,8 +26,8 @@ type Range struct {
 	Windows []time.Duration
 }
 
-// Ranges returns the ranges that cover the windows, at most three. fine is the Step for windows of less than two minutes; further
-// ones are a minute, and five minutes for windows of more than an hour.
+// Ranges returns the ranges that cover the windows, at most three. fine is the Step for windows below two minutes.
+// Others have a minute, and windows above an hour five minutes.
 func Ranges(windows []time.Duration, fine time.Duration) (ranges []Range) {
 	for _, window := range slices.Compact(slices.Sorted(slices.Values(windows))) {
 		step := time.Minute
@@ -47,31 +46,31 @@ func Ranges(windows []time.Duration, fine time.Duration) (ranges []Range) {
 	return ranges
 }
 
-// From returns the time from which on points are needed at the moment now.
+// From returns the time of the first point that is needed now.
 func (r Range) From(now time.Time) time.Time {
 	return r.oldest(now).Add(-r.Windows[len(r.Windows)-1])
 }
 
-// oldest returns the time of the oldest point that is taken for load at the moment now. A point is complete a Step after its time.
+// oldest returns the oldest time for a newest point at the moment now. A point is complete a Step after its time.
 func (r Range) oldest(now time.Time) time.Time { return now.Add(-maxLag - r.Step) }
 
-// MaxPoints is the most points that a series has from From to now.
+// MaxPoints returns the maximum of a series' points from From to now.
 func (r Range) MaxPoints() int {
 	return int((r.Windows[len(r.Windows)-1]+maxLag)/r.Step) + 3
 }
 
-// MaxBytes returns how many bytes are accepted of one response with the points of so many nodes.
+// MaxBytes returns the maximum of bytes in a response with the points of a number of nodes.
 func (r Range) MaxBytes(nodes int) int64 {
 	return source.MaxResponseBytes(nodes) + pointBytes*int64(r.MaxPoints())*int64(nodes)
 }
 
-// Point is a value and the beginning of the Step that it stands for. The value is NaN in a gap.
+// Point is a value and the beginning of its Step. The value is NaN in a gap.
 type Point struct {
 	Time  time.Time
 	Value float64
 }
 
-// Series is what the points of one series say of the windows of a Range. The zero value has no point.
+// Series is the summary of one series over the windows of a Range. The zero value has no point.
 type Series struct {
 	// newest is the time of the newest point with a value; zero without any.
 	newest time.Time
@@ -79,8 +78,8 @@ type Series struct {
 	stats []load.Stat
 }
 
-// Summarize returns what the points say of the range's windows at the moment now. The points may have any order and are not kept.
-// Points of the future, which hosts whose clock is wrong send, are left out.
+// Summarize returns the summary of points, in any order, over the range's windows at the moment now.
+// It drops points of the future, which hosts with a wrong clock send. The points are not kept.
 func (r Range) Summarize(points []Point, now time.Time) Series {
 	points = slices.DeleteFunc(points, func(p Point) bool { return p.Time.After(now.Add(r.Step)) })
 	var s Series
@@ -99,8 +98,8 @@ func (r Range) Summarize(points []Point, now time.Time) Series {
 	return s
 }
 
-// statOf returns the mean and the population's standard deviation of the values in the window that ends with the newest point, which
-// has a value. The deviation of one value is not known. Where the series is younger than the window, Span is what its points cover.
+// statOf returns the mean and the population's standard deviation in the window that ends with the newest point.
+// One value has no deviation. If the series is younger than the window, Span is the duration of its points.
 func statOf(points []Point, newest time.Time, window, step time.Duration) load.Stat {
 	begin, oldest := newest.Add(-window), newest
 	in := func(p Point) bool { return !math.IsNaN(p.Value) && p.Time.After(begin) && !p.Time.After(newest) }

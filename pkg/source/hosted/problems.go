@@ -8,14 +8,14 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
-// ProblemLog logs what is wrong with a part of a refresh, whenever it changes. The zero value has logged nothing yet. It is not
-// safe for concurrent use.
+// ProblemLog logs a partial failure of a refresh on change. The zero value has logged nothing yet.
+// It is not safe for concurrent use.
 type ProblemLog struct {
 	last  string
 	limit source.LogLimit
 }
 
-// Log logs the problem of a refresh that brought load nevertheless, or that there is none any more.
+// Log logs the problem of a refresh that has load, or that the problem is gone.
 func (l *ProblemLog) Log(logger klog.Logger, now time.Time, problem error) {
 	text := ""
 	if problem != nil {

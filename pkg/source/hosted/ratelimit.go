@@ -13,24 +13,23 @@ import (
 )
 
 const (
-	// unstatedWait is the wait after a refusal that does not say when the limit is reset: limits are per minute or longer.
-	unstatedWait = time.Minute
-	// longestWait is the longest wait that a service can demand.
+	// defaultWait is the wait after a refusal without a reset time: limits are per minute or longer.
+	defaultWait = time.Minute
+	// longestWait bounds the wait that a service can demand.
 	longestWait = time.Hour
-	// Numbers of seconds from minUnixSeconds on, which is in 2001, are moments. Those from maxUnixSeconds on, in 5138, are none.
+	// Numbers of seconds from minUnixSeconds on, which is in 2001, are times. Those from maxUnixSeconds on, in 5138, are invalid.
 	minUnixSeconds, maxUnixSeconds = 1e9, 1e11
 )
 
-// RateLimit keeps queries back until the time at which a service resets its limit. The zero value lets all pass. It is not safe for
-// concurrent use.
+// RateLimit delays queries until a service resets its limit. The zero value delays none. It is not safe for concurrent use.
 type RateLimit struct{ reset time.Time }
 
-// LimitedError is a query that was not sent, because the service accepts none before Reset.
+// LimitedError is a query that was not sent: the service accepts none before Reset.
 type LimitedError struct{ Reset time.Time }
 
 // Error names the time.
 func (e *LimitedError) Error() string {
-	return fmt.Sprintf("the service's rate limit is reached: no query is sent before %s; if that lasts, read less often (refreshInterval), or let several schedulers share one load-watcher service",
+	return fmt.Sprintf("the service's rate limit is reached, no query is sent before %s: if that lasts, raise refreshInterval or share a load-watcher service",
 		e.Reset.UTC().Format("15:04:05 UTC"))
 }
 
@@ -42,7 +41,7 @@ func (l *RateLimit) Check(now time.Time) error {
 	return nil
 }
 
-// Observe returns err, with the time of the reset if it is a refusal for the rate of queries.
+// Observe returns err, with the time of the reset if the rate of queries was refused.
 func (l *RateLimit) Observe(now time.Time, err error) error {
 	refused, ok := errors.AsType[*httpclient.StatusError](err)
 	if !ok || refused.Code != http.StatusTooManyRequests {
@@ -52,18 +51,18 @@ func (l *RateLimit) Observe(now time.Time, err error) error {
 	return text.WithText(errors.Join(err, &LimitedError{Reset: l.reset}), fmt.Sprintf("%v: %v", err, &LimitedError{Reset: l.reset}))
 }
 
-// waitOf returns how long the headers of a refusal demand to wait: Retry-After, or else X-RateLimit-Reset.
+// waitOf returns the wait in the headers of a refusal: Retry-After, or else X-RateLimit-Reset.
 func waitOf(header http.Header, now time.Time) time.Duration {
 	for _, name := range []string{"Retry-After", "X-RateLimit-Reset"} {
 		if wait := waitUntil(header.Get(name), now); wait > 0 {
 			return min(wait, longestWait)
 		}
 	}
-	return unstatedWait
+	return defaultWait
 }
 
-// waitUntil returns how long it is until the time of a header, which is a date, a number of seconds from now on or, as gateways write
-// it, a number of seconds since 1970; 0 if it is none of them.
+// waitUntil returns the wait in a header; 0 if it has none. The header is a date, a number of seconds from now, or, as gateways
+// write it, a number of seconds since 1970.
 func waitUntil(text string, now time.Time) time.Duration {
 	if at, err := http.ParseTime(text); err == nil {
 		return at.Sub(now)

@@ -1,9 +1,6 @@
-// Package hosted has what the sources of hosted monitoring services share: requests, load from points in time, the nodes that hosts stand
-// for, and the wait that a rate limit demands.
 package hosted
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,30 +8,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	corelisters "k8s.io/client-go/listers/core/v1"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
-// Nodes returns the nodes to measure. It fails if there are none, or if the request has no windows.
-func Nodes(lister corelisters.NodeLister, request source.Request) ([]*corev1.Node, error) {
-	if len(request.Windows) == 0 || slices.Min(request.Windows) <= 0 {
-		return nil, fmt.Errorf("measure over windows %v: need at least one, and positive windows", request.Windows)
-	}
-	nodes, err := lister.List(labels.Everything())
-	if err != nil {
-		return nil, fmt.Errorf("list nodes: %w", err)
-	}
-	if len(nodes) == 0 {
-		return nil, errors.New("match series to nodes: no Node is known")
-	}
-	return nodes, nil
-}
-
-// Table collects the load of nodes over windows. It is made for each refresh and not safe for concurrent use.
+// Table collects the load of nodes over windows in one refresh. It is not safe for concurrent use.
 type Table struct {
 	nodes     []*corev1.Node
 	positions map[*corev1.Node]int
@@ -54,12 +34,11 @@ type Table struct {
 type measured struct {
 	stat load.Stat
 	end  time.Time
-	// exact reports whether the host has the node's name, apart from the suffix.
+	// exact reports whether the host is the node's name, without the suffix.
 	exact bool
 }
 
-// NewTable returns an empty table for load of the nodes. Hosts may have suffix after the name of the node. excerpt makes a text of
-// the service one that may be shown.
+// NewTable returns an empty table for load of the nodes. suffix follows the names of nodes in hosts. excerpt cleans a text.
 func NewTable(nodes []*corev1.Node, suffix string, excerpt func(string) string) *Table {
 	t := &Table{
 		nodes: nodes, positions: make(map[*corev1.Node]int, len(nodes)), index: source.NewNodeIndex(nodes), suffix: suffix, excerpt: excerpt,
@@ -71,9 +50,8 @@ func NewTable(nodes []*corev1.Node, suffix string, excerpt func(string) string) 
 	return t
 }
 
-// Offer adds a series of a host, in fractions of its capacity, to what is measured over the windows of the range. Where several
-// series stand for a node, one whose host is the node's name is taken, then the one with the greatest mean. A series that ends
-// long before the moment now is not taken.
+// Offer adds a host's series, in fractions of capacity, for the windows of the range.
+// Of several series of a node, one with the node's name as host counts, then the greatest mean. Expired series do not count.
 func (t *Table) Offer(host string, r load.Resource, rng Range, now time.Time, series Series) {
 	t.series[r]++
 	node, exact := t.match(host)
@@ -101,7 +79,7 @@ func (t *Table) Offer(host string, r load.Resource, rng Range, now time.Time, se
 	}
 }
 
-// OfferHostless counts a series without a host, which the service calls id.
+// OfferHostless counts a series without a host. id is the service's name of it.
 func (t *Table) OfferHostless(id string, r load.Resource) {
 	t.series[r]++
 	t.hostless[r]++
@@ -114,7 +92,7 @@ func (t *Table) addUnmatched(host string) {
 	}
 }
 
-// match returns the node that the host stands for, or nil, and whether the host has its name.
+// match returns the host's node, or nil, and whether the host has its name.
 func (t *Table) match(host string) (node *corev1.Node, exact bool) {
 	short := host
 	if cut := len(host) - len(t.suffix); cut > 0 && strings.EqualFold(host[cut:], t.suffix) {
@@ -131,8 +109,7 @@ func (t *Table) match(host string) (node *corev1.Node, exact bool) {
 // Measured reports whether a node has a value of the resource.
 func (t *Table) Measured(r load.Resource) bool { return t.known[r] > 0 }
 
-// Samples returns what was measured over the windows: of each node and window one sample, or one of each resource if their newest
-// points are of different moments.
+// Samples returns the load over the windows: one sample a node and window, or one a resource if their newest points differ in time.
 func (t *Table) Samples(windows []time.Duration) []load.Sample {
 	samples := make([]load.Sample, 0, len(windows)*len(t.nodes))
 	for _, window := range slices.Compact(slices.Sorted(slices.Values(windows))) {
@@ -152,11 +129,11 @@ func (t *Table) Samples(windows []time.Duration) []load.Sample {
 	return samples
 }
 
-// Unmatched returns the hosts that belong to no node, sorted, up to source.MaxUnmatched.
+// Unmatched returns the hosts without a node, sorted, up to source.MaxUnmatched.
 func (t *Table) Unmatched() []string { return slices.Sorted(maps.Keys(t.unmatched)) }
 
-// Emptiness returns why no node has a value of the resource although the service returned series; nil if it returned none. advice says
-// how series get a host.
+// Emptiness returns why no node has a value although the service returned series; nil if it returned none.
+// advice says how series get a host.
 func (t *Table) Emptiness(r load.Resource, advice string) error {
 	switch {
 	case t.series[r] == 0:
@@ -164,8 +141,8 @@ func (t *Table) Emptiness(r load.Resource, advice string) error {
 	case t.hostless[r] == t.series[r]:
 		return fmt.Errorf("none of %d series has a host: %s", t.series[r], advice)
 	case t.matched[r] == 0:
-		return fmt.Errorf("none of %d series belongs to a Node: %s: set hostNameSuffix to what the hosts have after the names of the Nodes, or clusterName to what the cluster is called there",
+		return fmt.Errorf("none of %d series belongs to a Node: %s: set hostNameSuffix to the hosts' suffix, or clusterName to the cluster's name there",
 			t.series[r], text.FirstN(t.Unmatched()))
 	}
-	return fmt.Errorf("none of the %d series of Nodes has a recent point: check that the agent on the Nodes still reports, and that their clocks are right", t.matched[r])
+	return fmt.Errorf("none of the %d series of Nodes has a recent point: check the Nodes' agent and clocks", t.matched[r])
 }

@@ -1,5 +1,7 @@
-// Package httpclient makes the HTTP clients of the load sources. They are bounded in time and in bytes, read certificates and
-// bearer tokens again as these rotate, and return errors that name the setting to look at and show no credential.
+// Package httpclient makes the HTTP clients of the load sources.
+//   - They are bounded in time and bytes.
+//   - They follow the rotation of certificates and bearer tokens.
+//   - Their errors name the setting to check and show no credential.
 package httpclient
 
 import (
@@ -24,9 +26,9 @@ const (
 	errorBodyBytes = 4 << 10
 	// maxHeaderBytes bounds the headers of a response.
 	maxHeaderBytes = 64 << 10
-	// readBufferBytes is how much is read of a connection at a time, apart from bodies.
+	// readBufferBytes is the size of one read of a connection, except bodies.
 	readBufferBytes = 512
-	// gzipOverheadBytes is more than gzip adds to a body that it cannot make smaller.
+	// gzipOverheadBytes is more than gzip adds to an incompressible body.
 	gzipOverheadBytes = 64 << 10
 	// maxRedirects is the limit of net/http.
 	maxRedirects = 10
@@ -34,30 +36,30 @@ const (
 	maxIdlePerHost = 16
 )
 
-// Config says how a server is reached. It must be valid: nothing is checked or defaulted here.
+// Config says how to reach a server. It must be valid: nothing is checked or defaulted here.
 type Config struct {
-	// BearerToken is sent with each request; BearerTokenFile names a file that holds one and is read for each request. At
-	// most one is set.
+	// BearerToken is sent with each request; BearerTokenFile names a file with one, which is read for each request.
+	// At most one is set.
 	BearerToken     string
 	BearerTokenFile string
-	// TokenHeader, unless empty, is the header that carries the token alone, in place of "Authorization: Bearer".
+	// TokenHeader, unless empty, is the header for the token, in place of "Authorization: Bearer".
 	TokenHeader string
-	// Key is a second credential, which is sent in KeyHeader; KeyFile names a file that holds one and is read for each request.
+	// Key is a second credential, sent in KeyHeader; KeyFile names a file with one, which is read for each request.
 	// At most one is set.
 	Key       string
 	KeyFile   string
 	KeyHeader string
-	// CAFile names a PEM bundle that replaces the system's roots; ExtraCAFiles name bundles that are trusted beside them. At
-	// most one of the two is set. They are read again when they change.
+	// CAFile names a PEM bundle that replaces the system's roots; ExtraCAFiles name bundles beside them.
+	// At most one of the two is set. They are read again when they change.
 	CAFile       string
 	ExtraCAFiles []string
 	// InsecureSkipVerify accepts any certificate.
 	InsecureSkipVerify bool
-	// ServerName, if not empty, is the name that the server's certificate must be for, in place of the address's host.
+	// ServerName, unless empty, is the required name in the server's certificate, in place of the address' host.
 	ServerName string
-	// Transport, if not nil, sends the requests. The settings of certificates above then have no effect.
+	// Transport, unless nil, sends the requests. The settings of certificates above then have no effect.
 	Transport http.RoundTripper
-	// Timeout bounds a request, including the reading of the files above and of the response. > 0.
+	// Timeout bounds a request, with the reading of files and response. > 0.
 	Timeout time.Duration
 }
 
@@ -67,10 +69,8 @@ type Client struct {
 	credentials []*credential
 }
 
-// New returns a client. It honors the proxy environment variables. It follows redirects, but with a token only within the scheme,
-// host and port that were asked for.
-//
-// It fails if a CA file cannot be read or holds no certificate.
+// New returns a client. It honors the proxy environment variables. It follows redirects, but with a token only within the
+// original scheme, host and port. It fails if a CA file is unreadable or has no certificate.
 func New(cfg Config) (*Client, error) {
 	transport := cfg.Transport
 	if transport == nil {
@@ -84,8 +84,8 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Do sends the request with the token and the key. The body of the response is unpacked, and ends in a *source.TooLargeError beyond maxBytes. The
-// error is explained.
+// Do sends the request with the token and the key. The response's body is unpacked, and ends in a *source.TooLargeError beyond
+// maxBytes. The error is explained.
 func (c *Client) Do(req *http.Request, maxBytes int64) (*http.Response, error) {
 	if err := c.authorize(req); err != nil {
 		return nil, c.Explain(&url.Error{Op: req.Method, URL: req.URL.String(), Err: err})
@@ -94,7 +94,7 @@ func (c *Client) Do(req *http.Request, maxBytes int64) (*http.Response, error) {
 	req.Header.Set("Accept-Encoding", "gzip")
 	resp, err := c.client.Do(req)
 	if err != nil {
-		if failed, ok := errors.AsType[*url.Error](err); ok { // after a redirect, it has the Location as the server wrote it
+		if failed, ok := errors.AsType[*url.Error](err); ok { // after a redirect, it has the server's Location
 			if u, parseErr := req.URL.Parse(failed.URL); parseErr == nil {
 				failed.URL = u.String()
 			}
@@ -103,7 +103,7 @@ func (c *Client) Do(req *http.Request, maxBytes int64) (*http.Response, error) {
 	}
 	body := io.Reader(resp.Body)
 	if resp.Header.Get("Content-Encoding") == "gzip" {
-		// The packed bytes are bounded too: they may unpack to nothing, without end.
+		// Packed bytes are bounded too: they may unpack to nothing, endlessly.
 		body = &gzipReader{packed: source.BoundBody(resp.Body, maxBytes+gzipOverheadBytes)}
 	}
 	resp.Body = struct {
@@ -130,7 +130,7 @@ func (c *Client) authorize(req *http.Request) error {
 // CloseIdleConnections closes the connections that are not in use.
 func (c *Client) CloseIdleConnections() { c.client.CloseIdleConnections() }
 
-// checkRedirect follows redirects as net/http does, with one limit: the token goes nowhere but to the origin that was asked for.
+// checkRedirect follows redirects as net/http does, except with credentials to another origin.
 func (c *Client) checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) >= maxRedirects {
 		return fmt.Errorf("stopped after %d redirects", maxRedirects)
@@ -145,7 +145,7 @@ func (c *Client) checkRedirect(req *http.Request, via []*http.Request) error {
 // SameOrigin reports whether two URLs have the same scheme, host and port.
 func SameOrigin(a, b *url.URL) bool { return origin(a) == origin(b) }
 
-// origin returns the scheme, host and port of the URL in the form in which they are compared.
+// origin returns the URL's scheme, host and port for comparisons.
 func origin(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
@@ -154,12 +154,12 @@ func origin(u *url.URL) string {
 	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-// WithoutSecrets returns the URL as text, without the parts that may hold a credential: user, password, query and fragment.
+// WithoutSecrets returns the URL without user, password, query and fragment.
 func WithoutSecrets(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
 }
 
-// Excerpt returns a text of a server as text.Excerpt does, and without the token and the key, which the debug pages of proxies repeat.
+// Excerpt is text.Excerpt without the token and the key, which the debug pages of proxies repeat.
 func (c *Client) Excerpt(message string) string {
 	for _, t := range c.credentials {
 		message = t.hide(message)
@@ -167,20 +167,20 @@ func (c *Client) Excerpt(message string) string {
 	return text.Excerpt(message)
 }
 
-// Explain returns err as an Excerpt, with a hint at the setting to look at, and without credentials in the request's URL. Pass the
-// errors of a body unchanged: text that was wrapped around a *url.Error is lost. errors.Is and errors.As still find what err
-// wraps, except for the *url.Error itself.
+// Explain returns err as an Excerpt, with a hint at the setting to check, and without credentials in the request's URL.
+// Pass the errors of a body unchanged: text around a *url.Error is lost. errors.Is and errors.As still find the wrapped errors,
+// except for the *url.Error itself.
 func (c *Client) Explain(err error) error {
 	if err == nil {
 		return nil
 	}
 	prefix := ""
 	if request, ok := errors.AsType[*url.Error](err); ok {
-		shown := "the server"
+		target := "the server"
 		if u, parseErr := url.Parse(request.URL); parseErr == nil {
-			shown = c.Excerpt(WithoutSecrets(u)) // a redirect may have chosen it
+			target = c.Excerpt(WithoutSecrets(u)) // a redirect may have chosen it
 		}
-		prefix, err = fmt.Sprintf("%s %s: ", strings.ToUpper(request.Op), shown), request.Err
+		prefix, err = fmt.Sprintf("%s %s: ", strings.ToUpper(request.Op), target), request.Err
 	}
 	hint := ""
 	var timeout net.Error
@@ -194,28 +194,27 @@ func (c *Client) Explain(err error) error {
 	return text.WithText(err, prefix+c.Excerpt(err.Error())+hint)
 }
 
-// StatusError is a response whose HTTP status is not the wanted one.
+// StatusError is a response with an unexpected HTTP status.
 type StatusError struct {
 	// Code is the HTTP status.
 	Code int
-	// Body is the beginning of the body, as the server wrote it. It is empty if the body was.
+	// Body is the beginning of the body, unchanged.
 	Body []byte
 	// Excerpt is the Excerpt of Body.
 	Excerpt string
 	// Header is that of the response.
 	Header http.Header
-	// Hint, unless empty, says in place of a general hint which setting to look at.
+	// Hint, unless empty, replaces the general hint at a setting.
 	Hint string
 }
 
-// NewStatusError returns the error for a response. It reads the beginning of the body. An error in reading does not matter: the
-// status says what is wrong.
+// NewStatusError returns the error for a response. It reads the beginning of the body, and ignores failures.
 func (c *Client) NewStatusError(resp *http.Response) *StatusError {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, errorBodyBytes))
 	return &StatusError{Code: resp.StatusCode, Body: body, Excerpt: c.Excerpt(string(body)), Header: resp.Header}
 }
 
-// Error names the status, what the server said, and the setting to look at.
+// Error names the status, the server's text, and the setting to check.
 func (e *StatusError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "status %d", e.Code)
@@ -231,12 +230,12 @@ func (e *StatusError) Error() string {
 	case e.Code == http.StatusUnauthorized:
 		b.WriteString(" (token or tokenFile is missing, wrong or expired)")
 	case e.Code == http.StatusForbidden:
-		b.WriteString(" (the account of token or tokenFile may not read this, or neither is set)")
+		b.WriteString(" (the account of token or tokenFile has no permission, or neither is set)")
 	}
 	return b.String()
 }
 
-// gzipReader reads the header with the first bytes that are asked for, so that a response without a body is not an error.
+// gzipReader reads the header only with the first bytes, so that a response without a body is not an error.
 type gzipReader struct {
 	packed io.Reader
 	plain  *gzip.Reader

@@ -341,7 +341,7 @@ func TestStatusError(t *testing.T) {
 		{"an unknown status", 599, "", "status 599"},
 		{"the body is shown on one line", 500, "one\n\t two ", `status 500 Internal Server Error, saying "one two"`},
 		{"not authorized", 401, "", "status 401 Unauthorized (token or tokenFile is missing, wrong or expired)"},
-		{"not allowed", 403, "no", `status 403 Forbidden, saying "no" (the account of token or tokenFile may not read this, or neither is set)`},
+		{"not allowed", 403, "no", `status 403 Forbidden, saying "no" (the account of token or tokenFile has no permission, or neither is set)`},
 		{"a long body is cut", 500, strings.Repeat("x", 300), `status 500 Internal Server Error, saying "` + strings.Repeat("x", 253) + `…"`},
 		{"the request's token is blanked", 500, "you sent Bearer " + secret, `status 500 Internal Server Error, saying "you sent Bearer …"`},
 	}

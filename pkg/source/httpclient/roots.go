@@ -14,7 +14,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 )
 
-// newTransport returns a transport that verifies certificates as cfg says. It is replaced when a CA file changes.
+// newTransport returns a transport that verifies certificates as configured. It is replaced when a CA file changes.
 func newTransport(cfg Config) (http.RoundTripper, error) {
 	files := cfg.ExtraCAFiles
 	if cfg.CAFile != "" {
@@ -52,7 +52,7 @@ func transportWith(tlsConfig *tls.Config, authorized bool) *http.Transport {
 type authorities struct {
 	names []string
 	files []*boundedfile.File
-	// beside reports whether they are trusted beside the system's roots, and not in their place.
+	// beside adds them to the system's roots instead of replacing these.
 	beside bool
 	// authorized reports whether requests carry a token.
 	authorized bool

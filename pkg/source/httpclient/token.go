@@ -12,26 +12,26 @@ import (
 )
 
 const (
-	// keptTokens is how many tokens of a file that rotates are hidden: the last ones may still be valid.
+	// keptTokens is how many tokens of a rotating file are hidden: the last ones may still be valid.
 	keptTokens = 4
-	// hiddenPrefix is how many bytes of a token, from its beginning, are taken for the token, of which a server may repeat a part.
+	// hiddenPrefix is how many bytes of a token's beginning are hidden without the rest: a server may repeat a part.
 	hiddenPrefix = 8
-	// minSecret is the length from which on a token is hidden: a shorter one is part of many a word, and no secret.
+	// minSecret is the minimum length of hidden tokens: shorter ones are no secret and part of many words.
 	minSecret = 4
 )
 
-// credential is a token or a key that each request carries, and that may rotate. It is safe for concurrent use.
+// credential is a rotating token or key for each request. It is safe for concurrent use.
 type credential struct {
 	// header carries prefix and the token.
 	header, prefix string
 	file           *boundedfile.File // nil if the token does not change
 
 	mu sync.Mutex
-	// sent are the tokens that were sent, the last one first.
+	// sent are the sent tokens, the last one first.
 	sent []sentToken
 }
 
-// sentToken is a token as it is and, with that, in all forms in which a server may repeat it.
+// sentToken is a token and all forms in which a server may repeat it.
 type sentToken struct {
 	value string
 	forms []string
@@ -48,7 +48,7 @@ func newSentToken(value string) sentToken {
 	return sentToken{value: value, forms: forms}
 }
 
-// newCredentials returns the credentials that are configured.
+// newCredentials returns the configured credentials.
 func newCredentials(cfg Config) (all []*credential) {
 	token := credential{header: "Authorization", prefix: "Bearer "}
 	if cfg.TokenHeader != "" {
@@ -64,7 +64,7 @@ func newCredentials(cfg Config) (all []*credential) {
 	return all
 }
 
-// read sets where the credential comes from. It returns false if neither a value nor a file is given.
+// read sets the value or the file. It returns false if there is neither.
 func (t *credential) read(value, file string) bool {
 	if file != "" {
 		t.file = boundedfile.New(file, boundedfile.MaxTokenBytes)
@@ -92,7 +92,7 @@ func (t *credential) current(ctx context.Context) (string, error) {
 	return value, nil
 }
 
-// hide returns the text without the tokens that were sent.
+// hide returns the text without sent tokens.
 func (t *credential) hide(text string) string {
 	t.mu.Lock()
 	sent := t.sent
@@ -105,7 +105,7 @@ func (t *credential) hide(text string) string {
 	return text
 }
 
-// hideOne blanks the secret in the text, and what begins as the secret does: the text may have been cut.
+// hideOne blanks the secret and its prefixes in the text, which may have been cut.
 func hideOne(text, secret string) string {
 	prefix := secret[:min(len(secret), hiddenPrefix)]
 	if !strings.Contains(text, prefix) {

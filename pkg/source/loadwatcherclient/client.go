@@ -21,12 +21,11 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
-// Config says where the service is. It must be valid and complete: nothing is checked or defaulted here.
+// Config locates the service. It must be valid and complete: nothing is checked or defaulted here.
 type Config struct {
-	// Address is the http(s) URL below which the service is served, such as http://load-watcher:2020, with its path prefix if
-	// it has one.
+	// Address is the http(s) URL of the service, with its path prefix, such as http://load-watcher:2020.
 	Address string
-	// Config says how the service is reached. Its Timeout bounds one Fetch.
+	// Config says how to reach the service. Its Timeout bounds one Fetch.
 	httpclient.Config
 }
 
@@ -34,9 +33,9 @@ type Config struct {
 type Source struct {
 	client *httpclient.Client
 	nodes  corelisters.NodeLister
-	// request is the URL that is read; shown is the URL in errors, without credentials.
-	request, shown string
-	unmatched      source.UnmatchedLog
+	// request is the URL; endpoint is the URL in errors, without credentials.
+	request, endpoint string
+	unmatched         source.UnmatchedLog
 }
 
 var (
@@ -44,8 +43,7 @@ var (
 	_ io.Closer     = &Source{}
 )
 
-// New returns a source that reads the service and attributes its load to the lister's nodes. It does not connect yet. It fails
-// if a CA file cannot be read.
+// New returns a source for the lister's nodes. It does not connect yet. It fails if a CA file cannot be read.
 func New(cfg Config, nodes corelisters.NodeLister) (*Source, error) {
 	address, err := url.Parse(cfg.Address)
 	if err != nil {
@@ -56,7 +54,7 @@ func New(cfg Config, nodes corelisters.NodeLister) (*Source, error) {
 		return nil, fmt.Errorf("load-watcher: %w", err)
 	}
 	request := address.JoinPath(wire.Path)
-	return &Source{client: client, nodes: nodes, request: request.String(), shown: httpclient.WithoutSecrets(request)}, nil
+	return &Source{client: client, nodes: nodes, request: request.String(), endpoint: httpclient.WithoutSecrets(request)}, nil
 }
 
 // Name implements source.Source.
@@ -68,12 +66,11 @@ func (s *Source) Close() error {
 	return nil
 }
 
-// Fetch reads the service once and returns one sample per node, whatever windows are requested: the service has measured one
-// window, which is each sample's Window. A host is unmatched if it is not the name, the host name or an address of a node, or if
-// another host stands for the same node already. Of several hosts that stand for a node, the one that is exactly its name is
-// taken, else the first in alphabetical order.
+// Fetch reads the service once and returns one sample per node. The service measures one window, which is each sample's Window.
+//   - A host is unmatched if no node has it as name, host name or address, or if the node has another host already.
+//   - Of several hosts of a node, the one with its name counts, else the first in alphabetical order.
 //
-// It fails, naming the URL and the setting to look at, if there is no valid response in time or none about a known node.
+// It fails without a valid response in time or without a known node. The error names the URL and the setting to check.
 func (s *Source) Fetch(ctx context.Context, _ source.Request) (source.Batch, error) {
 	nodes, err := s.nodes.List(labels.Everything())
 	if err != nil {
@@ -84,16 +81,15 @@ func (s *Source) Fetch(ctx context.Context, _ source.Request) (source.Batch, err
 		return source.Batch{}, err
 	}
 	samples, unmatched := s.attribute(measured, nodes)
-	s.unmatched.Log(klog.FromContext(ctx), unmatched, "Hosts of the load-watcher service that are not a node", "url", s.shown)
+	s.unmatched.Log(klog.FromContext(ctx), unmatched, "Hosts of the load-watcher service that are not a node", "url", s.endpoint)
 	if len(samples) == 0 {
 		return source.Batch{}, fmt.Errorf("GET %s: none of its %d hosts is one of the %d nodes of this cluster: %s",
-			s.shown, len(measured), len(nodes), text.FirstN(unmatched))
+			s.endpoint, len(measured), len(nodes), text.FirstN(unmatched))
 	}
 	return source.Batch{Samples: samples, UnmatchedCount: len(unmatched)}, nil
 }
 
-// read returns the samples of all hosts of which the service has a mean, sorted by host; at least one. The document is bounded
-// by the number of nodes.
+// read returns the samples of all hosts with a mean, sorted by host; at least one. The number of nodes bounds the document.
 func (s *Source) read(ctx context.Context, nodes int) ([]load.Sample, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.request, http.NoBody)
 	if err != nil {
@@ -107,7 +103,7 @@ func (s *Source) read(ctx context.Context, nodes int) ([]load.Sample, error) {
 	}
 	defer func() { _ = resp.Body.Close() }() // the response has been read by then
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("GET %s: %w", s.shown, s.refusal(resp))
+		return nil, fmt.Errorf("GET %s: %w", s.endpoint, s.refusal(resp))
 	}
 	document, err := wire.Decode(resp.Body, maxBytes)
 	if err != nil {
@@ -115,35 +111,34 @@ func (s *Source) read(ctx context.Context, nodes int) ([]load.Sample, error) {
 		if source.IsTooLarge(err) || errors.Is(err, wire.ErrTooLarge) {
 			err = fmt.Errorf("%w, the bound for %d nodes: let the service measure this cluster's nodes alone", err, nodes)
 		}
-		return nil, fmt.Errorf("GET %s: %w", s.shown, err)
+		return nil, fmt.Errorf("GET %s: %w", s.endpoint, err)
 	}
 	samples, err := document.Samples()
 	if err != nil {
-		return nil, fmt.Errorf("GET %s: %w", s.shown, err)
+		return nil, fmt.Errorf("GET %s: %w", s.endpoint, err)
 	}
 	if len(samples) == 0 {
-		return nil, fmt.Errorf("GET %s: the response holds the CPU or memory of no host", s.shown)
+		return nil, fmt.Errorf("GET %s: the response has no host's CPU or memory", s.endpoint)
 	}
 	return samples, nil
 }
 
-// refusal returns the error for a status other than 200, with what is special to load-watcher.
+// refusal returns the error for a status other than 200, with load-watcher's usual reason.
 func (s *Source) refusal(resp *http.Response) error {
 	err := s.client.NewStatusError(resp)
 	switch {
 	case resp.StatusCode == http.StatusInternalServerError && len(err.Body) == 0:
-		return fmt.Errorf("%w (the service has nothing cached yet: it has just started, or cannot read its own metrics provider)", err)
+		return fmt.Errorf("%w (the service has no load yet: it has just started, or cannot read its metrics provider)", err)
 	case resp.StatusCode == http.StatusNotFound:
-		return fmt.Errorf("%w (no load-watcher is served there: check the address and its path prefix)", err)
+		return fmt.Errorf("%w (no load-watcher there: check the address and its path prefix)", err)
 	}
 	return err
 }
 
-// attribute returns the samples by the nodes that their hosts stand for, and the unmatched hosts, sorted, up to
-// source.MaxUnmatched.
+// attribute returns the samples by node, and the unmatched hosts, sorted, up to source.MaxUnmatched.
 func (s *Source) attribute(measured []load.Sample, nodes []*corev1.Node) (samples []load.Sample, unmatched []string) {
 	index := source.NewNodeIndex(nodes)
-	// A host that is exactly a node's name is taken, even if another one, earlier in the alphabet, is the node's address.
+	// A host with the node's name wins over one with its address.
 	matched := make([]*corev1.Node, len(measured))
 	hostOf := make(map[string]string, len(measured))
 	for i := range measured {

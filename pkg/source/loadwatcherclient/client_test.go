@@ -241,7 +241,7 @@ func TestFetch_Errors(t *testing.T) {
 		body   string
 		want   []string
 	}{
-		{"nothing cached yet", 500, "", []string{"status 500", "nothing cached yet"}},
+		{"has no load yet", 500, "", []string{"status 500", "has no load yet"}},
 		{"another internal error", 500, "panic", []string{"status 500", `saying "panic"`}},
 		{"another path", 404, "404 page not found\n", []string{"status 404", "check the address and its path prefix"}},
 		{"no token", 401, "", []string{"status 401", "token", "tokenFile"}},
@@ -252,7 +252,7 @@ func TestFetch_Errors(t *testing.T) {
 		{"an empty body", 200, "", []string{"empty"}},
 		{"half a response", 200, `{"timestamp":1,"data":{"NodeMetricsMap":{`, []string{"unexpected EOF"}},
 		{"JSON of something else", 200, `{"status":"success","data":{"resultType":"vector"}}`, []string{"neither window.end nor timestamp is set"}},
-		{"no host", 200, document(nil), []string{"the CPU or memory of no host"}},
+		{"no host", 200, document(nil), []string{"no host's CPU or memory"}},
 		{"no known host", 200, document(map[string]float64{"x1": 1, "x2": 2}), []string{"none of its 2 hosts is one of the 1 nodes of this cluster: x1, x2"}},
 		{"a huge response", 200, "{" + strings.Repeat(`"pad":"`+strings.Repeat("x", 60_000)+`",`, 600), []string{"larger than 1052672 bytes, the bound for 1 nodes"}},
 		{"a huge value", 200, `{"source":"` + strings.Repeat("x", wire.MaxBytes), []string{"a value is larger than 65536 bytes"}},

@@ -44,8 +44,8 @@ type Source struct {
 
 var _ source.Source = &Source{}
 
-// New returns a source that reads the API with a client for the configuration, and takes the nodes' capacity from the lister. The
-// timeout, which must be positive, bounds one Fetch. It fails if the configuration is not valid.
+// New returns a source with a client for the configuration. It takes the nodes' capacity from the lister.
+// The timeout, which must be positive, bounds one Fetch. It fails if the configuration is invalid.
 func New(cfg *rest.Config, nodes corelisters.NodeLister, timeout time.Duration) (*Source, error) {
 	client, err := newClient(cfg)
 	if err != nil {
@@ -75,7 +75,7 @@ func newClient(cfg *rest.Config) (rest.Interface, error) {
 // maxRedirects is the limit of net/http.
 const maxRedirects = 10
 
-// checkRedirect follows redirects within the origin of the API server alone: client-go would send its credentials to any other.
+// checkRedirect follows redirects within the API server's origin alone: client-go would send its credentials elsewhere.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) >= maxRedirects {
 		return fmt.Errorf("stopped after %d redirects", maxRedirects)
@@ -87,7 +87,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// boundedErrors cuts the bodies of errors, which the client reads whole. readItems bounds the others.
+// boundedErrors cuts the bodies of errors, which the client reads whole. readItems bounds other responses.
 type boundedErrors struct{ http.RoundTripper }
 
 func (t boundedErrors) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -104,12 +104,11 @@ func (t boundedErrors) RoundTrip(req *http.Request) (*http.Response, error) {
 // Name implements source.Source.
 func (s *Source) Name() string { return "KubernetesMetricsServer" }
 
-// Fetch reads all nodes once and returns one sample per node, whatever windows are requested: the API has no windows, so each
-// sample is of the moment. A resource that the API leaves out, or of which the node has no capacity, is not known; a node of
-// which neither resource is known has no sample. An object is unmatched if its name is not that of a node, or if another object
-// has the same name.
+// Fetch reads all nodes once and returns one sample per node, for the present moment: the API has no windows.
+//   - A resource without usage or capacity is unknown. A node without a known resource has no sample.
+//   - An object is unmatched without a node of its name, or if another object has the same name.
 //
-// It fails, saying what to install or to grant, if there is no response in time or none about a known node.
+// It fails without a response in time or without a known node. The error says what to install or to grant.
 func (s *Source) Fetch(ctx context.Context, _ source.Request) (source.Batch, error) {
 	limited, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -122,20 +121,19 @@ func (s *Source) Fetch(ctx context.Context, _ source.Request) (source.Batch, err
 		return source.Batch{}, explain(err, "nodes", s.timeout, len(nodes))
 	}
 	if found.objects == 0 {
-		return source.Batch{}, errors.New("metrics.k8s.io holds no node: metrics-server has just started, or reaches no kubelet")
+		return source.Batch{}, errors.New("metrics.k8s.io has no node: metrics-server has just started, or reaches no kubelet")
 	}
 	slices.Sort(found.unmatched)
 	s.unmatched.Log(klog.FromContext(ctx), found.unmatched, "Metrics of metrics.k8s.io that are not of a node")
 	if len(found.samples) == 0 {
-		return source.Batch{}, fmt.Errorf("metrics.k8s.io holds the metrics of %d nodes, none of them one of the %d nodes known here with a capacity (unmatched: %d %s)",
+		return source.Batch{}, fmt.Errorf("metrics.k8s.io has metrics of %d nodes, but none of the %d known nodes with a capacity (unmatched: %d %s)",
 			found.objects, len(nodes), len(found.unmatched), text.FirstN(found.unmatched))
 	}
 	return source.Batch{Samples: found.samples, UnmatchedCount: len(found.unmatched)}, nil
 }
 
-// readItems lists the resource, of which there are about so many objects, and passes each to visit. They come in one response, for
-// the API has no pages. It is JSON: protobuf is smaller, but cannot be decoded object by object, and small objects take a
-// hundred times their size in memory.
+// readItems lists the resource, with about count objects, and passes each to visit. The API has no pages. Protobuf would be smaller,
+// but cannot be decoded object by object, and small objects take a hundred times their size in memory.
 func readItems[Object any](ctx context.Context, client rest.Interface, resource string, count int, visit func(*Object)) error {
 	body, err := client.Get().Resource(resource).SetHeader("Accept", "application/json").Stream(ctx)
 	if err != nil {
@@ -164,7 +162,7 @@ func readItems[Object any](ctx context.Context, client rest.Interface, resource 
 	return dec.End()
 }
 
-// nodeMetrics is what is used of an object of the API.
+// nodeMetrics is the needed part of an object of the API.
 type nodeMetrics struct {
 	Metadata struct {
 		Name string `json:"name"`
@@ -173,12 +171,12 @@ type nodeMetrics struct {
 	Usage     map[corev1.ResourceName]quantity.Bounded `json:"usage"`
 }
 
-// result is what a response says of the nodes.
+// result is the content of a response about nodes.
 type result struct {
-	// rest are the nodes that no object has been about, by name.
+	// rest are the nodes without an object so far, by name.
 	rest    map[string]*corev1.Node
 	samples []load.Sample
-	// unmatched are the names of objects that are not of a node, up to source.MaxUnmatched.
+	// unmatched are the names of objects without a node, up to source.MaxUnmatched.
 	unmatched []string
 	objects   int
 }
@@ -211,7 +209,7 @@ func (r *result) add(object *nodeMetrics) {
 	}
 }
 
-// utilization returns usage as a fraction of capacity. The deviation is not known: a moment has none.
+// utilization returns usage as a fraction of capacity. The deviation is unknown: a moment has none.
 func utilization(name corev1.ResourceName, usage map[corev1.ResourceName]quantity.Bounded, capacity corev1.ResourceList) load.Stat {
 	value, ok := usage[name]
 	used := resource.Quantity(value)

@@ -239,8 +239,8 @@ func TestFetch_Errors(t *testing.T) {
 		}, []string{"metrics-server is not ready"}},
 		{"another error", status(http.StatusInternalServerError, metav1.StatusReasonInternalError), []string{"list nodes of metrics.k8s.io: ", "the server says no"}},
 		{"garbage", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{")) }, []string{"list nodes of metrics.k8s.io: "}},
-		{"nothing scraped yet", items(), []string{"holds no node"}},
-		{"no known node", items(metrics("x1", list("cpu", "1"))), []string{"none of them one of the 1 nodes", "unmatched: 1 x1"}},
+		{"nothing scraped yet", items(), []string{"has no node"}},
+		{"no known node", items(metrics("x1", list("cpu", "1"))), []string{"none of the 1 known nodes", "unmatched: 1 x1"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

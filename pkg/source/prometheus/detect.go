@@ -14,8 +14,8 @@ import (
 )
 
 // detect returns the probe of the first dialect with a value for a node, or nil, and the dialects tried before.
-// A dialect is passed over if the server refuses its query, for its cost for example. An error means that the server failed:
-// it allows no conclusion.
+// It passes over a dialect if the server refuses its query, for example for its cost.
+// An error means that the server failed, which allows no conclusion.
 //
 // The longest window goes first: it needs the fewest scrapes a minute. Where it has no value, the shortest may have one.
 func detect(ctx context.Context, qr *response.Querier, p *promql.Planner, windows []time.Duration,

@@ -52,8 +52,8 @@ func TestDiagnosis(t *testing.T) {
 		Endpoint: endpoint,
 		Dialect:  promql.Kubelet,
 		Tried: []diagnosis.Tried{
-			{promql.NodeExporter, textError("query refused (execution): too many samples")},
-			{promql.KubePrometheus, textError(`none of 1 series belongs to a Node: {node="gone"}`)},
+			{Dialect: promql.NodeExporter, Err: textError("query refused (execution): too many samples")},
+			{Dialect: promql.KubePrometheus, Err: textError(`none of 1 series belongs to a Node: {node="gone"}`)},
 		},
 		Queries: []diagnosis.QueryDiagnosis{
 			{Query: promql.Query{Kind: promql.NewestSample, Resource: load.CPU, Dialect: promql.Kubelet}, Series: 2, Matched: 2, Nodes: 2, Highest: 1699999980, HighestNode: "w1"},

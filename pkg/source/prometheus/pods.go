@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	// PodTimeout bounds each query about pods, as Prometheus does by default. It takes longer than one about nodes; nothing waits for it.
+	// PodTimeout bounds each query about pods, as Prometheus does by default.
+	// These take longer than queries about nodes, but nothing waits for them.
 	PodTimeout = 2 * time.Minute
 	// fetchesPerDetection is after how many fetches the family of series is chosen anew: another may have more pods by then.
 	fetchesPerDetection = 12
@@ -50,7 +51,8 @@ type PodSource struct {
 
 var _ source.WorkloadHistory = &PodSource{}
 
-// NewPodSource makes a PodSource without a request. It uses the config's address and access alone, with PodTimeout. It fails as New.
+// NewPodSource makes a PodSource without a request. It uses the config's address and access alone, with PodTimeout.
+// It fails as New does.
 func NewPodSource(cfg Config) (*PodSource, error) {
 	cfg.Timeout = PodTimeout
 	client, err := response.NewClient(cfg.Address, response.InstantQuery, cfg.Config)
@@ -89,7 +91,7 @@ func (s *PodSource) FetchPods(ctx context.Context, pods int, visit func(*source.
 			visit(&usage)
 		})
 		if source.IsTooLarge(err) {
-			err = fmt.Errorf("%w, the bound for %d pods: let the address be that of a Prometheus, or of a tenant, with the pods of this cluster alone", err, pods)
+			err = fmt.Errorf("%w, the bound for %d pods: set the address of a Prometheus, or of a tenant, with this cluster's pods alone", err, pods)
 		}
 		if err != nil {
 			failed[r] = fmt.Errorf("usage of %s: %w", r, err)
@@ -109,7 +111,7 @@ func unitOf(r load.Resource) float64 {
 	return 1
 }
 
-// podBounds allows for several times as many pods as exist: those that ended in the window are measured too.
+// podBounds allows for several times as many pods as exist: pods that ended in the window are measured too.
 func podBounds(pods int) response.Bounds {
 	const perPod = 4
 	return seriesBounds(perPod * pods)
@@ -122,7 +124,7 @@ func seriesBounds(count int) response.Bounds {
 	return response.Bounds{Bytes: series * seriesBytes, Series: series}
 }
 
-// query evaluates a query at a time, the server's present one if it is zero, and passes each series to visit.
+// query evaluates a query and passes each series to visit. A zero time is the server's present one.
 func (s *PodSource) query(ctx context.Context, query string, at time.Time, bounds response.Bounds, visit func(*podSeries)) error {
 	parameters := url.Values{"query": {query}}
 	if !at.IsZero() {
@@ -159,7 +161,7 @@ func (s *PodSource) detect(ctx context.Context) error {
 	}
 	largest := slices.Max(counts)
 	if largest <= 0 {
-		return fmt.Errorf("no series hold the usage of pods at %s: check that it scrapes cAdvisor of the nodes, or /metrics/resource: tried %s",
+		return fmt.Errorf("no series with the usage of pods at %s: scrape cAdvisor of the nodes, or /metrics/resource: tried %s",
 			s.client.Endpoint(), strings.Join(tried, ", "))
 	}
 	i := slices.IndexFunc(counts, func(count float64) bool { return 2*count >= largest })
@@ -177,8 +179,8 @@ type workload struct{ namespace, name string }
 // sums are the sums over a workload's pods.
 type sums = [promql.SumCount]float64
 
-// FetchHistory implements source.WorkloadHistory: from the recording rules if they cover the period, otherwise from measured series.
-// It sends three queries for each resource, one after the other.
+// FetchHistory implements source.WorkloadHistory: from the recording rules if they cover the period, otherwise from measured
+// series. It sends three queries for each resource, one after the other.
 func (s *PodSource) FetchHistory(ctx context.Context, p source.Period, maxWorkloads int, visit func(*source.WorkloadUsage)) error {
 	if err := s.detect(ctx); err != nil {
 		return err

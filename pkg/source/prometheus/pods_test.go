@@ -68,7 +68,7 @@ func TestFetchPods(t *testing.T) {
 	srv.setRules()
 	fetchPods(t, s)
 	_, failed = fetchPods(t, s)
-	wantError(t, failed[load.CPU], "no series hold the usage of pods", srv.URL, "check that it scrapes")
+	wantError(t, failed[load.CPU], "no series with the usage of pods", srv.URL, "scrape cAdvisor")
 }
 
 // TestFetchPods_FewSeriesDecideNothing has few series of the families that come first: somebody's pods expose them.

@@ -1,20 +1,20 @@
-// Package prometheus measures the load of nodes, and what pods use, with instant queries to a Prometheus, or to any server
-// with its HTTP API.
+// Package prometheus measures the load of nodes, and the usage of pods, with instant queries to a server with Prometheus' HTTP API.
 //
-// A promql.Dialect, or custom queries, say which series hold the load. Each refresh sends four queries per window, two per
-// quantile, one for the time of the newest samples, and up to eight while Auto looks for a dialect, whatever the number of nodes.
-// Each value has its own query, so that a failing one takes nothing with it.
+// A promql.Dialect, or custom queries, select the series. Each value has its own query, so that a failing one takes nothing with
+// it. Whatever the number of nodes, a refresh sends:
+//   - four queries per window, two per quantile, and one for the time of the newest samples,
+//   - up to eight more while Auto looks for a dialect.
 //
-// Queries omit the time: the server evaluates them at its present time. A time of ours could miss the newest data if the clocks
-// differ, or be later than it, where a rate falls toward zero.
+// Queries omit the time: the server evaluates them at its present time. If the clocks differ, a time of ours could miss the newest
+// data, or be later than it, where a rate falls toward zero.
 //
 // A Sample's End is the time of the node's newest sample:
 //   - It is never later than the evaluation of the window's queries, nor than our clock when their responses were complete.
-//   - Without a newest sample, End is the earlier of these two times. Its query may fail or miss the node, or a custom query hides it.
+//   - Without a newest sample, End is the earlier of these two times. The query for it may fail or miss the node.
 //   - If the server's clock is behind, or a cache answers, samples look older and expire sooner. The difference is logged.
-//   - A custom query by offset or @ has its own End: the newest moment that it reads.
+//   - A custom query by offset or @ has another End: the newest moment that it reads.
 //   - One query dates both resources, by the newest samples of cpu, or else of memory. If one series of a node stalls, its load
-//     is dated too late until the dialect's queries drop the series, after at most five minutes.
+//     is dated too late. After at most five minutes the dialect's queries drop the series.
 package prometheus
 
 import (
@@ -51,8 +51,8 @@ type Config struct {
 	Dialect promql.Dialect
 	// CPUQuery and MemoryQuery, unless empty, replace those of the dialect. They are PromQL expressions whose instant vector
 	// has each node's utilization as a fraction of its capacity. "$window" is replaced by the window ("5m").
-	// The deviation comes from stddev_over_time of the expression, with a shorter "$window". The time of the newest sample
-	// is known for a plain selector without offset and @, such as the name of a recorded rule.
+	// The deviation comes from stddev_over_time of the expression, with a shorter "$window".
+	// Only a plain selector without offset and @, such as the name of a recorded rule, has times of newest samples.
 	CPUQuery    string
 	MemoryQuery string
 	// NodeLabels are the labels that may name a series' Node, the preferred one first. At least one.
@@ -69,7 +69,7 @@ type Source struct {
 	clock      clock.PassiveClock
 
 	auto bool
-	// dialect is the dialect in use; empty while Auto has found none. tried are those that Auto passed over.
+	// dialect is the current one; empty while Auto has found none. Auto passed over tried.
 	dialect promql.Dialect
 	tried   []diagnosis.Tried
 
@@ -174,8 +174,8 @@ func (s *Source) querier() (*response.Querier, error) {
 // longestProbe bounds the window of the search for a dialect where only quantiles are read.
 const longestProbe = 5 * time.Minute
 
-// measure queries the load over all windows, and the quantiles. Auto looks for a dialect first if there is none, and again if
-// the one in use has no value for any node. undetected is why it found none.
+// measure queries the load over all windows, and the quantiles. undetected is why Auto found no dialect.
+// Auto looks for a dialect if there is none, and again if the current one has no value for any node.
 func (s *Source) measure(ctx context.Context, qr *response.Querier, windows []time.Duration, quantiles []load.Quantile,
 ) (results []*response.Result, undetected error) {
 	probed := windows

@@ -34,8 +34,7 @@ func newClient(cfg Config) (client, error) {
 	return client{c}, err
 }
 
-// values returns the series over the range that the query selects, by ID of the series. It may return series beside an error: then
-// the service had a part alone.
+// values returns the query's series over the range, by ID. It returns series and an error if the service had only a part.
 func (c client) values(ctx context.Context, query string, rng hosted.Range, now time.Time, nodes int) (map[string]hosted.Series, error) {
 	const path = "v1/timeserieswindow"
 	var response *values
@@ -61,13 +60,13 @@ func (c client) values(ctx context.Context, query string, rng hosted.Range, now 
 		for i, id := range response.unreadable {
 			response.unreadable[i] = c.Excerpt(id)
 		}
-		err = errors.Join(err, fmt.Errorf("GET %s: %d series cannot be read, for their points are no pairs of a time and a value: %s",
+		err = errors.Join(err, fmt.Errorf("GET %s: %d series have points other than pairs of a time and a value: %s",
 			c.Endpoint(path), n, text.FirstN(response.unreadable)))
 	}
 	return response.series, err
 }
 
-// hosts returns the hosts of the series that the query selects, by ID of the series.
+// hosts returns the hosts of the query's series, by ID.
 func (c client) hosts(ctx context.Context, query string, nodes int) (map[string]string, error) {
 	hosts := map[string]string{}
 	offset := 0
@@ -95,7 +94,7 @@ func (c client) hosts(ctx context.Context, query string, nodes int) (map[string]
 	return hosts, nil
 }
 
-// metrics returns a few names of metrics with the word in them.
+// metrics returns a few names of metrics with the word.
 func (c client) metrics(ctx context.Context, word string) ([]string, error) {
 	var page *page
 	err := c.get(ctx, "v2/metric", url.Values{"query": {"name:*" + word + "*"}, "limit": {strconv.Itoa(shownMetrics)}}, 0,
@@ -113,17 +112,20 @@ func (c client) metrics(ctx context.Context, word string) ([]string, error) {
 	return names, nil
 }
 
-func (c client) get(ctx context.Context, path string, parameters url.Values, nodes int, maxBytes int64, decode func(*jsonstream.Decoder) error) error {
-	return c.Do(ctx, hosted.Request{Method: http.MethodGet, Path: path, Parameters: parameters, Nodes: nodes, MaxBytes: maxBytes}, decode)
+func (c client) get(ctx context.Context, path string, parameters url.Values, nodes int, maxBytes int64,
+	decode func(*jsonstream.Decoder) error,
+) error {
+	r := hosted.Request{Method: http.MethodGet, Path: path, Parameters: parameters, Nodes: nodes, MaxBytes: maxBytes}
+	return c.Do(ctx, r, decode)
 }
 
-// hint returns the setting to look at after a status other than 200.
+// hint returns the setting to check for a status other than 200.
 func hint(status int) string {
 	switch status {
 	case http.StatusUnauthorized:
-		return "token or tokenFile is missing, wrong or expired, or of another realm than address: https://api.<realm>.signalfx.com"
+		return "token or tokenFile is missing, wrong, expired or of another realm than address: https://api.<realm>.signalfx.com"
 	case http.StatusForbidden:
-		return "the access token of token or tokenFile lacks the authorization scope API: give it that scope, or take another token"
+		return "the access token (token, tokenFile) lacks the authorization scope API: add the scope, or set another token"
 	case http.StatusNotFound:
 		return "no API is served there: set address to https://api.<realm>.signalfx.com"
 	case http.StatusBadRequest:

@@ -18,12 +18,12 @@ type values struct {
 	// series are by ID.
 	series map[string]hosted.Series
 	errors []string
-	// unreadable are the IDs of the series that are left out.
+	// unreadable are the IDs of omitted series.
 	unreadable []string
 }
 
-// decodeValues reads {"data": {"<id>": [[<ms>, <percent>], …], …}, "errors": […]}, in fractions over the range at the moment now. What
-// is no number is a gap.
+// decodeValues reads {"data": {"<id>": [[<ms>, <percent>], …], …}, "errors": […]} as fractions over the range at the moment now.
+// Values other than numbers are gaps.
 func decodeValues(dec *jsonstream.Decoder, rng hosted.Range, now time.Time) (*values, error) {
 	v := &values{}
 	var raw [][]hosted.Number
@@ -68,7 +68,7 @@ func decodeValues(dec *jsonstream.Decoder, rng hosted.Range, now time.Time) (*va
 	return v, nil
 }
 
-// appendPoints appends the points of pairs of a time and a value, and reports whether all of them are such pairs.
+// appendPoints appends points from pairs of a time and a value. It returns false for other elements.
 func appendPoints(points []hosted.Point, raw [][]hosted.Number) ([]hosted.Point, bool) {
 	for _, pair := range raw {
 		if len(pair) != 2 {
@@ -83,7 +83,7 @@ func appendPoints(points []hosted.Point, raw [][]hosted.Number) ([]hosted.Point,
 	return points, true
 }
 
-// metadata is what is known of a series or a metric.
+// metadata describes a series or a metric.
 type metadata struct {
 	ID         hosted.Text `json:"id"`
 	Name       hosted.Text `json:"name"`
@@ -95,7 +95,7 @@ type metadata struct {
 // page is a response with metadata.
 type page struct {
 	results []metadata
-	// count is the number of all results, of which a page has a part; NaN if it is not known.
+	// count is the number of results on all pages; NaN if unknown.
 	count hosted.Number
 }
 
@@ -110,7 +110,7 @@ func decodePage(dec *jsonstream.Decoder) (*page, error) {
 			hasResults = true
 			return dec.Array(func() error {
 				var m metadata
-				_, err := hosted.Decode(dec, &m) // without a host that can be read, it has none
+				_, err := hosted.Decode(dec, &m) // an unreadable host is none
 				p.results = append(p.results, m)
 				return err
 			})

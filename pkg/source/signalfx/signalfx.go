@@ -1,22 +1,20 @@
 // Package signalfx measures the load of nodes through SignalFx, which is now Splunk Observability Cloud.
 //
-// Each refresh reads the values of cpu and of memory, in one query each. Windows of less than two minutes, and of more than an
-// hour, have queries of their own, since their points have other distances. Values come by the ID of a time series. What host an
-// ID stands for never changes: it is asked for when an ID is new, in one query for each 10,000 series.
+// Each refresh reads cpu and memory with one query each. Windows below two minutes and above an hour have separate queries: their
+// points have other distances. Values come by the ID of a time series. The host of an ID never changes: new IDs cause one query for
+// each 10,000 series.
 //
-// A Sample's End is the time of its newest point. Where a series ends earlier than others, its window ends earlier.
+// A Sample's End is the time of its newest point.
 package signalfx
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
@@ -26,56 +24,45 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
-// fineStep is the distance of points for windows of less than two minutes. The service keeps points of 1 s, 1 m, 5 m and 1 h.
+// fineStep is the distance of points for windows below two minutes. The service keeps points of 1 s, 1 m, 5 m and 1 h.
 const fineStep = time.Second
 
-// hostlessInterval is the time between two lookups of the hosts of series that have none.
+// hostlessInterval is the time between two host lookups for series without a host.
 const hostlessInterval = 5 * time.Minute
 
-// maxSeries is the most series of which the service returns values.
+// maxSeries is how many series the service returns at most.
 const maxSeries = 10_000
 
 // Config says what to read. It must be valid and complete: nothing is checked or defaulted here.
 type Config struct {
 	// Address is the http(s) URL that the API's paths are appended to, such as https://api.us1.signalfx.com.
 	Address string
-	// Config says how the server is reached. BearerToken and BearerTokenFile are an access token, which is sent as X-SF-Token.
+	// Config says how to reach the server. BearerToken and BearerTokenFile are an access token, sent as X-SF-Token.
 	// Timeout bounds a whole Fetch.
 	httpclient.Config
-	// ClusterName, unless empty, is the value of the dimension cluster of the series that are read.
+	// ClusterName, unless empty, is the value of the dimension cluster of the series to read.
 	ClusterName string
-	// HostNameSuffix is what hosts have after the names of nodes. Only the series of such hosts are read.
+	// HostNameSuffix follows the names of nodes in names of hosts. Only series of hosts with the suffix are read.
 	HostNameSuffix string
 	// CPUQuery and MemoryQuery, unless empty, replace sf_metric:"cpu.utilization" and sf_metric:"memory.utilization". They select
-	// series with a dimension host, whose values are in percent.
+	// series in percent with a dimension host.
 	CPUQuery, MemoryQuery string
 }
 
 // Source measures nodes through SignalFx. It is not safe for concurrent use.
 type Source struct {
-	client  client
-	nodes   corelisters.NodeLister
-	clock   clock.PassiveClock
-	timeout time.Duration
-	suffix  string
+	hosted.Source
+	client client
 	// queries select the series of each resource.
 	queries [load.ResourceCount]string
-	// hosts are those of the series, by ID, as of lookedUp; one that has none is empty.
+	// hosts are those of the series, by ID, as of lookedUp; empty for a series without a host.
 	hosts    [load.ResourceCount]map[string]string
 	lookedUp [load.ResourceCount]time.Time
-
-	limit     hosted.RateLimit
-	names     hosted.Names
-	problems  hosted.ProblemLog
-	unmatched source.UnmatchedLog
 }
 
-var (
-	_ source.Source = &Source{}
-	_ io.Closer     = &Source{}
-)
+var _ source.Source = &Source{}
 
-// New makes a Source without asking the service anything. It fails if a CA file cannot be read.
+// New makes a Source without a request. It fails if a CA file cannot be read.
 func New(cfg Config, nodes corelisters.NodeLister, c clock.PassiveClock) (*Source, error) {
 	client, err := newClient(cfg)
 	if err != nil {
@@ -85,14 +72,17 @@ func New(cfg Config, nodes corelisters.NodeLister, c clock.PassiveClock) (*Sourc
 	if cfg.ClusterName != "" {
 		filter += " AND cluster:" + cfg.ClusterName
 	}
-	query := func(own, metric string) string {
-		if own != "" {
-			return "(" + own + ")" + filter
+	query := func(custom, metric string) string {
+		if custom != "" {
+			return "(" + custom + ")" + filter
 		}
 		return `sf_metric:"` + metric + `"` + filter
 	}
 	return &Source{
-		client: client, nodes: nodes, clock: c, timeout: cfg.Timeout, suffix: cfg.HostNameSuffix,
+		Source: hosted.Source{
+			Service: "SignalFx", Client: client.Client, Nodes: nodes, Clock: c, Timeout: cfg.Timeout, Suffix: cfg.HostNameSuffix,
+		},
+		client: client,
 		queries: [load.ResourceCount]string{
 			load.CPU:    query(cfg.CPUQuery, "cpu.utilization"),
 			load.Memory: query(cfg.MemoryQuery, "memory.utilization"),
@@ -100,61 +90,35 @@ func New(cfg Config, nodes corelisters.NodeLister, c clock.PassiveClock) (*Sourc
 	}, nil
 }
 
-// Name implements source.Source.
-func (s *Source) Name() string { return "SignalFx" }
-
-// Close ends the idle connections. The Source may be used again afterwards.
-func (s *Source) Close() error {
-	s.client.CloseIdleConnections()
-	return nil
-}
-
-// Fetch implements source.Source. It sends no query before the time at which the service resets a rate limit. Where several series
-// belong to one node, one whose host has the node's name is taken, then the one with the greatest mean.
+// Fetch implements source.Source. It sends no query before the service resets a rate limit. Of several series of a node, one whose
+// host has the node's name counts, then the greatest mean.
 func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batch, error) {
-	logger := klog.FromContext(ctx)
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	if err := s.limit.Check(s.clock.Now()); err != nil {
-		return source.Batch{}, fmt.Errorf("%s: %w", s.client.Endpoint(), err)
-	}
-	nodes, err := hosted.Nodes(s.nodes, request)
-	if err != nil {
-		return source.Batch{}, err
-	}
-	table := hosted.NewTable(nodes, s.suffix, s.client.Excerpt)
-	var problems []error
-	for r := range load.ResourceCount {
-		if err := s.measure(ctx, r, request.Windows, nodes, table); err != nil {
-			problems = append(problems, fmt.Errorf("%s: %w", r, err))
+	return s.FetchBy(ctx, request, func(ctx context.Context, nodes []*corev1.Node) (*hosted.Table, []error) {
+		table := hosted.NewTable(nodes, s.Suffix, s.client.Excerpt)
+		var problems []error
+		for r := range load.ResourceCount {
+			if err := s.measure(ctx, r, request.Windows, nodes, table); err != nil {
+				problems = append(problems, fmt.Errorf("%s: %w", r, err))
+			}
+			if s.Limited() != nil {
+				break
+			}
 		}
-		if err := s.limit.Check(s.clock.Now()); err != nil {
-			break
-		}
-	}
-	problem := hosted.Summary(problems)
-	batch := source.Batch{Samples: table.Samples(request.Windows)}
-	if len(batch.Samples) == 0 && problem != nil {
-		return source.Batch{}, problem
-	}
-	s.problems.Log(logger, s.clock.Now(), problem)
-	unmatched := table.Unmatched()
-	s.unmatched.Log(logger, unmatched, "Hosts of SignalFx that are not a node", "url", s.client.Endpoint())
-	batch.UnmatchedCount = len(unmatched)
-	return batch, nil
+		return table, problems
+	})
 }
 
-// measure reads the resource over the windows into the table. The error says what could not be read, or why no node has a value.
+// measure reads the resource over the windows into the table. The error names failed queries, or why no node has a value.
 func (s *Source) measure(ctx context.Context, r load.Resource, windows []time.Duration, nodes []*corev1.Node, table *hosted.Table) error {
 	var problems []error
 	found := false
 	for _, rng := range hosted.Ranges(windows, fineStep) {
 		series, problem := s.read(ctx, r, rng, len(nodes))
 		if problem != nil {
-			problems = append(problems, s.limit.Observe(s.clock.Now(), problem))
+			problems = append(problems, s.Limit.Observe(s.Clock.Now(), problem))
 		}
 		found = found || len(series) > 0
-		now := s.clock.Now()
+		now := s.Clock.Now()
 		for id, one := range series {
 			if host := s.hosts[r][id]; host != "" {
 				table.Offer(host, r, rng, now, one)
@@ -163,31 +127,32 @@ func (s *Source) measure(ctx context.Context, r load.Resource, windows []time.Du
 			}
 		}
 		if len(series) >= maxSeries {
-			problems = append(problems, fmt.Errorf("the service returned %d series and returns no more of one query: set clusterName or hostNameSuffix, so that the query has the series of this cluster alone", len(series)))
+			problems = append(problems, fmt.Errorf("the service returned %d series and returns no more of one query: "+
+				"set clusterName or hostNameSuffix, so that the query has the series of this cluster alone", len(series)))
 		}
-		if err := s.limit.Check(s.clock.Now()); err != nil {
+		if s.Limited() != nil {
 			break
 		}
 	}
 	if !table.Measured(r) && len(problems) == 0 {
 		problem := table.Emptiness(r, "hosts are named by the dimension host, which the series that the query selects lack")
 		if !found {
-			problem = s.names.NoSeries(ctx, s.clock.Now(), r, s.metrics)
+			problem = s.Names.NoSeries(ctx, s.Clock.Now(), r, s.metrics)
 		}
 		problems = append(problems, fmt.Errorf("query %s at %s: %w", text.Excerpt(s.queries[r]), s.client.Endpoint(), problem))
 	}
 	return hosted.Summary(problems)
 }
 
-// metrics returns names of the account's metrics that have the word.
+// metrics returns names of the account's metrics with the word.
 func (s *Source) metrics(ctx context.Context, word string) ([]string, error) {
 	names, err := s.client.metrics(ctx, word)
-	return names, s.limit.Observe(s.clock.Now(), err)
+	return names, s.Limit.Observe(s.Clock.Now(), err)
 }
 
-// read returns all series over the range, by ID, and sees to it that their hosts are known. It may return series beside an error.
+// read returns all series over the range, by ID, and looks up unknown hosts. It may return series and an error.
 func (s *Source) read(ctx context.Context, r load.Resource, rng hosted.Range, nodes int) (map[string]hosted.Series, error) {
-	now := s.clock.Now()
+	now := s.Clock.Now()
 	series, err := s.client.values(ctx, s.queries[r], rng, now, nodes)
 	for id := range series {
 		if host, known := s.hosts[r][id]; host != "" || known && now.Sub(s.lookedUp[r]).Abs() < hostlessInterval {

@@ -517,17 +517,17 @@ func TestFetch_Errors(t *testing.T) {
 		respond http.HandlerFunc
 		want    []string
 	}{
-		"401":                         {status(401, "", "", `{"message":"Unauthorized"}`), []string{"status 401", `{"message":"Unauthorized"}`[2:9], "token or tokenFile is missing, wrong or expired", "realm"}},
+		"401":                         {status(401, "", "", `{"message":"Unauthorized"}`), []string{"status 401", `{"message":"Unauthorized"}`[2:9], "token or tokenFile is missing, wrong, expired", "realm"}},
 		"403":                         {status(403, "", "", ""), []string{"status 403", "lacks the authorization scope API"}},
 		"404":                         {status(404, "", "", ""), []string{"status 404", "set address to https://api.<realm>.signalfx.com"}},
 		"400":                         {status(400, "", "", `{"message":"bad query"}`), []string{"status 400", "bad query", "check them"}},
 		"500":                         {status(500, "", "", ""), []string{"status 500"}},
-		"no JSON":                     {status(200, "", "", "<html>"), []string{"the response is not JSON", "invalid character", "check that address is that of the API"}},
-		"nothing":                     {status(200, "", "", ""), []string{"the response is not JSON", "unexpected EOF"}},
+		"no JSON":                     {status(200, "", "", "<html>"), []string{"the response is not complete JSON", "invalid character", "check that address is the API's"}},
+		"nothing":                     {status(200, "", "", ""), []string{"the response is not complete JSON", "unexpected EOF"}},
 		"no data":                     {status(200, "", "", "{}"), []string{"not a response of the SignalFx API: it has no data"}},
-		"a point of one number":       {status(200, "", "", `{"data":{"A":[[1600000000000]]}}`), []string{"1 series cannot be read, for their points are no pairs of a time and a value: A"}},
-		"a point without a time":      {status(200, "", "", `{"data":{"A":[[null,1]]}}`), []string{"1 series cannot be read, for their points are no pairs of a time and a value: A"}},
-		"points that are no list":     {status(200, "", "", `{"data":{"A":{"B":1}}}`), []string{"1 series cannot be read"}},
+		"a point of one number":       {status(200, "", "", `{"data":{"A":[[1600000000000]]}}`), []string{"1 series have points other than pairs of a time and a value: A"}},
+		"a point without a time":      {status(200, "", "", `{"data":{"A":[[null,1]]}}`), []string{"1 series have points other than pairs of a time and a value: A"}},
+		"points that are no list":     {status(200, "", "", `{"data":{"A":{"B":1}}}`), []string{"1 series have points"}},
 		"only errors in the response": {status(200, "", "", `{"data":{},"errors":[{"code":1,"message":"shard is away"}]}`), []string{"the response is partial", "shard is away"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -590,9 +590,9 @@ func TestFetch_MalformedSeries(t *testing.T) {
 	}{
 		"a value that is no number":     {`[[%[1]d000,"NaN"]]`, `{"id":"B","dimensions":{"host":"n2"}}`, ""},
 		"a value that is an object":     {`[[%[1]d000,{"x":[1]}]]`, `{"id":"B","dimensions":{"host":"n2"}}`, ""},
-		"a point of three numbers":      {`[[%[1]d000,1,1]]`, `{"id":"B","dimensions":{"host":"n2"}}`, "1 series cannot be read, for their points are no pairs of a time and a value: B"},
-		"a time that is no number":      {`[["now",1]]`, `{"id":"B","dimensions":{"host":"n2"}}`, "1 series cannot be read"},
-		"points that are no list":       {`5`, `{"id":"B","dimensions":{"host":"n2"}}`, "1 series cannot be read"},
+		"a point of three numbers":      {`[[%[1]d000,1,1]]`, `{"id":"B","dimensions":{"host":"n2"}}`, "1 series have points other than pairs of a time and a value: B"},
+		"a time that is no number":      {`[["now",1]]`, `{"id":"B","dimensions":{"host":"n2"}}`, "1 series have points"},
+		"points that are no list":       {`5`, `{"id":"B","dimensions":{"host":"n2"}}`, "1 series have points"},
 		"dimensions that are no object": {`[[%[1]d000,10]]`, `{"id":"B","dimensions":[]}`, "series B without a host"},
 		"metadata that is no object":    {`[[%[1]d000,10]]`, `5`, "series B without a host"},
 	} {

@@ -50,8 +50,7 @@ type Diagnosis struct {
 // QueryDiagnosis is the outcome of one query.
 type QueryDiagnosis struct {
 	promql.Query
-	// Series is the number of series in the response, Matched the number of series with a Node, and Nodes the number of Nodes
-	// with a value.
+	// Series counts the series in the response, Matched those with a Node, and Nodes the Nodes with a value.
 	Series, Matched, Nodes int
 	// Highest is the highest value, and HighestNode the name of its Node; empty if no Node has a number.
 	Highest     float64
@@ -80,7 +79,7 @@ func (e *UndetectedError) Error() string {
 	for i, t := range e.Tried {
 		reasons[i] = fmt.Sprintf("%s: %s", t.Dialect, text.Excerpt(t.Err.Error()))
 	}
-	return fmt.Sprintf("no series hold the load of nodes at %s: check that it scrapes the nodes, or set dialect, queries or nodeLabels: tried %s",
+	return fmt.Sprintf("no series with the load of nodes at %s: scrape the nodes, or set dialect, queries or nodeLabels: tried %s",
 		e.Endpoint, strings.Join(reasons, "; "))
 }
 

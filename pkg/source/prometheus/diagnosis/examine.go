@@ -26,12 +26,11 @@ const (
 	recordedRules = `{__name__=~".*:.*(cpu|memory).*"}`
 )
 
-// Examination is what a Prometheus has beyond what a Fetch reads: why series are missing, and how often nodes are measured.
-// It must not be changed.
+// Examination says why series are missing, and how often nodes are measured. It must not be changed.
 type Examination struct {
 	// Sampling says how often nodes are measured, by name of the Node. A node without series is left out.
 	Sampling map[string]Sampling
-	// Dialects are those that have series now, maybe too few samples, apart from the one in use.
+	// Dialects, apart from the current one, have series now, maybe with too few samples.
 	// They are looked for if no node has load.
 	Dialects []promql.Dialect
 	// Labels name nodes without load, but are not among the NodeLabels: the one that names most first.
@@ -48,7 +47,7 @@ type Examination struct {
 type Sampling struct {
 	// Interval is the mean time between two samples; 0 if unknown.
 	Interval time.Duration
-	// Since is for how long, at least, the node has been measured without a gap of five minutes; up to a few windows.
+	// Since is the age of the node's first sample without a later gap of five minutes; at most a few windows.
 	Since time.Duration
 }
 
@@ -157,7 +156,7 @@ func interval(counts []*response.Result, spans []time.Duration, position int, si
 			continue
 		}
 		if n.Value < few {
-			return time.Duration(float64(span) / (n.Value - 1)) // rather too long
+			return time.Duration(float64(span) / (n.Value - 1)) // an upper bound
 		}
 		return time.Duration(float64(span) / n.Value)
 	}

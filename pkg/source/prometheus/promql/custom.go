@@ -98,7 +98,7 @@ func (r read) modified(atMillis *int64, startOrEnd parser.ItemType, offset time.
 	case atMillis != nil:
 		at, ok := Time(float64(*atMillis) / 1000)
 		if !ok {
-			at = time.Unix(0, 0) // no sample has such a time
+			at = time.Unix(0, 0) // before all samples
 		}
 		r = read{fixed: &at}
 	case startOrEnd != 0:

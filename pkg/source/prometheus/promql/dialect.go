@@ -27,11 +27,11 @@ const (
 	//   - Samples have the time of the rule's evaluation; what the rule read is older, by up to a scrape interval.
 	KubePrometheus Dialect = "KubePrometheus"
 	// Kubelet reads node_cpu_usage_seconds_total and node_memory_working_set_bytes of the kubelet's /metrics/resource, over
-	// the Node's capacity. Samples have the time at which the kubelet measured.
+	// the Node's capacity. Samples have the time of the kubelet's measurement.
 	Kubelet Dialect = "Kubelet"
 	// CAdvisor reads container_cpu_usage_seconds_total and container_memory_working_set_bytes of the root cgroup (id="/"),
-	// over the Node's capacity. Samples have the time at which cAdvisor measured, or that of the scrape where the scrape
-	// configuration does not honor timestamps.
+	// over the Node's capacity. Samples have the time of cAdvisor's measurement.
+	// Where the scrape configuration does not honor timestamps, they have the time of the scrape.
 	CAdvisor Dialect = "cAdvisor"
 )
 
@@ -55,9 +55,9 @@ type sampling struct {
 
 // samplingOf returns the resolution for a window: 30 s and rates over 2 min for 5 min, 1 s and 4 s for 10 s.
 //   - A window is sampled ten times, but at most once a second and at least once a minute.
-//   - Rates last four steps, but at most two minutes. A rate needs two scrapes: a window W has a deviation up to a scrape
-//     interval of W/5, and five minutes up to one minute. Rates overlap, which smooths faster changes.
-//   - Windows beyond an hour are sampled up to 288 times, by rates that cover the whole window: every five minutes for a day.
+//   - Rates last four steps, but at most two minutes. They overlap, which smooths faster changes.
+//   - A rate needs two scrapes. So a window W has a deviation up to a scrape interval of W/5, and 5 min up to 1 min.
+//   - Windows above an hour are sampled up to 288 times, by rates that cover the whole window.
 func samplingOf(window time.Duration) sampling {
 	step := min(max((window/10).Truncate(time.Second), time.Second), time.Minute)
 	rate := min(4*step, 2*time.Minute)
@@ -113,7 +113,7 @@ func FirstOf(selectors []string, format string) string {
 	return strings.Join(alternatives, " or ")
 }
 
-// Series returns selectors of the series that the dialect reads a resource from: alternatives, the preferred one first.
+// Series returns selectors of the dialect's series for a resource: alternatives, the preferred one first.
 func (d Dialect) Series(r load.Resource) []string {
 	var series [load.ResourceCount][]string
 	switch d {
@@ -134,7 +134,7 @@ func (d Dialect) Series(r load.Resource) []string {
 }
 
 // expression returns the dialect's queries. Each reduces to the labels in by, which keeps responses small.
-// A mean has a value only for series that still exist, so that a node that is no longer measured gets no more samples.
+// A mean has a value only for existing series: a node that is no longer measured gets no more samples.
 func (d Dialect) expression(r load.Resource, by string, s sampling) expression {
 	series := d.Series(r)
 	switch {
@@ -159,8 +159,8 @@ func nodeExporterMemory(available, by string, s sampling) expression {
 
 const nodeExporterMemoryTotal = "node_memory_MemTotal_bytes"
 
-// nodeExporterCPU divides used by all cpu seconds: all modes of a cpu together grow by one second a second. So the quotient holds
-// when two jobs scrape one exporter, when an exporter was replaced, or when counters begin within the window.
+// nodeExporterCPU divides used by all cpu seconds: all modes of a cpu together grow by one second a second.
+// So the quotient holds when two jobs scrape one exporter, an exporter was replaced, or counters begin within the window.
 func nodeExporterCPU(idle, by string, s sampling) expression {
 	return expression{
 		mean:   fmt.Sprintf(`%s and count by (%s) (%s)`, nodeExporterUsed(by, s.window), by, idle),
@@ -194,9 +194,9 @@ func ruleExpression(r load.Resource, rule string, s sampling) expression {
 
 // usageSecondsExpression is the rate of a counter of used cpu seconds.
 //   - A rate divides by the whole window even where the counter begins within it, and so shows a busy node as idle.
-//     Hence the longest of a few windows counts whose oldest quarter holds a sample.
-//   - Only counters with a recent sample count: samples carry the kubelet's time, so Prometheus does not notice ended series.
-//   - Where cAdvisor counts each cpu separately, they are added up before the greatest of a target's duplicates is taken.
+//     Hence the longest of a few windows counts whose oldest quarter has a sample.
+//   - Only counters with a recent sample count. Samples carry the kubelet's time: Prometheus does not notice ended series.
+//   - Where cAdvisor counts each cpu separately, they are added up. Then the greatest of a target's duplicates counts.
 func usageSecondsExpression(counter, by string, s sampling) expression {
 	longest := make([]string, 0, 1+len(s.shorter))
 	longest = append(longest, rateWithin(counter, s.window, 4))

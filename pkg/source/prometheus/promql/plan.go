@@ -149,7 +149,7 @@ func Shortest(windows []time.Duration, quantiles []load.Quantile) time.Duration 
 	return quantiles[0].Window
 }
 
-// newestSample returns the query for the times of the newest samples of cpu, or else of memory: one query serves both.
+// newestSample returns the query for the newest samples of cpu, or else of memory: one query serves both.
 // It returns none where a custom query does not allow it.
 func (p *Planner) newestSample(d Dialect, window time.Duration) []Query {
 	for r := range load.ResourceCount {
@@ -166,7 +166,7 @@ func (p *Planner) newestSample(d Dialect, window time.Duration) []Query {
 	return nil
 }
 
-// Sampled returns a selector with one series a node, the samples of which date its load; empty if there is none.
+// Sampled returns a selector with one series a node. Its samples date the load. It is empty if there is none.
 func (p *Planner) Sampled(d Dialect) string {
 	if p.Custom[load.Memory] == "" && d != "" {
 		if selectors := d.Series(load.Memory); len(selectors) == 1 {

@@ -68,7 +68,7 @@ func PodCount(selector string) string {
 	return fmt.Sprintf("count(count by (namespace, pod) (%s))", selector)
 }
 
-// Usage returns the query for what each pod uses: bytes, or cores, divided by the whole window even if the pod ran for a part of it.
+// Usage returns the query for each pod's usage: bytes, or cores, divided by the whole window even if the pod ran for a part of it.
 func (f *PodFamily) Usage(r load.Resource) string {
 	function := "avg_over_time"
 	if r == load.CPU {
@@ -81,7 +81,7 @@ func (f *PodFamily) Usage(r load.Resource) string {
 type Sum int
 
 const (
-	// CountSum is the number of pods, UsageSum the sum of their usages in cores or bytes, SquaresSum that of the squares.
+	// CountSum is the number of pods, UsageSum the sum of usages in cores or bytes, SquaresSum the sum of squares.
 	CountSum Sum = iota
 	UsageSum
 	SquaresSum
@@ -125,8 +125,12 @@ func (f *PodFamily) pastUsage(r load.Resource) string {
 		model.Duration(PodWindow), series, model.Duration(quarter), model.Duration(PodWindow-quarter), series, model.Duration(quarter)))
 }
 
-// byPodName adds the label workload, derived from the pod's name as controllers make it: Deployment-hash-random,
-// CronJob-minutes-random, ReplicaSet-random, DaemonSet-random, Job-random, or StatefulSet-number. Other pods get none.
+// byPodName adds the label workload, derived from the pod's name as controllers make it:
+//   - Deployment-hash-random, CronJob-minutes-random,
+//   - ReplicaSet-random, DaemonSet-random, Job-random,
+//   - StatefulSet-number.
+//
+// Other pods get none.
 func byPodName(pods string) string {
 	return fmt.Sprintf(`label_replace(%s, "workload", "$1", "pod", "(.+?)(?:(?:-[%s]{6,10}|-[0-9]{8})?-[%s]{5}|-[0-9]+)")`,
 		pods, hashLetters, hashLetters)
@@ -153,7 +157,7 @@ func HistoryStep(period time.Duration) time.Duration {
 	return max((period / historyLooks).Truncate(time.Second), PodWindow)
 }
 
-// History returns the query for a sum over each workload's pods, added up over all looks at the period before the evaluation.
+// History returns the query for a sum over each workload's pods and over all looks at the period before the evaluation.
 // owners reports whether kube-state-metrics has the owners.
 func (f *PodFamily) History(r load.Resource, s Sum, period time.Duration, owners bool) string {
 	step := HistoryStep(period)

@@ -64,13 +64,13 @@ func (c *Client) Excerpt(text string) string { return c.http.Excerpt(text) }
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Query evaluates an instant query at the server's present time and passes each series to visit. The number of nodes bounds the
-// response. After an error, series passed so far must not be used. The error names the URL, and wraps a *RefusedError where the
-// server refused the query.
+// response. After an error, passed series must not be used. The error names the URL. It wraps a *RefusedError where the server
+// refused the query.
 func (c *Client) Query(ctx context.Context, promql string, nodes int, visit func(*Series[map[string]string])) (warnings []string, err error) {
 	bounds := Bounds{Bytes: source.MaxResponseBytes(nodes), Series: source.MaxElements(nodes)}
 	warnings, err = c.Send(ctx, url.Values{"query": {promql}}, bounds, Vector(ClearMap, visit))
 	if source.IsTooLarge(err) {
-		err = fmt.Errorf("%w, the bound for %d nodes: let the query return the series of these nodes alone, with custom queries or metrics", err, nodes)
+		err = fmt.Errorf("%w, the bound for %d nodes: use a custom query for the series of these nodes alone", err, nodes)
 	}
 	return warnings, err
 }

@@ -16,7 +16,7 @@ import (
 const (
 	// maxWarnings is how many warnings of a response are kept.
 	maxWarnings = 5
-	// maxLabels bounds the labels of a map that is used again: clearing a map takes as long as its largest size ever.
+	// maxLabels bounds a map for reuse: clearing a map takes as long as its largest size ever.
 	maxLabels = 64
 )
 
@@ -113,7 +113,7 @@ func ClearMap(labels *map[string]string) {
 	clear(*labels)
 }
 
-// Decode reads a response of the Prometheus API in memory for one series at a time. After an error, decoded series must not be used.
+// Decode reads a response of the Prometheus API, in memory for one series at a time. After an error, decoded series must not be used.
 // More than about maxSeries are an error.
 func Decode(from io.Reader, maxSeries int64, elements Elements) (warnings []string, err error) {
 	dec := jsonstream.NewDecoder(from, maxSeries)

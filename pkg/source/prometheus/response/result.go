@@ -133,7 +133,7 @@ func (r *Result) Emptiness() error {
 	return ErrNoSeries
 }
 
-// SampleTime returns the time of a node's newest sample, of the Result of a NewestSample or OldestSample query, which may be nil.
+// SampleTime returns the value of a query for times of samples, for the node at a position. r may be nil.
 func (r *Result) SampleTime(position int) (at time.Time, ok bool) {
 	if r == nil || r.Nodes == 0 || !r.Values[position].Known {
 		return time.Time{}, false
