@@ -65,7 +65,7 @@ func TestWarnOfOtherMinor(t *testing.T) {
 		workload         *live.Workload
 		want             string
 	}{
-		{"another minor", "v1.36.4", workload("plimsoll:0.1.0-k8s1.37"), "Warning: this kubectl-plimsoll is of Kubernetes 1.36, the scheduler of 1.37, whose stock plugins and weights may differ; " +
+		{"another minor", "v1.36.4", workload("plimsoll:0.1.0-k8s1.37"), "Warning: this kubectl-plimsoll is of Kubernetes 1.36, the scheduler of 1.37: stock plugins and weights may differ; " +
 			"use the one in the scheduler's pod: kubectl -n team exec deploy/lines -c kube-scheduler -- kubectl-plimsoll explain ...\n"},
 		{"the same minor", "v1.37.0", workload("plimsoll:0.1.0-k8s1.37"), ""},
 		{"a tag without a minor", "v1.37.0", workload("plimsoll:mine"), ""},

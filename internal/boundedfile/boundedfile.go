@@ -1,5 +1,5 @@
-// Package boundedfile reads small files that somebody else writes, such as mounted tokens and certificates. A file that hangs,
-// never ends, is empty or is no regular file costs its reader an error and nothing more.
+// Package boundedfile reads small files of other writers, such as mounted tokens and certificates.
+// A file that hangs, never ends, is empty or is not regular causes an error and nothing else.
 package boundedfile
 
 import (
@@ -32,11 +32,15 @@ func New(path string, maxBytes int64) *File {
 	return &File{path: path, maxBytes: maxBytes, read: read}
 }
 
-// Read returns the content of the file. It fails if the file cannot be read, is not a regular file (links are followed), is
-// larger than the limit, or has nothing but white space. Concurrent calls share one read: callers must not change the content.
+// Read returns the content of the file. It fails for a file that:
+//   - cannot be read, or is larger than the limit,
+//   - is not regular (links are followed),
+//   - has only white space.
 //
-// Read returns when ctx is done, even if the file system does not respond. The read then goes on, and further calls wait for
-// it instead of starting another, so that a mount that hangs costs one goroutine.
+// Concurrent calls share one read: callers must not change the content.
+//
+// Read returns when ctx is done, even if the file system hangs. The read then goes on, and further calls wait for it.
+// So a hanging mount costs one goroutine.
 func (f *File) Read(ctx context.Context) ([]byte, error) {
 	done := f.reads.DoChan("", func() (any, error) { return f.read(f.path, f.maxBytes) })
 	select {

@@ -1,5 +1,4 @@
-// Package jsonstream reads JSON of unknown size in bounded memory and time: element by element, each bounded in size, and all
-// bounded in number. It builds on encoding/json.
+// Package jsonstream reads JSON of unknown size in bounded memory and time. The size of each element and their number are bounded.
 package jsonstream
 
 import (
@@ -33,15 +32,15 @@ type Decoder struct {
 	elements, maxElements int64
 }
 
-// NewDecoder returns a decoder of r. It fails with a *ReadError where r fails, and with a *TooManyError beyond maxElements elements
-// of what Object and Array read.
+// NewDecoder returns a decoder of r. It fails with a *ReadError where r fails.
+// Beyond maxElements elements of objects and arrays it fails with a *TooManyError.
 func NewDecoder(r io.Reader, maxElements int64) *Decoder {
 	window := &window{r: r}
 	window.json = json.NewDecoder(window)
 	return &Decoder{json: window.json, maxElements: maxElements}
 }
 
-// window fails where the decoder reads far beyond the beginning of the value at hand, since it keeps all from there on.
+// window fails where the decoder reads far beyond the beginning of a value: the decoder keeps everything from there on.
 type window struct {
 	r    io.Reader
 	json *json.Decoder

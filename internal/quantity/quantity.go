@@ -1,5 +1,5 @@
-// Package quantity reads quantities of Kubernetes in bounded time. resource.ParseQuantity computes 10 to the power of any exponent of 32
-// bits, for which one of ten characters, such as 1e-99999999, takes minutes and gigabytes.
+// Package quantity reads quantities of Kubernetes in bounded time.
+// resource.ParseQuantity computes 10 to the power of any exponent of 32 bits: 1e-99999999 takes minutes and gigabytes.
 package quantity
 
 import (
@@ -9,17 +9,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// MaxLength is how many characters a quantity may have.
+// MaxLength is the number of characters of the longest quantity.
 const MaxLength = 64
 
-// maxExponent is how many digits the exponent of a quantity may have.
+// maxExponent is the number of digits of the longest exponent.
 const maxExponent = 3
 
-// Bounded is a quantity that takes no time to read, and can be written and read again.
+// Bounded is a quantity that is read quickly, and can be written and read again.
 type Bounded resource.Quantity
 
-// UnmarshalJSON reads the quantity. It is an error if the quantity, as given or in the canonical form in which it would be written, is
-// longer than MaxLength or has an exponent of more than three digits.
+// UnmarshalJSON reads the quantity. It fails beyond MaxLength or three digits of exponent, also in the canonical form.
 func (q *Bounded) UnmarshalJSON(text []byte) error {
 	if err := check(text, text); err != nil {
 		return err
@@ -34,9 +33,9 @@ func (q *Bounded) UnmarshalJSON(text []byte) error {
 	return check(canonical, text)
 }
 
-// check returns an error that names what was given if a JSON value is too long for a quantity, or has too large an exponent. All others
-// can be read in no time, whether they are quantities or not.
-func check(text, given []byte) error {
+// check returns an error that names the original if a JSON value is too long or has too large an exponent.
+// All other values are read quickly, whether they are quantities or not.
+func check(text, original []byte) error {
 	text = bytes.TrimSpace(bytes.Trim(text, `"`))
 	exponent := []byte{}
 	if e := bytes.IndexAny(text, "eE"); e >= 0 {
@@ -44,7 +43,7 @@ func check(text, given []byte) error {
 	}
 	if len(text) > MaxLength || len(exponent) > maxExponent {
 		return fmt.Errorf("%.64q is no quantity: it must have at most %d characters, and an exponent of at most %d digits",
-			bytes.Trim(given, `"`), MaxLength, maxExponent)
+			bytes.Trim(original, `"`), MaxLength, maxExponent)
 	}
 	return nil
 }

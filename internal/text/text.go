@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// excerptBytes is the most that Excerpt returns of one text.
+	// excerptBytes bounds an Excerpt.
 	excerptBytes = 256
-	// listBytes is the most that FirstN returns of one list.
+	// listBytes bounds the result of FirstN.
 	listBytes = 512
-	// shown is how many elements of a list FirstN shows.
-	shown = 5
+	// listElements is how many elements FirstN returns.
+	listElements = 5
 )
 
-// Excerpt returns a text that a server wrote as logs, errors and events may show it: on one line, with control characters
-// escaped, and cut at 256 bytes. Every text of a server passes it where it enters. An Excerpt of an Excerpt is the same text.
+// Excerpt returns a server's text for logs, errors and events: on one line, control characters escaped, cut at 256 bytes.
+// Every text of a server passes it on entry. An Excerpt of an Excerpt is the same text.
 func Excerpt(text string) string {
 	if isPlain(text) {
 		return text
@@ -50,7 +50,7 @@ func Escape(text string) string {
 
 func isUnprintable(r rune) bool { return !strconv.IsPrint(r) }
 
-// isPlain tells, without allocating, a text that is its own Excerpt; others may be so too.
+// isPlain recognizes, without allocation, most texts that equal their Excerpt.
 func isPlain(text string) bool {
 	if len(text) > excerptBytes || strings.Contains(text, "  ") || strings.HasPrefix(text, " ") || strings.HasSuffix(text, " ") {
 		return false
@@ -63,17 +63,17 @@ func isPlain(text string) bool {
 	return true
 }
 
-// FirstN returns the beginning of a list of nodes or series, of which there may be thousands, as text for a log line or an error.
+// FirstN returns the beginning of a list of nodes or series for a log line or an error. There may be thousands.
 func FirstN(list []string) string {
-	if len(list) > shown {
-		return cut(strings.Join(list[:shown], ", "), listBytes-len(", …")) + ", …"
+	if len(list) > listElements {
+		return cut(strings.Join(list[:listElements], ", "), listBytes-len(", …")) + ", …"
 	}
 	return cut(strings.Join(list, ", "), listBytes)
 }
 
 const ellipsis = "…"
 
-// cut returns the beginning of a text of at most n bytes, which ends in an ellipsis if it was longer.
+// cut returns at most n bytes of a text. An ellipsis ends a cut text.
 func cut(text string, n int) string {
 	if len(text) <= n {
 		return text
@@ -85,10 +85,10 @@ func cut(text string, n int) string {
 	return text[:end] + ellipsis
 }
 
-// ExcerptError returns an error with the text of err as an Excerpt, which errors.Is and errors.As see through.
+// ExcerptError returns err with its text as an Excerpt. errors.Is and errors.As see through it.
 func ExcerptError(err error) error { return WithText(err, Excerpt(err.Error())) }
 
-// WithText returns an error with another text than err, which errors.Is and errors.As see through.
+// WithText returns err with another text. errors.Is and errors.As see through it.
 func WithText(err error, text string) error { return &textError{error: err, text: text} }
 
 type textError struct {

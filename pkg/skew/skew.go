@@ -1,5 +1,5 @@
-// Package skew compares the Kubernetes versions of a scheduler, an API server and kubectl-plimsoll. A kube-scheduler must not be newer
-// than the API server, and may be one minor version older: https://kubernetes.io/releases/version-skew-policy.
+// Package skew compares the Kubernetes versions of a scheduler, an API server and kubectl-plimsoll. A kube-scheduler must not be
+// newer than the API server, and may be one minor version older: https://kubernetes.io/releases/version-skew-policy.
 package skew
 
 import (
@@ -17,8 +17,8 @@ type Skew struct {
 	Problem, Advice string
 }
 
-// Compare returns an error if one of the versions cannot be parsed, if the scheduler was built without one, or if the major versions
-// differ. What follows the numbers, as in v1.36.2-eks-1234, has no effect; the patch may be missing.
+// Compare compares two versions. Suffixes, as in v1.36.2-eks-1234, have no effect; the patch may be missing.
+// It fails if a version is invalid, if the scheduler was built without one, or if the major versions differ.
 func Compare(scheduler, apiServer string) (Skew, error) {
 	s, err := version.ParseGeneric(scheduler)
 	if err != nil {
@@ -29,7 +29,7 @@ func Compare(scheduler, apiServer string) (Skew, error) {
 		return Skew{}, fmt.Errorf("the API server's version: %w", err)
 	}
 	if s.Major() != a.Major() {
-		return Skew{}, fmt.Errorf("the scheduler's version %s and the API server's version %s cannot be compared: the major versions differ", scheduler, apiServer)
+		return Skew{}, fmt.Errorf("compare the scheduler's version %s and the API server's %s: the major versions differ", scheduler, apiServer)
 	}
 	behind := int(a.Minor()) - int(s.Minor())
 	switch {
@@ -50,8 +50,7 @@ func Compare(scheduler, apiServer string) (Skew, error) {
 	return Skew{Behind: behind}, nil
 }
 
-// Minor returns the minor version of Kubernetes of a program, such as 1.37 of v1.37.1. It is empty if the version cannot be parsed, or if
-// the program was built without one.
+// Minor returns the minor version of a program's Kubernetes: 1.37 of v1.37.1. It is empty for an invalid or missing version.
 func Minor(program string) string {
 	v, err := version.ParseGeneric(program)
 	if err != nil || v.Major() == 0 {
@@ -60,11 +59,11 @@ func Minor(program string) string {
 	return fmt.Sprintf("%d.%d", v.Major(), v.Minor())
 }
 
-// tagOfMinor matches the end of an image of Plimsoll, whose tag names the minor version of Kubernetes, and a digest after it.
+// tagOfMinor matches a tag with a minor version at the end of Plimsoll's image, and a digest.
 var tagOfMinor = regexp.MustCompile(`(:[^:/@]*-k8s)(\d+\.\d+)([-._][^:/@]*)?(@[^/@]*)?$`)
 
-// MinorOfImage returns the minor version of Kubernetes that an image of Plimsoll is built with, such as 1.37 of the tag 0.2.0-k8s1.37. It
-// is empty if the tag does not name it.
+// MinorOfImage returns the minor version of an image's Kubernetes: 1.37 of the tag 0.2.0-k8s1.37.
+// It is empty if the tag does not name it.
 func MinorOfImage(image string) string {
 	if match := tagOfMinor.FindStringSubmatch(image); match != nil {
 		return match[2]
@@ -72,8 +71,7 @@ func MinorOfImage(image string) string {
 	return ""
 }
 
-// ImageOfMinor returns the image with the tag of another minor version of Kubernetes, and without a digest. It is empty if the tag does
-// not name one.
+// ImageOfMinor returns the image with another minor version in its tag, and without a digest. It is empty if the tag names none.
 func ImageOfMinor(image, minor string) string {
 	if !tagOfMinor.MatchString(image) {
 		return ""
@@ -81,11 +79,11 @@ func ImageOfMinor(image, minor string) string {
 	return tagOfMinor.ReplaceAllString(image, "${1}"+minor+"${3}")
 }
 
-// OtherCommand returns a sentence on a kubectl-plimsoll that decides by the stock plugins of another minor version of Kubernetes than the
-// scheduler does. It is empty if the minor versions are the same, or if one of them is not known, which is the empty string.
+// OtherCommand warns of a kubectl-plimsoll with the stock plugins of another minor version than the scheduler's.
+// It is empty if the minor versions are equal or one is unknown.
 func OtherCommand(command, scheduler string) string {
 	if command == "" || scheduler == "" || command == scheduler {
 		return ""
 	}
-	return fmt.Sprintf("this kubectl-plimsoll is of Kubernetes %s, the scheduler of %s, whose stock plugins and weights may differ", command, scheduler)
+	return fmt.Sprintf("this kubectl-plimsoll is of Kubernetes %s, the scheduler of %s: stock plugins and weights may differ", command, scheduler)
 }

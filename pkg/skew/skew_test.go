@@ -93,7 +93,7 @@ func TestImageOfMinor(t *testing.T) {
 }
 
 func TestOtherCommand(t *testing.T) {
-	const want = "this kubectl-plimsoll is of Kubernetes 1.36, the scheduler of 1.37, whose stock plugins and weights may differ"
+	const want = "this kubectl-plimsoll is of Kubernetes 1.36, the scheduler of 1.37: stock plugins and weights may differ"
 	if got := skew.OtherCommand("1.36", "1.37"); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

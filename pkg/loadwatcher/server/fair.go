@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// fairSet is a set of at most limit items, each of a client address. When it is full, an item replaces the oldest one of the
-// address that has most items, so that no address keeps others out. It is safe for concurrent use.
+// fairSet is a set of at most limit items, each of a client address. It is safe for concurrent use.
+// If it is full, a new item replaces the oldest of the address with most items: no address keeps others out.
 type fairSet[T comparable] struct {
 	limit int
 
 	mu    sync.Mutex
 	count int
-	// items are the items of each address, the oldest first.
+	// items are by address, the oldest first.
 	items map[netip.Addr][]T
 }
 
@@ -21,7 +21,7 @@ func newFairSet[T comparable](limit int) *fairSet[T] {
 	return &fairSet[T]{limit: limit, items: map[netip.Addr][]T{}}
 }
 
-// add adds the item. If the set was full, add returns the item that it has replaced.
+// add adds the item. If the set was full, add returns the replaced item.
 func (s *fairSet[T]) add(address netip.Addr, item T) (replaced T, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,7 +34,7 @@ func (s *fairSet[T]) add(address netip.Addr, item T) (replaced T, full bool) {
 	return replaced, full
 }
 
-// tryAdd is like add, but if the set is full it adds the item only if its address then still has fewer items than the other had.
+// tryAdd is like add. But if the set is full, it adds the item only if its address then still has fewer items than the other had.
 func (s *fairSet[T]) tryAdd(address netip.Addr, item T) (replaced T, full, added bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,21 +50,21 @@ func (s *fairSet[T]) tryAdd(address netip.Addr, item T) (replaced T, full, added
 	return replaced, full, true
 }
 
-// remove removes the item, unless it has been replaced or removed before.
+// remove removes the item unless it is gone already.
 func (s *fairSet[T]) remove(address netip.Addr, item T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.removeLocked(address, item)
 }
 
-// halfFull reports whether the set has half of its limit or more.
+// halfFull reports whether the set has at least half of its limit.
 func (s *fairSet[T]) halfFull() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.count >= s.limit/2
 }
 
-// largest returns an address that has most items.
+// largest returns an address with most items.
 func (s *fairSet[T]) largest() netip.Addr {
 	var largest netip.Addr
 	for address, items := range s.items {

@@ -17,20 +17,18 @@ import (
 )
 
 const (
-	// tokenInterval is the time between two reads of the token file, and so the longest time for which a revoked token is
-	// still accepted while the file can be read. It is short because reads are cheap, and because a comparison of the file's
-	// times and size would miss some changes.
+	// tokenInterval is the time between two reads of the token file. A revoked token is accepted for so long at most.
+	// It is short: reads are cheap, and a comparison of the file's times and size would miss some changes.
 	tokenInterval = time.Second
 	// tokenTimeout bounds one read of the token file.
 	tokenTimeout = 5 * time.Second
 )
 
-// guard passes on requests that carry the file's bearer token, and those of probes, which cannot carry one. Requests do not
-// read the file; run does.
+// guard passes on requests with the file's bearer token, and those of probes, which cannot carry one. Only run reads the file.
 type guard struct {
 	next http.Handler
 	file *boundedfile.File
-	// token is the digest of the token; nil while none can be read.
+	// token is the token's digest; nil while it cannot be read.
 	token atomic.Pointer[[sha256.Size]byte]
 }
 
@@ -40,7 +38,7 @@ func newGuard(ctx context.Context, file string, next http.Handler) (*guard, erro
 	return g, g.readToken(ctx)
 }
 
-// run reads the file again and again until ctx is done.
+// run reads the file repeatedly until ctx is done.
 func (g *guard) run(ctx context.Context, clock clock.WithTicker) {
 	logger := klog.FromContext(ctx)
 	ticker := clock.NewTicker(tokenInterval)
@@ -61,7 +59,7 @@ func (g *guard) run(ctx context.Context, clock clock.WithTicker) {
 	}
 }
 
-// readToken sets the token to that in the file. An empty file is an error: its token would match requests without a token.
+// readToken reads the token. An empty file is an error: it would match requests without a token.
 func (g *guard) readToken(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
 	defer cancel()
@@ -81,7 +79,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == pathHealthz:
 		g.next.ServeHTTP(w, r)
 	case token == nil:
-		http.Error(w, "the service cannot read the bearer token that requests need", http.StatusServiceUnavailable)
+		http.Error(w, "the service cannot read its bearer token", http.StatusServiceUnavailable)
 	case !bears(r, token):
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		http.Error(w, "a valid bearer token is needed", http.StatusUnauthorized)
@@ -90,13 +88,12 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// bears reports whether the request carries the token of this digest. It compares digests, so that its duration reveals neither
-// how much of a guess was right nor how long the token is.
-func bears(r *http.Request, token *[sha256.Size]byte) bool {
-	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+// bears reports whether the request carries the token with this digest. Comparing digests takes the same time for every guess.
+func bears(r *http.Request, digest *[sha256.Size]byte) bool {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		return false
 	}
-	got := sha256.Sum256([]byte(strings.TrimSpace(given)))
-	return subtle.ConstantTimeCompare(token[:], got[:]) == 1
+	got := sha256.Sum256([]byte(strings.TrimSpace(token)))
+	return subtle.ConstantTimeCompare(digest[:], got[:]) == 1
 }

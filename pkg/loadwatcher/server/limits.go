@@ -9,12 +9,12 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// sendBufferBytes bounds what the kernel keeps of a response for a client that does not read it; Linux doubles it. By default the
-// kernel keeps up to 4 MiB, for minutes after the connection is closed.
+// sendBufferBytes bounds the kernel's part of a response to a slow client; Linux doubles it.
+// The default is up to 4 MiB, for minutes after the connection is closed.
 const sendBufferBytes = 64 << 10
 
-// limited passes on at most Config.MaxRequests requests at a time, and those of probes. It sheds one more, unless another address
-// has more requests in flight: then the oldest of these is aborted, so that clients that read slowly do not keep others out.
+// limited passes on at most Config.MaxRequests requests at a time, and those of probes. It sheds further ones.
+// But if another address has more requests in flight, it aborts that address' oldest: slow clients do not keep others out.
 func (s *Server) limited(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == pathHealthz {
@@ -37,8 +37,8 @@ func (s *Server) limited(next http.Handler) http.Handler {
 	})
 }
 
-// Limit returns a listener with at most Config.MaxConnections connections at a time. When there are as many, the next one
-// replaces another: the oldest from the address that has most of them. So no client waits until others close theirs.
+// Limit returns a listener with at most Config.MaxConnections connections at a time. A further connection replaces the oldest one
+// of the address with most, so that no client waits for others. netutil.LimitListener would let it wait.
 func (s *Server) Limit(listener net.Listener) net.Listener {
 	return &limitListener{Listener: listener, connections: s.connections, replaced: s.replaced}
 }
@@ -65,7 +65,7 @@ func (l *limitListener) Accept() (net.Conn, error) {
 	return accepted, nil
 }
 
-// limitedConn is one of the connections until it is closed.
+// limitedConn is in connections until it is closed.
 type limitedConn struct {
 	net.Conn
 	connections *fairSet[*limitedConn]
@@ -77,7 +77,7 @@ func (c *limitedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// reset closes the connection and drops what the client has not read.
+// reset closes the connection and drops unread data.
 func (c *limitedConn) reset() {
 	if tcp, ok := c.Conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
@@ -85,8 +85,8 @@ func (c *limitedConn) reset() {
 	_ = c.Conn.Close()
 }
 
-// clientOf returns the address that stands for the client at an address with a port: its own, or of IPv6 the network of 64 bits,
-// all addresses of which one machine can take. Clients that have none share the zero address.
+// clientOf returns a client's address without its port. For IPv6 it is the network of 64 bits: one machine can take all of its
+// addresses. Clients without an address share the zero address.
 func clientOf(client string) netip.Addr {
 	addressAndPort, _ := netip.ParseAddrPort(client)
 	address := addressAndPort.Addr().Unmap()

@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// minSpread is how far apart the windows of one response may end, however often the source is read. They end when each node
-	// was scraped last, often once a minute, and a scrape may be late.
+	// Windows of one response may end minSpread apart, however often the source is read.
+	// They end at each node's last scrape, often once a minute, and a scrape may be late.
 	minSpread = 90 * time.Second
-	// minValidity bounds how often a response is encoded again while the source is down and the nodes expire one by one.
+	// minValidity bounds how often a response is encoded while the source is down and nodes expire one by one.
 	minValidity = time.Second
 )
 
@@ -27,7 +27,7 @@ const (
 type cachedResponse struct {
 	mu       sync.Mutex
 	snapshot *load.Snapshot
-	// validUntil is the last moment at which response is true of snapshot.
+	// validUntil is when response expires.
 	validUntil time.Time
 	response   *response
 }
@@ -40,7 +40,7 @@ type response struct {
 
 func (a *response) known() bool { return a.body != nil }
 
-// write sends a response that is known.
+// write sends a known response.
 func (a *response) write(w http.ResponseWriter, r *http.Request) {
 	body := a.body
 	header := w.Header()
@@ -54,7 +54,6 @@ func (a *response) write(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body) // it fails only if the client is gone
 }
 
-// acceptsGzip reports whether the client accepts gzip as an encoding.
 func acceptsGzip(header http.Header) bool {
 	for _, encoding := range strings.Split(strings.Join(header.Values("Accept-Encoding"), ","), ",") {
 		name, weight, _ := strings.Cut(encoding, ";")
@@ -71,7 +70,7 @@ func acceptsGzip(header http.Header) bool {
 	return false
 }
 
-// responseOver returns the load of all nodes over a window that is served. Concurrent calls wait for the one that encodes it.
+// responseOver returns the load of all nodes over a served window. Concurrent calls wait for one to encode it.
 func (s *Server) responseOver(logger klog.Logger, window time.Duration) *response {
 	c, snapshot, now := s.responses[window], s.config.Publisher.Latest(), s.config.Clock.Now()
 	c.mu.Lock()
@@ -88,7 +87,7 @@ func (s *Server) responseOver(logger klog.Logger, window time.Duration) *respons
 	return c.response
 }
 
-// responseFor returns the load of one node over a window that is served.
+// responseFor returns the load of one node over a served window.
 func (s *Server) responseFor(logger klog.Logger, node string, window time.Duration) *response {
 	now := s.config.Clock.Now()
 	fresh := s.freshLoad(s.config.Publisher.Latest().Over(window), []string{node}, now)
@@ -97,12 +96,11 @@ func (s *Server) responseFor(logger klog.Logger, node string, window time.Durati
 
 func (s *Server) spread() time.Duration { return max(2*s.config.Trust.RefreshInterval, minSpread) }
 
-// freshLoad is the load of nodes that is fresh at one moment.
+// freshLoad is the fresh load of nodes at one moment.
 type freshLoad struct {
-	// samples holds one sample for each resource of each node.
 	samples []load.Sample
 	newest  time.Time
-	// until is the last moment at which all samples are fresh.
+	// until is when the first sample expires.
 	until time.Time
 }
 
@@ -127,9 +125,9 @@ func (s *Server) freshLoad(table *load.Table, names []string, now time.Time) fre
 	return fresh
 }
 
-// within returns the samples that end within spread of the newest. A response has one end for all nodes, the earliest: with
-// the last sample of a node that is no longer measured, the load of all others would look as old as that. A client that read
-// an earlier response has that node's last sample and its age.
+// within returns the samples that end within spread of the newest. A response has one end for all nodes, the earliest:
+// a node that is no longer measured would make the load of all others look as old.
+// Clients have that node's last sample, and its age, from an earlier response.
 func (f freshLoad) within(spread time.Duration) []load.Sample {
 	earliest := f.newest.Add(-spread)
 	samples := make([]load.Sample, 0, len(f.samples))
@@ -141,9 +139,9 @@ func (f freshLoad) within(spread time.Duration) []load.Sample {
 	return samples
 }
 
-// encode returns the samples as a response over window. Samples of the moment keep their window of 0. All others are said to be
-// over window, even if the source knows only the present and has not been read for that long yet: the format has one window
-// for all, and a window that is stated too long makes pods count as uncovered rather than as covered.
+// encode returns the samples as a response over window. Momentary samples keep their window of 0. All others get window, even if the
+// source has been read for less time. The format has one window for all nodes. Too long a window makes pods count as uncovered,
+// which is safer than as covered.
 func (s *Server) encode(logger klog.Logger, window time.Duration, now time.Time, samples []load.Sample) *response {
 	if len(samples) == 0 {
 		return &response{}

@@ -1,4 +1,4 @@
-// Package server serves the load that a watcher publishes by load-watcher's HTTP API, which plugins of other schedulers read too.
+// Package server serves load by load-watcher's HTTP API, which plugins of other schedulers read too.
 package server
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
-// Paths that are served.
+// The paths of the API.
 const (
 	pathWatcher = "/watcher"
 	pathHealth  = "/watcher/health"
@@ -29,24 +29,21 @@ const (
 	pathHealthz = "/healthz"
 )
 
-// Config says what is served.
+// Config says what to serve.
 type Config struct {
 	// Source is the name of the metrics source in responses.
 	Source string
-	// Publisher is where the load appears; Nodes are the nodes whose load is served.
+	// Publisher publishes the load; Nodes are served.
 	Publisher *load.Publisher
 	Nodes     interface{ Names() []string }
-	// Window is the window that is served unless a request asks for another, which has to be one of Windows. The publisher
-	// has all of them.
+	// Window is served unless a request asks for one of Windows. The publisher has all of them.
 	Window  time.Duration
 	Windows []time.Duration
-	// Trust says how long a measurement is served.
+	// Trust limits how long a measurement is served.
 	Trust load.Trust
-	// TokenFile, if not empty, holds the bearer token that all requests need except those of /healthz. Run reads it again
-	// every second.
+	// TokenFile, if not empty, holds the bearer token for all requests except /healthz. Run reads it every second.
 	TokenFile string
-	// MaxConnections bounds the connections that are open at a time, MaxRequests the requests in flight, those of /healthz
-	// aside. Client addresses share both.
+	// MaxConnections bounds open connections, MaxRequests the requests in flight except /healthz. Client addresses share both.
 	MaxConnections, MaxRequests int
 	// Metrics serves /metrics; the server's own metrics are registered with Registry.
 	Metrics  http.Handler
@@ -56,7 +53,7 @@ type Config struct {
 	Clock clock.WithTicker
 }
 
-// Server serves the API. A response over a window is encoded once for a snapshot, or once a second while load expires.
+// Server serves the API. It encodes a response once a snapshot, or once a second while load expires.
 type Server struct {
 	config    Config
 	windows   []time.Duration
@@ -72,13 +69,12 @@ type Server struct {
 
 // New returns a handler of
 //
-//	GET /watcher[?host=NAME][&window=5m]   the load, as JSON; 500 without a body while none is known, 404 for an unknown host
+//	GET /watcher[?host=NAME][&window=5m]   the load as JSON; 500 without a body before the first load, 404 for an unknown host
 //	GET /watcher/health                    200 while load is known, else 503
 //	GET /healthz                           200
 //	GET /metrics
 //
-// The load of a node is known while it is fresh by Config.Trust. New fails if there is a token file and no token can be read
-// from it.
+// The load of a node is known while it is fresh by Config.Trust. New fails if the token file has no token.
 func New(ctx context.Context, config Config) (*Server, error) {
 	s := &Server{
 		config:      config,
@@ -119,7 +115,7 @@ func New(ctx context.Context, config Config) (*Server, error) {
 	return s, nil
 }
 
-// Run reads the token again until ctx is done, if one is needed.
+// Run follows the token file until ctx is done.
 func (s *Server) Run(ctx context.Context) {
 	if s.guard != nil {
 		s.guard.run(ctx, s.config.Clock)

@@ -94,9 +94,9 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	fs.text(&o.tlsCertFile, "tls-cert-file", "file with the PEM certificate and its chain, to serve TLS; read again when it changes")
 	fs.text(&o.tlsPrivateKeyFile, "tls-private-key-file", "file with the PEM key of --tls-cert-file")
 	fs.text(&o.bearerTokenFile, "bearer-token-file",
-		"file with the bearer token that all requests need except those of /healthz; read again every second")
+		"file with the bearer token for all requests except /healthz; read again every second")
 	fs.IntVar(&o.maxConnections, "max-connections", o.maxConnections,
-		"connections at a time, at least 8; an eighth as many requests may be in flight. Client addresses share both")
+		"maximum of connections, at least 8; of requests in flight, an eighth of it. Client addresses share both")
 	fs.text(&o.kubeconfig, flagKubeconfig,
 		"kubeconfig of the cluster to read nodes and, with KubernetesMetricsServer, load from; without it, the cluster of the pod")
 	o.addProviderFlags(fs)
@@ -115,9 +115,9 @@ func (o *options) addProviderFlags(fs flagSet) {
 	provider := &o.load.MetricProvider
 	fs.text((*string)(&provider.Type), flagProviderName, "KubernetesMetricsServer, Prometheus, SignalFx or Datadog")
 	fs.text(&provider.Address, flagProviderAddress,
-		"http(s) URL of SignalFx, Datadog or any server with Prometheus' HTTP API, with its path prefix; or a site of Datadog, such as datadoghq.eu")
+		"http(s) URL, with its path prefix, of SignalFx, Datadog or a server with Prometheus' HTTP API; or Datadog's site, such as datadoghq.eu")
 	fs.text(&provider.TokenFile, flagTokenFile,
-		"file with the bearer token for Prometheus, the access token for SignalFx or the API key for Datadog, read again as it rotates; env "+
+		"file with Prometheus' bearer token, SignalFx' access token or Datadog's API key, read again as it rotates; env "+
 			config.TokenVariable+" is the token itself")
 	fs.text(&provider.ApplicationKeyFile, flagApplicationKeyFile,
 		"file with the application key for Datadog, read again as it rotates; env "+config.ApplicationKeyVariable+" is the key itself")
@@ -149,7 +149,7 @@ func (o *options) cluster() (*rest.Config, error) {
 	}
 	switch {
 	case errors.Is(err, rest.ErrNotInCluster):
-		return nil, fmt.Errorf("%s: not set, and this is not a pod of a cluster: name the kubeconfig of the cluster whose nodes are measured",
+		return nil, fmt.Errorf("%s: unset outside a pod: name the kubeconfig of the measured cluster",
 			nameOf(flagKubeconfig))
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", nameOf(flagKubeconfig), err)

@@ -250,7 +250,7 @@ func TestOptions_MistakesAreRefusedBeforeListening(t *testing.T) {
 		args        []string
 		want        []string
 	}{
-		{"no cluster", nil, nil, []string{"--kubeconfig", "KUBE_CONFIG", "not a pod"}},
+		{"no cluster", nil, nil, []string{"--kubeconfig", "KUBE_CONFIG", "outside a pod"}},
 		{"a kubeconfig that is not there", map[string]string{"KUBE_CONFIG": absent}, nil, []string{"--kubeconfig", "KUBE_CONFIG", absent}},
 		{"SignalFx without a token", map[string]string{"METRICS_PROVIDER_NAME": "SignalFx"}, []string{kubeconfig}, []string{"--token-file", "METRICS_PROVIDER_TOKEN", "type SignalFx needs an access token"}},
 		{"Datadog without an application key", map[string]string{"METRICS_PROVIDER_NAME": "Datadog", "METRICS_PROVIDER_TOKEN": "hunter2"}, []string{kubeconfig}, []string{"--application-key-file", "METRICS_PROVIDER_APP_KEY", "type Datadog needs an application key"}},

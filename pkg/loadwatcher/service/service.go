@@ -102,10 +102,10 @@ func (s *service) run(ctx context.Context, listener net.Listener) error {
 		running.Go(func() { certificates.run(background) })
 		tlsConfig = certificates.config()
 	} else if s.options.bearerTokenFile != "" {
-		logger.Info("Requests carry the bearer token over plain HTTP, where others can read it: set --tls-cert-file and --tls-private-key-file")
+		logger.Info("Requests carry the bearer token over plain HTTP: set --tls-cert-file and --tls-private-key-file")
 	}
 	if address, ok := listener.Addr().(*net.TCPAddr); ok && !address.IP.IsLoopback() && s.options.bearerTokenFile == "" {
-		logger.Info("Every client that reaches the port can read the load of the nodes: set --bearer-token-file, or restrict access to the port")
+		logger.Info("Every client of the port can read the load of the nodes: set --bearer-token-file, or restrict access to the port")
 	}
 	s.informers.Start(background.Done())
 	running.Go(func() { s.watcher.Run(background) })

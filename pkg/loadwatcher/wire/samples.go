@@ -11,19 +11,17 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
-// ErrUndated is a document that does not say when its values were measured.
+// ErrUndated is a document without the time of its values.
 var ErrUndated = errors.New("neither window.end nor timestamp is set")
 
 // percent is the capacity of a host in the units of a Metric's value.
 const percent = 100
 
-// Samples returns the CPU and the memory of the document: one sample for each host that has a mean of either, sorted by host.
-// Sample.Node is the name of the host in the document. Values are as measured: the reader checks them.
-//
-// Average is preferred to Latest, which is preferred to an unstated operator; a deviation without any of them is not a value. Of
-// several values of one type and operator, those whose rollup is the document's window are preferred, and among them the highest
-// is taken, whatever their order. A sample of Latest alone is of the moment: its Window is 0. All others are over the document's
-// window. Samples end at window.end or, if that is missing, at the timestamp. It fails with ErrUndated if both are missing.
+// Samples returns one sample for each host with a mean of CPU or memory, sorted by host. Values are unchecked.
+//   - Average is preferred to Latest, and Latest to Unset. A deviation without any of them does not count.
+//   - Of several values of a type and operator, those with the document's window as rollup are preferred, then the highest.
+//   - A sample of Latest alone is momentary, with a Window of 0. All others are over the document's window.
+//   - Samples end at window.end, or else at the timestamp. It fails with ErrUndated without both.
 func (d *Document) Samples() ([]load.Sample, error) {
 	end := d.Window.End
 	if end <= 0 {
@@ -50,7 +48,7 @@ func (d *Document) Samples() ([]load.Sample, error) {
 	return samples, nil
 }
 
-// span returns the stated duration or, if that cannot be parsed, the time from start to end; 0 if neither is positive.
+// span returns the duration or, if it is invalid, the time from start to end; 0 if neither is positive.
 func (w Window) span() time.Duration {
 	if d, err := time.ParseDuration(w.Duration); err == nil && d > 0 {
 		return d
@@ -62,7 +60,7 @@ func (w Window) span() time.Duration {
 	return 0
 }
 
-// statOf returns the statistic of one resource type, and whether any part of it was measured over a window.
+// statOf returns the statistic of a resource type, and whether any part of it was measured over a window.
 func statOf(metrics []Metric, resourceType, rollup string) (stat load.Stat, ofWindow bool) {
 	chosen := map[string]choice{}
 	for i := range metrics {
@@ -72,7 +70,7 @@ func statOf(metrics []Metric, resourceType, rollup string) (stat load.Stat, ofWi
 			chosen[m.Operator] = c
 		}
 	}
-	for _, operator := range []string{Average, Latest, Unstated} {
+	for _, operator := range []string{Average, Latest, Unset} {
 		mean, deviation := chosen[operator], chosen[StandardDeviation]
 		if !mean.made {
 			continue
@@ -86,7 +84,7 @@ func statOf(metrics []Metric, resourceType, rollup string) (stat load.Stat, ofWi
 	return load.Stat{}, false
 }
 
-// choice is the preferred one of the values that were offered, whatever their order.
+// choice is the preferred one of the offered values, whatever their order.
 type choice struct {
 	value    float64
 	made     bool
@@ -101,11 +99,11 @@ func (c *choice) offer(m *Metric, rollup string) {
 	*c = choice{value: *m.Value, made: true, ofRollup: ofRollup}
 }
 
-// FromSamples returns the document of the samples over window and, with operator Latest, of the samples of the moment. Samples over
-// other windows, and values that JSON cannot express, are left out. made is the time at which the document is made.
+// FromSamples returns the document, made at a time, of the samples over window and of momentary ones, with operator Latest.
+// It omits samples over other windows, and values that JSON cannot express.
 //
-// The format has one end for all nodes. It is the earliest end of any sample, so that no load passes for newer than it is: leave
-// out samples that are not fresh. Without samples it is made.
+// The format has one end for all nodes: the earliest of any sample, so that no load passes for newer. Omit samples that are not
+// fresh. Without samples the end is made.
 func FromSamples(source string, made time.Time, window time.Duration, samples []load.Sample) *Document {
 	hosts := make(map[string]NodeMetrics, len(samples))
 	end := made

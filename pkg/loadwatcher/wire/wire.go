@@ -14,13 +14,13 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
 )
 
-// MaxBytes is the largest document that is read, whatever the number of nodes: some 40,000 nodes with four metrics each.
+// MaxBytes bounds a document, whatever the number of nodes: it allows for some 40,000 nodes with four metrics each.
 const MaxBytes = 32 << 20
 
 // Path is where the document is served, below the address of the service.
 const Path = "watcher"
 
-// ErrTooLarge is a document that takes more memory than it may.
+// ErrTooLarge is a document beyond the memory limit.
 var ErrTooLarge = errors.New("too many hosts or metrics")
 
 // Resource types. Others are known to load-watcher and not used here.
@@ -29,12 +29,12 @@ const (
 	Memory = "Memory"
 )
 
-// Operators say how a value was computed. Unstated is a mean.
+// Operators say how a value was computed. Unset is a mean.
 const (
 	Average           = "AVG"
 	StandardDeviation = "STD"
 	Latest            = "Latest"
-	Unstated          = ""
+	Unset             = ""
 )
 
 // Document is the load of all hosts. The order of fields, here and below, is the order of keys in JSON.
@@ -81,7 +81,7 @@ type Metric struct {
 	Name string `json:"name"`
 	// Type is CPU, Memory or another resource type.
 	Type string `json:"type"`
-	// Operator is Average, StandardDeviation, Latest or Unstated.
+	// Operator is Average, StandardDeviation, Latest or Unset.
 	Operator string `json:"operator"`
 	// Rollup is the span of this value, as in "15m".
 	Rollup string `json:"rollup"`
@@ -90,17 +90,17 @@ type Metric struct {
 }
 
 const (
-	// hostBytes and metricBytes are what a host and a metric of it take in memory, whatever they take in JSON.
+	// hostBytes and metricBytes are the memory of a host and of a metric.
 	hostBytes   = 256
 	metricBytes = 128
-	// otherKeys is how many keys a document may have beside the hosts.
+	// otherKeys is the maximum of keys beside the hosts.
 	otherKeys = 64
 )
 
-// Decode reads one document up to the end of r. Keys are case-sensitive, as in JSON and unlike in encoding/json; unknown keys are
-// skipped, and missing ones leave their fields zero. It fails with ErrTooLarge if the document takes more than about maxBytes of
-// memory, with the error of r, or with an error that says what is not JSON or not of the expected type. It reads no value but
-// NodeMetricsMap of more than jsonstream.MaxValueBytes. It does not bound r.
+// Decode reads one document up to the end of r.
+//   - Keys are case-sensitive, unlike in encoding/json. Unknown keys are skipped; missing ones leave their fields zero.
+//   - It fails with ErrTooLarge for a document of more than about maxBytes of memory, with the error of r, or for invalid JSON.
+//   - Beside NodeMetricsMap it reads no value of more than jsonstream.MaxValueBytes. It does not bound r.
 func Decode(r io.Reader, maxBytes int64) (*Document, error) {
 	buffered := bufio.NewReader(r)
 	if _, err := buffered.Peek(1); errors.Is(err, io.EOF) {
@@ -165,8 +165,8 @@ func decodeValue(dec *jsonstream.Decoder, into any) error {
 	return kjson.UnmarshalCaseSensitivePreserveInts(raw, into)
 }
 
-// Encode writes the document in one line, with every key present and nodes in the order of their names. It fails with the error of
-// w, or, before it writes anything, on a value that JSON cannot express (NaN or an infinity).
+// Encode writes the document in one line, with every key and nodes sorted by name. It fails with the error of w.
+// It also fails, before it writes anything, for a NaN or an infinity.
 func Encode(w io.Writer, d *Document) error {
 	whole := *d
 	whole.Data.NodeMetricsMap = make(map[string]NodeMetrics, len(d.Data.NodeMetricsMap))

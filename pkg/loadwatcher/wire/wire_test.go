@@ -230,17 +230,17 @@ func TestSamples_OneNode(t *testing.T) {
 		},
 		{
 			name:    "AVG is preferred to Latest and to an unstated operator",
-			metrics: []Metric{metric(CPU, Unstated, 90), metric(CPU, Latest, 80), metric(CPU, Average, 10), metric(CPU, Latest, 81), metric(CPU, Unstated, 91)},
+			metrics: []Metric{metric(CPU, Unset, 90), metric(CPU, Latest, 80), metric(CPU, Average, 10), metric(CPU, Latest, 81), metric(CPU, Unset, 91)},
 			want:    &load.Sample{Window: quarter, Stats: load.Stats{load.CPU: meanOnly(0.1)}},
 		},
 		{
 			name:    "Latest is preferred to an unstated operator, and alone is a sample of the moment",
-			metrics: []Metric{metric(CPU, Latest, 10), metric(CPU, Unstated, 90)},
+			metrics: []Metric{metric(CPU, Latest, 10), metric(CPU, Unset, 90)},
 			want:    &load.Sample{Window: 0, Stats: load.Stats{load.CPU: meanOnly(0.1)}},
 		},
 		{
 			name:    "an unstated operator is a mean over the window",
-			metrics: []Metric{metric(CPU, Unstated, 10)},
+			metrics: []Metric{metric(CPU, Unset, 10)},
 			want:    &load.Sample{Window: quarter, Stats: load.Stats{load.CPU: meanOnly(0.1)}},
 		},
 		{
