@@ -19,12 +19,12 @@ import (
 
 // Options describe the scheduler that a configuration is for.
 type Options struct {
-	// Plugins are the names of all plugins that the scheduler is built with, in the order in which similar names are reported.
+	// Plugins are the names of all plugins of the scheduler. Similar names are reported in this order.
 	Plugins []string
 	// Flags are the scheduler's parsed flags, which may override fields. nil stands for no flags.
 	Flags *pflag.FlagSet
-	// FilesAreElsewhere says that the files that the configuration names are in the scheduler's pod, and cannot be read here, and that
-	// its environment may have credentials that Getenv does not know.
+	// FilesAreElsewhere says that the configuration's files are in the scheduler's pod, and cannot be read here. The pod's
+	// environment may have credentials that Getenv does not know.
 	FilesAreElsewhere bool
 	// Getenv returns the environment variables of the scheduler. nil stands for none.
 	Getenv func(variable string) string
@@ -52,21 +52,35 @@ const (
 
 // String returns what the finding means, in one line.
 func (c Code) String() string {
-	return map[Code]string{
-		PluginEnabled:   "The configuration enables a plugin that does not exist; the scheduler does not start",
-		PluginDisabled:  "The configuration disables a plugin that does not exist; the entry has no effect",
-		PluginArguments: "The configuration has arguments for a plugin that does not exist; they have no effect",
-		FieldOverridden: "A flag overrides the configuration",
-		QueryInvalid:    "Prometheus cannot parse the query; a server with another dialect of PromQL may accept it",
-		QueryUngrouped:  "The query to Datadog is not grouped by the host's tag: its series belong to no node",
-		QueryUnfiltered: "The query to Datadog has no $filter: clusterName and hostNameSuffix have no effect",
-		ProfileRepeated: "Two profiles have the same name; the scheduler does not start",
-		LoadOutweighed:  "The plugins that score by load are outweighed by those that score by requests",
-		LimitUnweighted: "The weight at score is too small: a pod for which the limit is waived may go to the most loaded node",
-		LimitUnfiltered: "The limits of a plugin have no effect, because it is not enabled at filter",
-		LimitNotWaived:  "The limit is never waived, because the plugin is not enabled at preFilter: pods wait until a node is below it",
-		MetricUnused:    "The metric has no effect: its weight is 0, and it rejects no node",
-	}[c]
+	switch c {
+	case PluginEnabled:
+		return "The configuration enables a plugin that does not exist; the scheduler does not start"
+	case PluginDisabled:
+		return "The configuration disables a plugin that does not exist; the entry has no effect"
+	case PluginArguments:
+		return "The configuration has arguments for a plugin that does not exist; they have no effect"
+	case FieldOverridden:
+		return "A flag overrides the configuration"
+	case QueryInvalid:
+		return "Prometheus cannot parse the query; a server with another dialect of PromQL may accept it"
+	case QueryUngrouped:
+		return "The query to Datadog is not grouped by the host's tag: its series belong to no node"
+	case QueryUnfiltered:
+		return "The query to Datadog has no $filter: clusterName and hostNameSuffix have no effect"
+	case ProfileRepeated:
+		return "Two profiles have the same name; the scheduler does not start"
+	case LoadOutweighed:
+		return "The plugins that score by load are outweighed by plugins that score by requests"
+	case LimitUnweighted:
+		return "The weight at score is too small: with the limit waived, a pod may go to the most loaded node"
+	case LimitUnfiltered:
+		return "The limits of a plugin have no effect, because it is not enabled at filter"
+	case LimitNotWaived:
+		return "The limit is never waived, because the plugin is not enabled at preFilter"
+	case MetricUnused:
+		return "The metric has no effect: its weight is 0, and it rejects no node"
+	}
+	return string(c)
 }
 
 // Finding is something in a valid configuration that the operator probably did not mean.
@@ -113,9 +127,9 @@ func Warn(findings []Finding, format string) {
 	}
 }
 
-// Check returns an error if the content of a configuration file is of an old version, cannot be decoded, or has invalid
-// arguments for a plugin of this project; the error names the fields. Otherwise it returns the findings. What the stock
-// scheduler validates itself is reported for old versions only.
+// Check returns the findings of a configuration file. It fails, naming the fields, if the file has an old version or
+// invalid arguments for a plugin of this project. The stock scheduler's own validation is left to it, except
+// for old versions.
 func Check(content []byte, options Options) ([]Finding, error) {
 	if err := checkKind(content); err != nil {
 		return nil, err
@@ -145,8 +159,7 @@ func Check(content []byte, options Options) ([]Finding, error) {
 	), nil
 }
 
-// CompleteFromEnvironment sets what plugins' arguments leave open by the scheduler's environment, which getenv returns; nil stands for
-// none.
+// CompleteFromEnvironment sets unset fields of plugins' arguments from the scheduler's environment. A nil getenv has none.
 func CompleteFromEnvironment(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, getenv func(variable string) string) {
 	if getenv == nil {
 		return
@@ -160,11 +173,12 @@ func CompleteFromEnvironment(cfg *kubeschedulerconfig.KubeSchedulerConfiguration
 	}
 }
 
-// checkKind refuses an empty document, and one without apiVersion or kind: the decoder's error would show all of it, a token included.
+// checkKind refuses documents without apiVersion or kind: the decoder's error would show all of it, a token included.
 func checkKind(content []byte) error {
 	root := parse(content)
 	if root == nil && yaml.Unmarshal(content, &yaml.Node{}) == nil {
-		return fmt.Errorf("the configuration is empty: write apiVersion: %s, kind: KubeSchedulerConfiguration and profiles; if a command wrote it, read its errors",
+		return fmt.Errorf("the configuration is empty: write apiVersion: %s, kind: KubeSchedulerConfiguration and profiles; "+
+			"if a command wrote it, read its errors",
 			kubeschedulerconfigv1.SchemeGroupVersion)
 	}
 	for _, field := range []struct{ name, value string }{

@@ -13,7 +13,17 @@ import (
 
 // plugins are the names of the plugins that exist in these tests.
 func plugins() []string {
-	return []string{"LoadThreshold", "LoadVariationRiskBalancing", "LowRiskOverCommitment", "NodeMetrics", "NodeResourcesBalancedAllocation", "NodeResourcesFit", "Peaks", "PodTopologySpread", "TargetLoadPacking"}
+	return []string{
+		"LoadThreshold",
+		"LoadVariationRiskBalancing",
+		"LowRiskOverCommitment",
+		"NodeMetrics",
+		"NodeResourcesBalancedAllocation",
+		"NodeResourcesFit",
+		"Peaks",
+		"PodTopologySpread",
+		"TargetLoadPacking",
+	}
 }
 
 // check returns the findings about a configuration, whose first two lines it adds, beside flags of leader election.
@@ -41,7 +51,13 @@ func check(t *testing.T, config string, args ...string) []configlint.Finding {
 func TestCheck_UnknownPlugins(t *testing.T) {
 	finding := func(code configlint.Code, field string, line int, plugin, advice string, similar ...string) configlint.Finding {
 		return configlint.Finding{
-			Code: code, Field: field, Line: line, Details: []any{"name", plugin}, Advice: advice, Similar: similar, Fatal: code == configlint.PluginEnabled,
+			Code:    code,
+			Field:   field,
+			Line:    line,
+			Details: []any{"name", plugin},
+			Advice:  advice,
+			Similar: similar,
+			Fatal:   code == configlint.PluginEnabled,
 		}
 	}
 	const other = "remove this entry: the plugin is one of sigs.k8s.io/scheduler-plugins that this scheduler does not have. For pods that " +
@@ -309,15 +325,32 @@ leaderElection: {leaderElect: false}
 }
 
 func TestFinding_String(t *testing.T) {
-	finding := configlint.Finding{Code: configlint.MetricUnused, Field: "f", Line: 3, Details: []any{"name", "n"}, Advice: "a", Similar: []string{"s"}}
+	finding := configlint.Finding{
+		Code:    configlint.MetricUnused,
+		Field:   "f",
+		Line:    3,
+		Details: []any{"name", "n"},
+		Advice:  "a",
+		Similar: []string{"s"},
+	}
 	if got, want := finding.String(), `"The metric has no effect: its weight is 0, and it rejects no node" field="f" line=3 name="n" advice="a" similar=["s"]`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
 func TestFinding_KeysAndValues(t *testing.T) {
-	finding := configlint.Finding{Code: configlint.MetricUnused, Field: "f", Line: 3, Details: []any{"name", "n"}, Advice: "a", Similar: []string{"s"}}
-	if diff := cmp.Diff([]any{"field", "f", "line", 3, "name", "n", "advice", "a", "similar", []string{"s"}}, finding.KeysAndValues()); diff != "" {
+	finding := configlint.Finding{
+		Code:    configlint.MetricUnused,
+		Field:   "f",
+		Line:    3,
+		Details: []any{"name", "n"},
+		Advice:  "a",
+		Similar: []string{"s"},
+	}
+	if diff := cmp.Diff(
+		[]any{"field", "f", "line", 3, "name", "n", "advice", "a", "similar", []string{"s"}},
+		finding.KeysAndValues(),
+	); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -12,8 +12,7 @@ import (
 	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 )
 
-// unknownPlugins reports plugins that do not exist. The stock scheduler refuses those that are enabled, and ignores those that are
-// disabled or given arguments.
+// unknownPlugins reports plugins that do not exist. The stock scheduler refuses them only where they are enabled.
 func unknownPlugins(root *yaml.Node, plugins []string) []Finding {
 	if len(plugins) == 0 {
 		return nil
@@ -26,7 +25,8 @@ func unknownPlugins(root *yaml.Node, plugins []string) []Finding {
 				continue
 			}
 			finding := Finding{
-				Code: code, Field: fmt.Sprintf("%s[%d]", path, i), Line: name.Line, Details: []any{"name", name.Value}, Fatal: code == PluginEnabled,
+				Code: code, Field: fmt.Sprintf("%s[%d]", path, i), Line: name.Line,
+				Details: []any{"name", name.Value}, Fatal: code == PluginEnabled,
 			}
 			if removed, ok := removedPlugins()[name.Value]; ok {
 				finding.Advice = cmp.Or(advice(removed), noReplacement)
@@ -51,14 +51,15 @@ func unknownPlugins(root *yaml.Node, plugins []string) []Finding {
 }
 
 // adviceOnOther is the advice for OtherPlugins.
-const adviceOnOther = "remove this entry: the plugin is one of sigs.k8s.io/scheduler-plugins that this scheduler does not have. For pods that " +
-	"need it, run that project's scheduler beside this one, with a schedulerName of its own"
+const adviceOnOther = "remove this entry: the plugin is one of sigs.k8s.io/scheduler-plugins that this scheduler does not have. " +
+	"For pods that need it, run that project's scheduler beside this one, with a schedulerName of its own"
 
 // OtherPlugins returns the plugins of sigs.k8s.io/scheduler-plugins that neither this project nor Kubernetes has.
 func OtherPlugins() []string {
 	return []string{
-		"CapacityScheduling", "Coscheduling", "CrossNodePreemption", "NetworkOverhead", "NodeResourcesAllocatable", "NodeResourcesFitPlus",
-		"NodeResourceTopologyMatch", "PodState", "PreemptionToleration", "QOSSort", "ScarceResourceAvoidance", "SySched", "TopologicalSort",
+		"CapacityScheduling", "Coscheduling", "CrossNodePreemption", "NetworkOverhead", "NodeResourcesAllocatable",
+		"NodeResourcesFitPlus", "NodeResourceTopologyMatch", "PodState", "PreemptionToleration", "QOSSort",
+		"ScarceResourceAvoidance", "SySched", "TopologicalSort",
 	}
 }
 
@@ -94,8 +95,8 @@ func overriddenFields(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerCon
 	return findings
 }
 
-// SimilarNames returns the names that begin with name, or else those that differ from it least, by at most three letters: two slips,
-// or a forgotten syllable. Case does not matter.
+// SimilarNames returns the names that begin with name, or else the names with the fewest different letters, at most three.
+// Case does not matter.
 func SimilarNames(name string, names []string) []string {
 	// Cobra has the search for mistyped commands.
 	program := &cobra.Command{}

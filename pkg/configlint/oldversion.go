@@ -25,8 +25,8 @@ type change struct {
 	advice string
 }
 
-// checkVersion returns an error that lists the changes that lead to v1, if the configuration or the arguments of a plugin in it
-// are of v1beta1, v1beta2 or v1beta3. plugins are the names of the plugins that exist.
+// checkVersion returns an error with the changes from v1beta1, v1beta2 or v1beta3 to v1. plugins are the names of the plugins
+// that exist.
 func checkVersion(content []byte, plugins []string) error {
 	u := &upgrade{root: parse(content), plugins: plugins}
 	fileVersion := text(entry(u.root, "apiVersion"))
@@ -71,7 +71,7 @@ func checkVersion(content []byte, plugins []string) error {
 	return errors.New(b.String())
 }
 
-// upgrade collects the changes that lead to v1, and applies them to the parsed file as far as validate needs it.
+// upgrade collects the changes to reach v1, and applies them to the parsed file before it is validated.
 type upgrade struct {
 	root *yaml.Node
 	// plugins are the names of the plugins that exist.
@@ -102,7 +102,8 @@ func (u *upgrade) version(apiVersion *yaml.Node, path string) {
 func (u *upgrade) addresses() {
 	for _, name := range []string{"healthzBindAddress", "metricsBindAddress"} {
 		if line := remove(u.root, name); line > 0 {
-			u.add(line, name, "remove this line; /healthz and /metrics are served over HTTPS, at --bind-address (0.0.0.0) and --secure-port (10259)")
+			u.add(line, name, "remove this line; /healthz and /metrics are served over HTTPS, "+
+				"at --bind-address (0.0.0.0) and --secure-port (10259)")
 		}
 	}
 }
@@ -182,7 +183,8 @@ func (u *upgrade) validate() {
 		u.add(0, "", "after these changes there is still: "+err.Error())
 		return
 	}
-	for _, err := range []error{kubeschedulervalidation.ValidateKubeSchedulerConfiguration(cfg), validation.ValidatePluginConfigs(cfg)} {
+	stock, own := kubeschedulervalidation.ValidateKubeSchedulerConfiguration(cfg), validation.ValidatePluginConfigs(cfg)
+	for _, err := range []error{stock, own} {
 		all, _ := errors.AsType[utilerrors.Aggregate](err)
 		if all == nil {
 			continue
@@ -200,7 +202,7 @@ func (u *upgrade) validate() {
 // noReplacement is the advice for a plugin that has no replacement.
 const noReplacement = "remove this entry"
 
-// replacement is the advice for a removed plugin, by where its name stands; empty means noReplacement.
+// replacement is the advice for a removed plugin, by list. An empty one means noReplacement.
 type replacement struct{ enabled, disabled, args string }
 
 // removedPlugins returns the plugins that v1beta1, v1beta2 or v1beta3 had and v1 does not have.

@@ -38,8 +38,8 @@ func unparsableQueries(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerCo
 	return findings
 }
 
-// CheckLoadQuery returns what is surprising in a query for load: that Prometheus' parser rejects it, in which "$window" stands for the
-// window, or that one to Datadog lacks what others have. An empty query stands for the dialect's.
+// CheckLoadQuery returns the findings of a query for load: an error of Prometheus' parser, or what a query to Datadog lacks.
+// An empty query has none.
 func CheckLoadQuery(field, query string, provider *config.MetricProviderSpec) []Finding {
 	switch {
 	case query == "":
@@ -49,7 +49,7 @@ func CheckLoadQuery(field, query string, provider *config.MetricProviderSpec) []
 	case provider.Type != config.Prometheus:
 		return nil
 	}
-	// As wide as the variable, so that columns stay those of the query as it is written.
+	// As wide as the variable, so that columns do not move.
 	window := fmt.Sprintf("%-*s", len("$window"), "5m")
 	return checkQuery(field, query, strings.ReplaceAll(query, "$window", window))
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/quantity"
 )
 
-// withFields returns the decoder's error with a sentence for each field that the decoder does not know: its line, its path, and the
-// similar names. Values that the decoder does not accept replace its error, which names neither line nor path.
+// withFields adds a sentence for each unknown field to the decoder's error: its line, its path, and similar names.
+// Invalid values replace the error, which names neither line nor path.
 func withFields(err error, root *yaml.Node) error {
 	known := kubeschedulerscheme.Scheme.KnownTypes(kubeschedulerconfigv1.SchemeGroupVersion)
 	var u fieldCheck
@@ -49,11 +49,11 @@ func withFields(err error, root *yaml.Node) error {
 // fieldCheck has a sentence for each field that is unknown, or whose value is invalid.
 type fieldCheck struct{ unknown, invalid []string }
 
-// check adds the fields of the node that values of the type do not have, and those with values of another type. The path is empty,
-// or ends with a dot.
+// check adds the node's fields that the type lacks, and values of another type. The path is empty, or ends with a dot.
 func (u *fieldCheck) check(node *yaml.Node, of reflect.Type, path string) {
 	node = resolve(node)
-	if node == nil || node.Tag == "!!null" && slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Slice, reflect.Map, reflect.Struct}, of.Kind()) {
+	if node == nil ||
+		node.Tag == "!!null" && slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Slice, reflect.Map, reflect.Struct}, of.Kind()) {
 		return
 	}
 	for of.Kind() == reflect.Pointer {
@@ -69,7 +69,10 @@ func (u *fieldCheck) check(node *yaml.Node, of reflect.Type, path string) {
 		if node.Kind == yaml.ScalarNode && of.Kind() != reflect.String { // no secret
 			given = fmt.Sprintf("%q: ", node.Value)
 		}
-		u.invalid = append(u.invalid, fmt.Sprintf("line %d: %s: Invalid value: %s%s", node.Line, strings.TrimSuffix(path, "."), given, allowed(of)))
+		u.invalid = append(
+			u.invalid,
+			fmt.Sprintf("line %d: %s: Invalid value: %s%s", node.Line, strings.TrimSuffix(path, "."), given, allowed(of)),
+		)
 		return
 	}
 	if isScalar {
@@ -85,24 +88,29 @@ func (u *fieldCheck) check(node *yaml.Node, of reflect.Type, path string) {
 			u.check(value, of.Elem(), path+key.Value+".")
 		}
 	case reflect.Struct:
-		fields := fieldTypes(of)
-		for key, value := range pairs(node) {
-			field, ok := fields[key.Value]
-			switch {
-			case ok:
-				u.check(value, field, path+key.Value+".")
-			case key.Tag == "!!merge":
-				if value.Kind == yaml.MappingNode {
-					u.check(value, of, path)
-				}
-			default:
-				names := slices.Sorted(maps.Keys(fields))
-				advice := "the fields are " + strings.Join(names, ", ")
-				if similar := SimilarNames(key.Value, names); len(similar) > 0 {
-					advice = "did you mean " + strings.Join(similar, " or ") + "?"
-				}
-				u.unknown = append(u.unknown, fmt.Sprintf("line %d: %s%s: there is no such field: %s", key.Line, path, key.Value, advice))
+		u.checkFields(node, of, path)
+	}
+}
+
+// checkFields is check for the fields of a struct.
+func (u *fieldCheck) checkFields(node *yaml.Node, of reflect.Type, path string) {
+	fields := fieldTypes(of)
+	for key, value := range pairs(node) {
+		field, ok := fields[key.Value]
+		switch {
+		case ok:
+			u.check(value, field, path+key.Value+".")
+		case key.Tag == "!!merge":
+			if value.Kind == yaml.MappingNode {
+				u.check(value, of, path)
 			}
+		default:
+			names := slices.Sorted(maps.Keys(fields))
+			advice := "the fields are " + strings.Join(names, ", ")
+			if similar := SimilarNames(key.Value, names); len(similar) > 0 {
+				advice = "did you mean " + strings.Join(similar, " or ") + "?"
+			}
+			u.unknown = append(u.unknown, fmt.Sprintf("line %d: %s%s: there is no such field: %s", key.Line, path, key.Value, advice))
 		}
 	}
 }

@@ -43,7 +43,7 @@ func repeatedProfiles(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerCon
 	return findings
 }
 
-// weights reports profiles in which load has less say than it seems, and limits that limit nothing.
+// weights reports profiles in which load is outweighed, and limits without effect.
 func weights(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerConfiguration) []Finding {
 	var findings []Finding
 	for i := range cfg.Profiles {
@@ -53,7 +53,7 @@ func weights(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerConfiguratio
 		}
 		p.loadThreshold = argsOf[*config.LoadThresholdArgs](&cfg.Profiles[i])
 		p.nodeMetrics = argsOf[*config.NodeMetricsArgs](&cfg.Profiles[i])
-		findings = append(findings, p.outvoted()...)
+		findings = append(findings, p.outweighed()...)
 		findings = append(findings, p.unweightedLimit()...)
 		findings = append(findings, p.limitsWithoutFilter()...)
 		findings = append(findings, p.limitWithoutPreFilter()...)
@@ -91,8 +91,10 @@ func (p *profile) weight(plugin string) int64 {
 	return max(int64(entry.Weight), 1)
 }
 
-// enabledAt returns the plugin's entry if it is enabled at the extension point, by the point's own list or by multiPoint.
-func enabledAt(plugins *kubeschedulerconfig.Plugins, point *kubeschedulerconfig.PluginSet, name string) (kubeschedulerconfig.Plugin, bool) {
+// enabledAt returns the plugin's entry if the extension point's list, or multiPoint, enables it.
+func enabledAt(
+	plugins *kubeschedulerconfig.Plugins, point *kubeschedulerconfig.PluginSet, name string,
+) (kubeschedulerconfig.Plugin, bool) {
 	named := func(p kubeschedulerconfig.Plugin) bool { return p.Name == name }
 	if i := slices.IndexFunc(point.Enabled, named); i >= 0 {
 		return point.Enabled[i], true
@@ -117,9 +119,16 @@ func (p *profile) sum(plugins ...string) (shown string, total int64) {
 	return strings.Join(parts, ", "), total
 }
 
-// outvoted reports that the stock plugins that score by requests weigh as much as those that score by load.
-func (p *profile) outvoted() []Finding {
-	byLoad, load := p.sum(config.LoadVariationRiskBalancing, config.LowRiskOverCommitment, config.NodeMetrics, config.Peaks, config.PredictedPeak, config.TargetLoadPacking)
+// outweighed reports that the stock plugins by requests weigh as much as the plugins by load.
+func (p *profile) outweighed() []Finding {
+	byLoad, load := p.sum(
+		config.LoadVariationRiskBalancing,
+		config.LowRiskOverCommitment,
+		config.NodeMetrics,
+		config.Peaks,
+		config.PredictedPeak,
+		config.TargetLoadPacking,
+	)
 	byRequests, requests := p.sum(names.NodeResourcesFit, names.NodeResourcesBalancedAllocation)
 	if load == 0 || requests < load {
 		return nil
@@ -136,7 +145,12 @@ func (p *profile) outvoted() []Finding {
 // unweightedLimit reports a LoadThreshold whose score does not decide where pods go for which it was waived.
 func (p *profile) unweightedLimit() []Finding {
 	args := p.loadThreshold
-	if _, limits := enabledAt(p.plugins, &p.plugins.Filter, config.LoadThreshold); !limits || args == nil || args.WhenNoneFits != config.WhenNoneFitsRelax {
+	if _, limits := enabledAt(
+		p.plugins,
+		&p.plugins.Filter,
+		config.LoadThreshold,
+	); !limits || args == nil ||
+		args.WhenNoneFits != config.WhenNoneFitsRelax {
 		return nil
 	}
 	weight, others := p.weight(config.LoadThreshold), int64(0)
@@ -185,7 +199,7 @@ func (p *profile) limitsWithoutFilter() []Finding {
 	return findings
 }
 
-// limitWithoutPreFilter reports a LoadThreshold that waives its limits at PostFilter, but takes no notice of it in the next attempt.
+// limitWithoutPreFilter reports a limit that is waived at PostFilter, but not in the next attempt.
 func (p *profile) limitWithoutPreFilter() []Finding {
 	_, preFilters := enabledAt(p.plugins, &p.plugins.PreFilter, config.LoadThreshold)
 	_, filters := enabledAt(p.plugins, &p.plugins.Filter, config.LoadThreshold)

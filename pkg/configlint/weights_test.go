@@ -21,17 +21,33 @@ func TestCheck_Weights(t *testing.T) {
 	outvoted := func(line int, byLoad, byRequests string) configlint.Finding {
 		return configlint.Finding{
 			Code:  configlint.LoadOutweighed,
-			Field: "profiles[0].plugins.score", Line: line,
-			Details: []any{"byLoad", byLoad, "byRequests", byRequests}, Advice: "disable the plugins that score by requests at score; they still filter",
-			YAML: byRequestsDisabled,
+			Field: "profiles[0].plugins.score",
+			Line:  line,
+			Details: []any{
+				"byLoad",
+				byLoad,
+				"byRequests",
+				byRequests,
+			},
+			Advice: "disable the plugins that score by requests at score; they still filter",
+			YAML:   byRequestsDisabled,
 		}
 	}
 	unweighted := func(line int, weight, others int64, yaml string) configlint.Finding {
 		return configlint.Finding{
 			Code:  configlint.LimitUnweighted,
-			Field: "profiles[0].plugins.score", Line: line,
-			Details: []any{"name", "LoadThreshold", "weight", weight, "others", others}, Advice: "enable it at score with more weight than all other plugins together",
-			YAML: "plugins:\n  score:\n    enabled:\n    - name: LoadThreshold\n      weight: " + yaml + "\n",
+			Field: "profiles[0].plugins.score",
+			Line:  line,
+			Details: []any{
+				"name",
+				"LoadThreshold",
+				"weight",
+				weight,
+				"others",
+				others,
+			},
+			Advice: "enable it at score with more weight than all other plugins together",
+			YAML:   "plugins:\n  score:\n    enabled:\n    - name: LoadThreshold\n      weight: " + yaml + "\n",
 		}
 	}
 	unfiltered := func(plugin string) configlint.Finding {

@@ -8,7 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// parse returns the root of a document; nil if there is none, or if the content is no YAML: decoding reports that better.
+// parse returns the root of a document; nil if the content has none. Decoding reports invalid YAML.
 // All functions below accept a nil node.
 func parse(content []byte) *yaml.Node {
 	var document yaml.Node
@@ -92,7 +92,7 @@ func remove(node *yaml.Node, key string) int {
 // step matches a part of a path such as profiles[0].plugins: a key or an index.
 var step = regexp.MustCompile(`[^.\[\]]+`)
 
-// lineOf returns the line of a field, or of the innermost part of its path that the file has; 0 if it has none.
+// lineOf returns the line of a field, or of the innermost known part of its path; 0 if unknown.
 func lineOf(node *yaml.Node, path string) int {
 	line := 0
 	for _, part := range step.FindAllString(path, -1) {

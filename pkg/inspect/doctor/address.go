@@ -39,8 +39,15 @@ func (s *sourceFacts) adviseAddress() []Advice {
 	}
 	var advice []Advice
 	for _, v := range s.objects.similarServices(namespace, name) {
-		advice = append(advice, write(s.addressYAML(withHost(u, v.Name+"."+v.Namespace+".svc", portLike(v, u.Port()))),
-			"There is no Service %s/%s. %s name Service %s/%s, if that is the one:", namespace, name, s.inConfiguration(), v.Namespace, v.Name)...)
+		advice = append(advice, write(
+			s.addressYAML(withHost(u, v.Name+"."+v.Namespace+".svc", portLike(v, u.Port()))),
+			"There is no Service %s/%s. %s name Service %s/%s, if that is the one:",
+			namespace,
+			name,
+			s.inConfiguration(),
+			v.Namespace,
+			v.Name,
+		)...)
 	}
 	if len(advice) == 0 {
 		return run("kubectl get services -A", "There is no Service %s/%s, nor one with a similar name. Look for it:", namespace, name)
@@ -61,7 +68,14 @@ func withHost(u *url.URL, host, port string) string {
 func (s *sourceFacts) adviseService(v *corev1.Service, u *url.URL) []Advice {
 	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
 	if other := portLike(v, port); other != "" && other != port {
-		return write(s.addressYAML(withHost(u, u.Hostname(), other)), "Service %s/%s has no port %s. %s write:", v.Namespace, v.Name, port, s.inConfiguration())
+		return write(
+			s.addressYAML(withHost(u, u.Hostname(), other)),
+			"Service %s/%s has no port %s. %s write:",
+			v.Namespace,
+			v.Name,
+			port,
+			s.inConfiguration(),
+		)
 	}
 	ready := 0
 	for _, pod := range s.objects.podsOf(v) {
@@ -74,9 +88,14 @@ func (s *sourceFacts) adviseService(v *corev1.Service, u *url.URL) []Advice {
 		return run(fmt.Sprintf("kubectl -n %s describe pods -l %s", live.ShellQuote(v.Namespace), live.ShellQuote(selector)),
 			"No ready pod is behind Service %s/%s. See why:", v.Namespace, v.Name)
 	}
-	return run(fmt.Sprintf("kubectl -n %s get endpointslices -l %s; kubectl get networkpolicies -A",
-		live.ShellQuote(v.Namespace), live.ShellQuote("kubernetes.io/service-name="+v.Name)),
-		"Service %s/%s has %s. Look for a NetworkPolicy that denies the scheduler access:", v.Namespace, v.Name, text.Count(ready, "ready pod"))
+	return run(
+		fmt.Sprintf("kubectl -n %s get endpointslices -l %s; kubectl get networkpolicies -A",
+			live.ShellQuote(v.Namespace), live.ShellQuote("kubernetes.io/service-name="+v.Name)),
+		"Service %s/%s has %s. Look for a NetworkPolicy that denies the scheduler access:",
+		v.Namespace,
+		v.Name,
+		text.Count(ready, "ready pod"),
+	)
 }
 
 // service returns the Service of that name, or nil.
@@ -125,7 +144,7 @@ func (o *objects) similarServices(namespace, name string) []*corev1.Service {
 	return similar[:min(3, len(similar))]
 }
 
-// portLike returns the Service's port that is meant: the same number, one that is named for the web, or the first.
+// portLike returns the Service's likeliest port: the same number, one named for the web, or the first.
 func portLike(v *corev1.Service, port string) string {
 	best := ""
 	for _, p := range v.Spec.Ports {

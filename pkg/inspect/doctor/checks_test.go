@@ -37,15 +37,25 @@ func healthy() *sourceFacts {
 	s := sourceAt("https://prometheus-operated.monitoring.svc:9090", pod)
 	s.Took = time.Second
 	s.sources = []*sourceFacts{s}
-	s.configuration.Decoded = &schedulerconfig.KubeSchedulerConfiguration{Profiles: []schedulerconfig.KubeSchedulerProfile{{SchedulerName: "plimsoll"}}}
+	s.configuration.Decoded = &schedulerconfig.KubeSchedulerConfiguration{
+		Profiles: []schedulerconfig.KubeSchedulerProfile{{SchedulerName: "plimsoll"}},
+	}
 	s.configuration.Decoded.LeaderElection.LeaderElect = true
 	s.configuration.Workload.Args = []string{"/bin/kube-scheduler"}
 	s.configuration.Workload.Image = "plimsoll:0.1.0-k8s1.36"
 	s.server, s.command = apiServer{gitVersion: "v1.36.3", known: true}, "v1.36.3"
 	s.objects.nodes = []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, {ObjectMeta: metav1.ObjectMeta{Name: "n2"}}}
 	s.permissions = permissionFacts{account: subjectOf("jane"), needed: 79}
-	s.lease = &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("plimsoll-1_x"), RenewTime: &metav1.MicroTime{Time: s.now}, LeaseDurationSeconds: ptr.To[int32](15)}}
-	s.metrics = model.Vector{{Metric: model.Metric{"__name__": "plimsoll_load_nodes", "source": "Prometheus", "resource": "cpu", "state": "Fresh"}, Value: 2}}
+	s.lease = &coordinationv1.Lease{
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity:       ptr.To("plimsoll-1_x"),
+			RenewTime:            &metav1.MicroTime{Time: s.now},
+			LeaseDurationSeconds: ptr.To[int32](15),
+		},
+	}
+	s.metrics = model.Vector{
+		{Metric: model.Metric{"__name__": "plimsoll_load_nodes", "source": "Prometheus", "resource": "cpu", "state": "Fresh"}, Value: 2},
+	}
 	s.diagnosis.NodeCount, s.diagnosis.Dialect, s.diagnosis.SampleAges.Nodes = 2, "Kubelet", 2
 	s.diagnosis.Queries = []diagnosis.QueryDiagnosis{
 		{Query: promql.Query{Kind: promql.Mean, Dialect: "Kubelet", Window: 5 * time.Minute}, Nodes: 2, Highest: 0.5, HighestNode: "n1"},
@@ -55,10 +65,21 @@ func healthy() *sourceFacts {
 	s.examination.Sampling = map[string]diagnosis.Sampling{"n1": {Interval: time.Minute, Since: time.Hour}}
 	s.usesDeviation = true
 	for _, node := range []string{"n1", "n2"} {
-		s.figures = append(s.figures,
+		s.figures = append(
+			s.figures,
 			figure{node: node, name: "cpu", value: 0.5, window: 5 * time.Minute, end: s.now, state: load.Fresh, maxAge: 5 * time.Minute},
-			figure{node: node, name: "cpu", value: 0.7, window: 5 * time.Minute, fraction: 0.95, end: s.now, state: load.Fresh, maxAge: 5 * time.Minute},
-			figure{node: node, name: "pressure", metric: true, end: s.now, state: load.Fresh, maxAge: 5 * time.Minute})
+			figure{
+				node:     node,
+				name:     "cpu",
+				value:    0.7,
+				window:   5 * time.Minute,
+				fraction: 0.95,
+				end:      s.now,
+				state:    load.Fresh,
+				maxAge:   5 * time.Minute,
+			},
+			figure{node: node, name: "pressure", metric: true, end: s.now, state: load.Fresh, maxAge: 5 * time.Minute},
+		)
 	}
 	return s
 }
@@ -85,7 +106,15 @@ func TestReportOn_Faults(t *testing.T) {
 		return func(s *sourceFacts) { s.Err, s.diagnosis = err, nil }
 	}
 	metric := func(name, result string, value float64) *model.Sample {
-		return &model.Sample{Metric: model.Metric{"__name__": model.LabelValue(name), "result": model.LabelValue(result), "reason": "Absent", "state": "Absent"}, Value: model.SampleValue(value)}
+		return &model.Sample{
+			Metric: model.Metric{
+				"__name__": model.LabelValue(name),
+				"result":   model.LabelValue(result),
+				"reason":   "Absent",
+				"state":    "Absent",
+			},
+			Value: model.SampleValue(value),
+		}
 	}
 	faults := map[string]func(*sourceFacts){
 		"configuration.found":    func(s *sourceFacts) { s.configuration, s.configurationErr = nil, errors.New("none") },
@@ -109,8 +138,12 @@ func TestReportOn_Faults(t *testing.T) {
 		"source.queries":       func(s *sourceFacts) { s.diagnosis.Queries[0].Err = errors.New("no series") },
 		"source.metrics":       func(s *sourceFacts) { s.figures[2].state = load.Absent },
 		"nodes.modelled": func(s *sourceFacts) {
-			s.configuration.Decoded.Profiles[0].Plugins = &schedulerconfig.Plugins{Score: schedulerconfig.PluginSet{Enabled: []schedulerconfig.Plugin{{Name: "P"}}}}
-			s.configuration.Decoded.Profiles[0].PluginConfig = []schedulerconfig.PluginConfig{{Name: "P", Args: &config.PeaksArgs{NodePowerModel: map[string]config.PowerModel{"n1": {}}}}}
+			s.configuration.Decoded.Profiles[0].Plugins = &schedulerconfig.Plugins{
+				Score: schedulerconfig.PluginSet{Enabled: []schedulerconfig.Plugin{{Name: "P"}}},
+			}
+			s.configuration.Decoded.Profiles[0].PluginConfig = []schedulerconfig.PluginConfig{
+				{Name: "P", Args: &config.PeaksArgs{NodePowerModel: map[string]config.PowerModel{"n1": {}}}},
+			}
 		},
 		"nodes.measured": func(s *sourceFacts) { s.diagnosis.NodesWithoutSeries = []string{"n2"} },
 		"nodes.nearest":  func(s *sourceFacts) { s.examination.Unnamed = []string{"n2"} },

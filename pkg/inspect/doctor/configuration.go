@@ -20,7 +20,14 @@ func (f *facts) checkFound() []Check {
 	if f.configurationErr == nil {
 		return nil
 	}
-	return fail(run("", "Name the scheduler with --scheduler NAMESPACE/NAME, or its configuration with --config FILE or --from configmap/NAMESPACE/NAME."), "%s", oneLine(f.configurationErr))
+	return fail(
+		run(
+			"",
+			"Name the scheduler with --scheduler NAMESPACE/NAME, or its configuration with --config FILE or --from configmap/NAMESPACE/NAME.",
+		),
+		"%s",
+		oneLine(f.configurationErr),
+	)
 }
 
 func (f *facts) checkDecodes() []Check {

@@ -27,7 +27,11 @@ func (s *sourceFacts) adviseCertificate() []Advice {
 	if invalid, ok := asError[x509.CertificateInvalidError](s.Err); ok {
 		valid := ""
 		if c := invalid.Cert; c != nil {
-			valid = fmt.Sprintf(", which is valid from %s to %s", c.NotBefore.UTC().Format(time.RFC3339), c.NotAfter.UTC().Format(time.RFC3339))
+			valid = fmt.Sprintf(
+				", which is valid from %s to %s",
+				c.NotBefore.UTC().Format(time.RFC3339),
+				c.NotAfter.UTC().Format(time.RFC3339),
+			)
 		}
 		return run("", "Ask the server's administrator to renew the certificate%s.", valid)
 	}
@@ -48,7 +52,12 @@ func (s *sourceFacts) adviseCertificate() []Advice {
 	if len(names) == 0 {
 		return run("", "Ask the server's administrator for a certificate for %s.", u.Hostname())
 	}
-	return write(s.addressYAML(withHost(u, names[0], u.Port())), "The certificate is for %s. %s use that name:", text.FirstN(names), s.inConfiguration())
+	return write(
+		s.addressYAML(withHost(u, names[0], u.Port())),
+		"The certificate is for %s. %s use that name:",
+		text.FirstN(names),
+		s.inConfiguration(),
+	)
 }
 
 // adviseAuthority says how to trust the authority that signed a certificate.
@@ -64,14 +73,25 @@ func (s *sourceFacts) adviseAuthority(signed *x509.Certificate) []Advice {
 	u := s.url()
 	host := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443"))
 	const file = "ca.crt"
-	advice := run("openssl s_client -showcerts -connect "+live.ShellQuote(host)+" </dev/null 2>/dev/null | "+
-		`awk '/BEGIN CERT/ {c = ""} {c = c $0 "\n"} /END CERT/ {last = c} END {printf "%s", last}' > `+file,
-		"%s signed the certificate. Write the last certificate that the server sends to %s, and compare it with the administrator's:", issuer, file)
+	advice := run(
+		"openssl s_client -showcerts -connect "+live.ShellQuote(host)+" </dev/null 2>/dev/null | "+
+			`awk '/BEGIN CERT/ {c = ""} {c = c $0 "\n"} /END CERT/ {last = c} END {printf "%s", last}' > `+file,
+		"%s signed the certificate. Write the last certificate that the server sends to %s, and compare it with the administrator's:",
+		issuer,
+		file,
+	)
 	caFile := cmp.Or(s.options.Source.CAFile, s.Spec.MetricProvider.CAFile)
 	switch volume, key := s.mounted(caFile); {
 	case volume != nil && volume.ConfigMap != nil:
-		return append(advice, run(fmt.Sprintf("kubectl -n %s create configmap %s --from-file=%s=%s --dry-run=client -o yaml | kubectl apply -f -",
-			s.workload().Namespace, live.ShellQuote(volume.ConfigMap.Name), live.ShellQuote(key), file), "Then write it to the ConfigMap behind caFile:")...)
+		return append(
+			advice,
+			run(fmt.Sprintf(
+				"kubectl -n %s create configmap %s --from-file=%s=%s --dry-run=client -o yaml | kubectl apply -f -",
+				s.workload().Namespace,
+				live.ShellQuote(volume.ConfigMap.Name),
+				live.ShellQuote(key),
+				file,
+			), "Then write it to the ConfigMap behind caFile:")...)
 	case caFile != "":
 		return append(advice, run(fmt.Sprintf("cp %s %s", file, live.ShellQuote(caFile)), "Then write it to caFile:")...)
 	}
@@ -79,7 +99,7 @@ func (s *sourceFacts) adviseAuthority(signed *x509.Certificate) []Advice {
 		"Then mount it by the chart's value caConfigMap, and %s name it:", lowerFirst(s.inConfiguration()))...)
 }
 
-// mounted returns the volume of the scheduler's pod that has a file, and the file's key in it; nil if that is not known.
+// mounted returns the volume with a file of the scheduler's pod, and the file's key; nil if it is unknown.
 func (s *sourceFacts) mounted(file string) (volume *corev1.Volume, key string) {
 	w := s.workload()
 	if w == nil || len(w.Pods) == 0 || file == "" {
@@ -142,15 +162,31 @@ func (s *sourceFacts) adviseToken(code int) []Advice {
 		return run("", "%s Get a new one from the server's administrator, and write it to tokenFile.", problem)
 	}
 	if code == http.StatusForbidden && !expired {
-		return run(fmt.Sprintf("kubectl create clusterrolebinding plimsoll-monitoring-view --clusterrole=cluster-monitoring-view --serviceaccount=%s:%s", namespace, account),
-			"The token is that of %s. If the server authorizes by the API server, as OpenShift's monitoring does, grant the permission:", c.Subject)
+		return run(
+			fmt.Sprintf(
+				"kubectl create clusterrolebinding plimsoll-monitoring-view --clusterrole=cluster-monitoring-view --serviceaccount=%s:%s",
+				namespace,
+				account,
+			),
+			"The token is that of %s. If the server authorizes by the API server, as OpenShift's monitoring does, grant the permission:",
+			c.Subject,
+		)
 	}
 	create := fmt.Sprintf("kubectl -n %s create token %s --duration=8760h", namespace, account)
 	file := cmp.Or(s.options.Source.TokenFile, s.Spec.MetricProvider.TokenFile)
 	if volume, key := s.mounted(file); volume != nil && volume.Secret != nil {
-		return run(fmt.Sprintf(`kubectl -n %s create secret generic %s --from-literal=%s="$(%s)" --dry-run=client -o yaml | kubectl apply -f -`,
-			s.workload().Namespace, live.ShellQuote(volume.Secret.SecretName), live.ShellQuote(key), create),
-			"%s It is that of %s. Write a new one to the Secret behind tokenFile:", problem, c.Subject)
+		return run(
+			fmt.Sprintf(`kubectl -n %s create secret generic %s --from-literal=%s="$(%s)" --dry-run=client -o yaml | kubectl apply -f -`,
+				s.workload().Namespace, live.ShellQuote(volume.Secret.SecretName), live.ShellQuote(key), create),
+			"%s It is that of %s. Write a new one to the Secret behind tokenFile:",
+			problem,
+			c.Subject,
+		)
 	}
-	return run(create+" > "+live.ShellQuote(cmp.Or(file, "token")), "%s It is that of %s. Write a new one to tokenFile:", problem, c.Subject)
+	return run(
+		create+" > "+live.ShellQuote(cmp.Or(file, "token")),
+		"%s It is that of %s. Write a new one to tokenFile:",
+		problem,
+		c.Subject,
+	)
 }

@@ -1,5 +1,5 @@
-// Package doctor checks what keeps a cluster's scheduler from placing pods by load: the configuration, the source of load, the nodes'
-// load, clocks, permissions, the scheduler itself and waiting pods. Facts are gathered once; checks are pure functions of them.
+// Package doctor checks whether a cluster's scheduler can place pods by load. Facts are gathered once; checks are pure functions
+// of them.
 package doctor
 
 import (

@@ -50,9 +50,15 @@ func sourceAt(address string, pods ...*corev1.Pod) *sourceFacts {
 		facts: &facts{
 			now: time.Unix(1_700_000_000, 0),
 			configuration: &live.Configuration{
-				Origin:   "ConfigMap plimsoll-system/plimsoll",
-				Decoded:  &schedulerconfig.KubeSchedulerConfiguration{},
-				Workload: &live.Workload{Kind: "Deployment", Namespace: "plimsoll-system", Name: "plimsoll", Container: "kube-scheduler", Pods: []string{"plimsoll-1"}},
+				Origin:  "ConfigMap plimsoll-system/plimsoll",
+				Decoded: &schedulerconfig.KubeSchedulerConfiguration{},
+				Workload: &live.Workload{
+					Kind:      "Deployment",
+					Namespace: "plimsoll-system",
+					Name:      "plimsoll",
+					Container: "kube-scheduler",
+					Pods:      []string{"plimsoll-1"},
+				},
 			},
 			objects: &objects{
 				pods: pods,
@@ -103,7 +109,12 @@ func schedulerPod() *corev1.Pod {
 			}}},
 			Volumes: []corev1.Volume{
 				{Name: "token", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "prometheus-token"}}},
-				{Name: "ca", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "prometheus-ca"}}}},
+				{
+					Name: "ca",
+					VolumeSource: corev1.VolumeSource{
+						ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "prometheus-ca"}},
+					},
+				},
 			},
 		},
 	}
@@ -224,7 +235,11 @@ func TestTableChecks(t *testing.T) {
 				s.objects.nodes = append(s.objects.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
 			}
 			for _, node := range s.objects.nodes {
-				s.addFigures(&request{windows: [load.ResourceCount]time.Duration{5 * time.Minute, 5 * time.Minute}, trust: provider.TrustOf(s.Spec)}, snapshot, node.Name)
+				s.addFigures(
+					&request{windows: [load.ResourceCount]time.Duration{5 * time.Minute, 5 * time.Minute}, trust: provider.TrustOf(s.Spec)},
+					snapshot,
+					node.Name,
+				)
 			}
 			r := &Report{}
 			runAll(r, sourceChecks(), s, "")
@@ -244,7 +259,10 @@ func TestTableChecks(t *testing.T) {
 func TestWaitingChecks(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	pod := func(name, scheduler string, age time.Duration, change func(*corev1.Pod)) *corev1.Pod {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, CreationTimestamp: metav1.NewTime(now.Add(-age))}, Spec: corev1.PodSpec{SchedulerName: scheduler}}
+		p := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, CreationTimestamp: metav1.NewTime(now.Add(-age))},
+			Spec:       corev1.PodSpec{SchedulerName: scheduler},
+		}
 		if change != nil {
 			change(p)
 		}
@@ -392,12 +410,27 @@ func TestNeededPermissions(t *testing.T) {
 	if len(granted) == 0 {
 		t.Fatal("no role was found")
 	}
-	cfg := &schedulerconfig.KubeSchedulerConfiguration{Profiles: []schedulerconfig.KubeSchedulerProfile{{
-		Plugins:      &schedulerconfig.Plugins{Score: schedulerconfig.PluginSet{Enabled: []schedulerconfig.Plugin{{Name: config.TargetLoadPacking}}}},
-		PluginConfig: []schedulerconfig.PluginConfig{{Name: config.TargetLoadPacking, Args: &config.TargetLoadPackingArgs{LoadSpec: config.LoadSpec{MetricProvider: config.MetricProviderSpec{Type: config.KubernetesMetricsServer}}}}},
-	}}}
+	cfg := &schedulerconfig.KubeSchedulerConfiguration{Profiles: []schedulerconfig.KubeSchedulerProfile{
+		{
+			Plugins: &schedulerconfig.Plugins{
+				Score: schedulerconfig.PluginSet{Enabled: []schedulerconfig.Plugin{{Name: config.TargetLoadPacking}}},
+			},
+			PluginConfig: []schedulerconfig.PluginConfig{
+				{
+					Name: config.TargetLoadPacking,
+					Args: &config.TargetLoadPackingArgs{
+						LoadSpec: config.LoadSpec{MetricProvider: config.MetricProviderSpec{Type: config.KubernetesMetricsServer}},
+					},
+				},
+			},
+		},
+	}}
 	needed := map[string]bool{}
-	election := componentbaseconfig.LeaderElectionConfiguration{LeaderElect: true, ResourceName: "plimsoll", ResourceNamespace: "plimsoll-system"}
+	election := componentbaseconfig.LeaderElectionConfiguration{
+		LeaderElect:       true,
+		ResourceName:      "plimsoll",
+		ResourceNamespace: "plimsoll-system",
+	}
 	cfg.LeaderElection = election
 	f := &facts{configuration: &live.Configuration{Decoded: cfg}, server: apiServer{gitVersion: "v1.37.1"}}
 	for _, r := range f.neededPermissions() {
@@ -415,7 +448,8 @@ func TestNeededPermissions(t *testing.T) {
 	}
 	for right := range granted {
 		// Old names, what only old clients or other API servers ask, and what only preparing a binding takes.
-		if strings.Contains(right, ".extensions") || strings.HasSuffix(right, " bindings") || strings.Contains(right, "resourceclaims") || strings.HasSuffix(right, "pods/finalizers") {
+		if strings.Contains(right, ".extensions") || strings.HasSuffix(right, " bindings") || strings.Contains(right, "resourceclaims") ||
+			strings.HasSuffix(right, "pods/finalizers") {
 			continue
 		}
 		if !needed[right] {
@@ -566,7 +600,9 @@ func TestAdviseWaiting_HostileOwner(t *testing.T) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}}
 		pod.OwnerReferences = []metav1.OwnerReference{{Kind: tt.kind, Name: tt.name, Controller: ptr.To(true)}}
 		advice := all.adviseWaiting([]*corev1.Pod{pod}, "plimsol", []string{"plimsoll"})[0]
-		if tt.command == "" && (advice.Command != "" || strings.Contains(advice.Text, "evil")) || !strings.Contains(advice.Command, tt.command) || advice.Text == "" {
+		if tt.command == "" && (advice.Command != "" || strings.Contains(advice.Text, "evil")) ||
+			!strings.Contains(advice.Command, tt.command) ||
+			advice.Text == "" {
 			t.Errorf("owner %s %q: %+v", tt.kind, tt.name, advice)
 		}
 	}
@@ -587,7 +623,12 @@ func TestCommands_Quoted(t *testing.T) {
 	s.objects.services[0].Spec.Selector = map[string]string{"app": evil}
 	advice := s.adviseAuthority(&x509.Certificate{})
 	advice = append(advice, s.adviseAddress()...)
-	advice = append(advice, Advice{Command: execCommand(w)}, Advice{Command: s.queryCommand(evil)}, Advice{Command: logsCommand("a", evil)})
+	advice = append(
+		advice,
+		Advice{Command: execCommand(w)},
+		Advice{Command: s.queryCommand(evil)},
+		Advice{Command: logsCommand("a", evil)},
+	)
 	quoted := 0
 	for _, a := range advice {
 		if strings.Contains(strings.ReplaceAll(a.Command, "'"+evil+"'", ""), evil) && !strings.Contains(a.Command, "="+evil+"'") {
@@ -605,7 +646,8 @@ func TestCheckCapacity_Infinite(t *testing.T) {
 	s := sourceAt("http://10.0.0.9:9090")
 	s.diagnosis.Queries = []diagnosis.QueryDiagnosis{{Query: promql.Query{PromQL: "a / 0"}, Highest: math.Inf(1), HighestNode: "n1"}}
 	c := s.checkCapacity()[0]
-	if c.Status != Error || strings.Contains(c.Message, "Inf") || c.Advice[0].YAML != "" || !strings.Contains(c.Advice[0].Command, "a / 0") {
+	if c.Status != Error || strings.Contains(c.Message, "Inf") || c.Advice[0].YAML != "" ||
+		!strings.Contains(c.Advice[0].Command, "a / 0") {
 		t.Errorf("got %+v", c)
 	}
 }

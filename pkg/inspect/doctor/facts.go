@@ -268,7 +268,10 @@ type request struct {
 
 // requestOf returns what a plugin with these arguments reads of its source.
 func requestOf(spec *config.LoadSpec, args any) request {
-	r := request{windows: [load.ResourceCount]time.Duration{spec.Window.Duration, spec.Window.Duration}, trust: provider.TrustOf(*spec)}
+	r := request{
+		windows: [load.ResourceCount]time.Duration{spec.Window.Duration, spec.Window.Duration},
+		trust:   provider.TrustOf(*spec),
+	}
 	switch args := args.(type) {
 	case *config.NodeMetricsArgs:
 		for _, metric := range args.Metrics {
@@ -309,7 +312,8 @@ func (s *sourceFacts) addFigures(r *request, snapshot *load.Snapshot, node strin
 	add := func(f figure) {
 		f.node, f.maxAge = node, r.trust.MaxAge
 		same := func(other figure) bool {
-			return other.node == f.node && other.name == f.name && other.window == f.window && other.fraction == f.fraction && other.maxAge == f.maxAge
+			return other.node == f.node && other.name == f.name && other.window == f.window && other.fraction == f.fraction &&
+				other.maxAge == f.maxAge
 		}
 		if !slices.ContainsFunc(s.figures, same) {
 			s.figures = append(s.figures, f)
@@ -337,8 +341,15 @@ func (s *sourceFacts) addFigures(r *request, snapshot *load.Snapshot, node strin
 		}
 		m := table.Node(node)[of]
 		add(figure{
-			name: load.Resource(of).String(), value: m.Mean, window: window, fraction: r.fraction, end: m.End, state: m.State(s.now, r.trust),
-			deviation: m.StdDev, windowed: r.fraction == 0 && m.Window > 0,
+			name: load.Resource(of).
+				String(),
+			value:     m.Mean,
+			window:    window,
+			fraction:  r.fraction,
+			end:       m.End,
+			state:     m.State(s.now, r.trust),
+			deviation: m.StdDev,
+			windowed:  r.fraction == 0 && m.Window > 0,
 		})
 	}
 }

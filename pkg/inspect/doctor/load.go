@@ -68,15 +68,26 @@ func (s *sourceFacts) checkAge() []Check {
 	if expired := figuresOf(s.figures, func(f *figure) bool { return f.state == load.Expired }); len(expired) > 0 {
 		advice := run("", "Find out why the source no longer measures these nodes.")
 		if s.diagnosis != nil {
-			advice = run(s.queryCommand("up == 0"), "Find out why Prometheus no longer scrapes these nodes. See the targets that it cannot scrape:")
+			advice = run(
+				s.queryCommand("up == 0"),
+				"Find out why Prometheus no longer scrapes these nodes. See the targets that it cannot scrape:",
+			)
 		}
 		return fail(advice, "%s too old to be used, up to %s (%s): %s", plural(len(expired), "value is", "values are"),
 			rounded(s.age(oldest)), oldest.node, listOf(expired))
 	}
-	ages := fmt.Sprintf("the newest samples of the nodes are %s to %s old; maxAge is %s", rounded(s.age(newest)), rounded(s.age(oldest)), oldest.maxAge)
+	ages := fmt.Sprintf(
+		"the newest samples of the nodes are %s to %s old; maxAge is %s",
+		rounded(s.age(newest)),
+		rounded(s.age(oldest)),
+		oldest.maxAge,
+	)
 	if i := slices.IndexFunc(known, func(f *figure) bool { return s.age(f) > f.maxAge/2 }); i >= 0 {
-		return warn(write(fmt.Sprintf("maxAge: %s\n", (4*s.age(oldest)).Round(time.Second)),
-			"%s trust load for longer, or let the source measure more often:", s.inConfiguration()), "%s: %s expires soon", ages, known[i].node)
+		return warn(write(
+			fmt.Sprintf("maxAge: %s\n", (4*s.age(oldest)).Round(time.Second)),
+			"%s trust load for longer, or let the source measure more often:",
+			s.inConfiguration(),
+		), "%s: %s expires soon", ages, known[i].node)
 	}
 	return ok("%s", ages)
 }
@@ -93,7 +104,7 @@ func (s *sourceFacts) checkZero() []Check {
 	}
 	metrics := live.ShellQuote("/api/v1/nodes/" + zero[0].node + "/proxy/metrics/resource")
 	return warn(run(fmt.Sprintf("kubectl get --raw %s | grep ^node_", metrics),
-		"The exporter does not see what runs on these nodes. Compare with the kubelet, and restart the exporter of the node:"),
+		"The exporter does not see the load of these nodes. Compare with the kubelet, and restart the exporter:"),
 		"%s at exactly 0, which no running node is: %s", plural(len(zero), "value is", "values are"), listOf(zero))
 }
 
@@ -114,7 +125,11 @@ func (s *sourceFacts) checkDeviation() []Check {
 			interval = max(interval, sampling.Interval)
 		}
 	}
-	advice := run("", "Wait for %s, if these nodes are new. Otherwise let a custom query have a value over windows as short as a minute.", window)
+	advice := run(
+		"",
+		"Wait for %s, if these nodes are new. Otherwise let a custom query have a value over windows as short as a minute.",
+		window,
+	)
 	if longer := min(cmp.Or(roundUp(5*interval), 2*window), time.Hour); longer > window {
 		advice = write(fmt.Sprintf("window: %s\n", longer),
 			"A deviation takes five samples in a window. %s use a longer window, or let the source measure more often:", s.inConfiguration())
@@ -123,7 +138,7 @@ func (s *sourceFacts) checkDeviation() []Check {
 }
 
 // withoutDeviation returns what has a mean and no deviation, and whether there are means at all.
-// Only a Prometheus tells how many nodes have one; of others, a deviation of 0 on every node was not measured.
+// Only a Prometheus tells how many nodes have one. From another source, 0 on every node means unknown.
 func (s *sourceFacts) withoutDeviation() (without []string, applies bool) {
 	if s.diagnosis == nil {
 		windowed := figuresOf(s.figures, func(f *figure) bool { return f.windowed && f.state != load.Absent })
@@ -167,9 +182,17 @@ func (s *sourceFacts) checkDuration() []Check {
 	enough := max(3*s.Took, time.Second).Round(time.Second)
 	switch {
 	case s.Took > interval:
-		return warn(write(fmt.Sprintf("refreshInterval: %s\n", enough), "%s refresh less often than a refresh takes:", s.inConfiguration()), "%s", message)
+		return warn(
+			write(fmt.Sprintf("refreshInterval: %s\n", enough), "%s refresh less often than a refresh takes:", s.inConfiguration()),
+			"%s",
+			message,
+		)
 	case s.Took > timeout/2:
-		return warn(write(providerYAML("timeout", enough.String()), "%s allow more time, for some refreshes take longer:", s.inConfiguration()), "%s", message)
+		return warn(
+			write(providerYAML("timeout", enough.String()), "%s allow more time, for some refreshes take longer:", s.inConfiguration()),
+			"%s",
+			message,
+		)
 	}
 	return ok("%s", message)
 }

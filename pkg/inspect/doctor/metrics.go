@@ -221,7 +221,14 @@ func (f *facts) checkLoadStates() []Check {
 	})
 	for _, k := range keys {
 		n := nodes[k]
-		message := fmt.Sprintf("%s: %s fresh on %.0f, expired on %.0f, absent on %.0f nodes", k.source, k.resource, n["Fresh"], n["Expired"], n["Absent"])
+		message := fmt.Sprintf(
+			"%s: %s fresh on %.0f, expired on %.0f, absent on %.0f nodes",
+			k.source,
+			k.resource,
+			n["Fresh"],
+			n["Expired"],
+			n["Absent"],
+		)
 		result := warn
 		switch {
 		case n["Expired"]+n["Absent"] == 0:
@@ -230,8 +237,10 @@ func (f *facts) checkLoadStates() []Check {
 		case n["Fresh"] == 0:
 			result = fail
 		}
-		checks = append(checks, result(f.runInPod("See the source and nodes checks. If they are fine, check in the scheduler's pod what it reaches:"),
-			"the scheduler's metrics, from %s, say %s", f.metricsFrom, message)...)
+		checks = append(
+			checks,
+			result(f.runInPod("See the source and nodes checks. If they are fine, check in the scheduler's pod what it reaches:"),
+				"the scheduler's metrics, from %s, say %s", f.metricsFrom, message)...)
 	}
 	if len(fine) > 0 {
 		checks = append(checks, ok("%s", strings.Join(fine, "; "))...)
@@ -250,7 +259,9 @@ func (f *facts) checkRefreshes() []Check {
 		failed, all := results[name]["Error"], results[name]["Error"]+results[name]["Success"]
 		message := fmt.Sprintf("%s: %.0f of %.0f refreshes failed since the scheduler started", name, failed, all)
 		if failed > 1 && failed > notable*all {
-			checks = append(checks, warn(run("", "See the source checks. If they are fine, the source fails now and then: see its log."), "%s", message)...)
+			checks = append(
+				checks,
+				warn(run("", "See the source checks. If they are fine, the source fails now and then: see its log."), "%s", message)...)
 		} else {
 			checks = append(checks, ok("%s", message)...)
 		}

@@ -68,16 +68,27 @@ func (f *facts) neededPermissions() []permission {
 		}
 	}
 	list = append(list, permission{
-		resource: "configmaps", verbs: strings.Fields(informer), namespace: "kube-system", name: "extension-apiserver-authentication", purpose: metrics,
+		resource:  "configmaps",
+		verbs:     strings.Fields(informer),
+		namespace: "kube-system",
+		name:      "extension-apiserver-authentication",
+		purpose:   metrics,
 	})
 	if v, err := version.ParseGeneric(f.server.gitVersion); err == nil && v.AtLeast(version.MajorMinor(1, 37)) {
 		list = append(list, permission{
-			group: "resource.k8s.io", resource: "devicetaintrules", verbs: strings.Fields(informer), purpose: "avoids tainted devices, from Kubernetes 1.37 on",
+			group:    "resource.k8s.io",
+			resource: "devicetaintrules",
+			verbs:    strings.Fields(informer),
+			purpose:  "avoids tainted devices, from Kubernetes 1.37 on",
 		})
 	}
 	if election := f.election(); election.LeaderElect {
 		lease := permission{
-			group: "coordination.k8s.io", resource: "leases", verbs: []string{"create"}, namespace: election.ResourceNamespace, purpose: "elects a leader",
+			group:     "coordination.k8s.io",
+			resource:  "leases",
+			verbs:     []string{"create"},
+			namespace: election.ResourceNamespace,
+			purpose:   "elects a leader",
 		}
 		list = append(list, lease)
 		lease.verbs, lease.name = []string{"get", "update"}, election.ResourceName
@@ -85,10 +96,16 @@ func (f *facts) neededPermissions() []permission {
 	}
 	nodes, pods := f.readsMetricsServer()
 	if nodes {
-		list = append(list, permission{group: "metrics.k8s.io", resource: "nodes", verbs: []string{"list"}, purpose: "reads the load of nodes"})
+		list = append(
+			list,
+			permission{group: "metrics.k8s.io", resource: "nodes", verbs: []string{"list"}, purpose: "reads the load of nodes"},
+		)
 	}
 	if pods {
-		list = append(list, permission{group: "metrics.k8s.io", resource: "pods", verbs: []string{"list"}, purpose: "learns what workloads use"})
+		list = append(
+			list,
+			permission{group: "metrics.k8s.io", resource: "pods", verbs: []string{"list"}, purpose: "learns what workloads use"},
+		)
 	}
 	return list
 }
@@ -181,7 +198,11 @@ func (f *facts) checkPermissions() []Check {
 // checkLists checks that the user of the command can list what the scheduler reads.
 func (f *facts) checkLists() []Check {
 	if f.objectsErr != nil {
-		return fail(run("", "Run this as a user with permission to list nodes and pods, or grant the permission."), "%s", oneLine(f.objectsErr))
+		return fail(
+			run("", "Run this as a user with permission to list nodes and pods, or grant the permission."),
+			"%s",
+			oneLine(f.objectsErr),
+		)
 	}
 	var lacking []permission
 	var checks []Check
@@ -207,7 +228,13 @@ func lackingChecks(status Status, to subject, lacking []permission) []Check {
 		text = "Grant all of them; write this to a file with the name of your user instead of " + live.UnknownUser + ", and kubectl apply -f FILE:"
 	}
 	for _, p := range lacking {
-		message := fmt.Sprintf("%s lacks permission to %s %s: the scheduler %s", to.shown, strings.Join(p.verbs, ", "), p.shown(), p.purpose)
+		message := fmt.Sprintf(
+			"%s lacks permission to %s %s: the scheduler %s",
+			to.shown,
+			strings.Join(p.verbs, ", "),
+			p.shown(),
+			p.purpose,
+		)
 		checks = append(checks, Check{Status: status, Message: message, Advice: write(grants(lacking, to), "%s", text)})
 	}
 	return checks
@@ -272,7 +299,8 @@ func grants(permissions []permission, to subject) string {
 		}
 		all := rules[p.namespace]
 		same := slices.IndexFunc(all, func(other rbacv1.PolicyRule) bool {
-			return slices.Equal(other.APIGroups, rule.APIGroups) && slices.Equal(other.Verbs, rule.Verbs) && slices.Equal(other.ResourceNames, rule.ResourceNames)
+			return slices.Equal(other.APIGroups, rule.APIGroups) && slices.Equal(other.Verbs, rule.Verbs) &&
+				slices.Equal(other.ResourceNames, rule.ResourceNames)
 		})
 		if same >= 0 {
 			all[same].Resources = append(all[same].Resources, p.resource)

@@ -30,7 +30,13 @@ func (f *facts) checkWaiting() []Check {
 		switch {
 		case ours && f.leading() && served[name]: // they are next
 		case ours && f.leading():
-			checks = append(checks, warn(run(see, "Its queue may be long. If they still wait in a minute, see the scheduler's log."), "%s; a profile has this name", message)...)
+			checks = append(
+				checks,
+				warn(
+					run(see, "Its queue may be long. If they still wait in a minute, see the scheduler's log."),
+					"%s; a profile has this name",
+					message,
+				)...)
 		case ours:
 			checks = append(checks, fail(run(see, "Start the scheduler; the pods need no change. See why it is down:"),
 				"%s; a profile has this name, but its scheduler is down", message)...)
@@ -47,7 +53,7 @@ func (f *facts) checkWaiting() []Check {
 	return checks
 }
 
-// waitingPods returns the pods that no scheduler has looked at, the schedulers that look at some, and how many pods wait at all.
+// waitingPods returns the pods without a look by their scheduler, the active schedulers, and how many pods wait.
 func (f *facts) waitingPods() (waiting map[string][]*corev1.Pod, served map[string]bool, total int) {
 	waiting, served = map[string][]*corev1.Pod{}, map[string]bool{}
 	for _, pod := range f.objects.pods {
@@ -73,7 +79,13 @@ func waitingMessage(name string, pods []*corev1.Pod) string {
 	if len(pods) == 1 {
 		them = "it"
 	}
-	return fmt.Sprintf("%s for scheduler %q, and no scheduler has looked at %s: %s", plural(len(pods), "pod waits", "pods wait"), name, them, text.FirstN(names))
+	return fmt.Sprintf(
+		"%s for scheduler %q, and no scheduler has looked at %s: %s",
+		plural(len(pods), "pod waits", "pods wait"),
+		name,
+		them,
+		text.FirstN(names),
+	)
 }
 
 // lookedAt reports whether a scheduler, or a gate, has said why the pod waits.
@@ -101,12 +113,15 @@ func adviseOwner(pod *corev1.Pod, kind, owner, to string) Advice {
 	namespace, path := pod.Namespace, `{"spec":{"template":{"spec":{"schedulerName":"%s"}}}}`
 	switch kind {
 	case ownerUnknown:
-		return Advice{Text: fmt.Sprintf("Let the unknown owner of pod %s/%s write schedulerName %s into its pods.", namespace, pod.Name, to)}
+		return Advice{
+			Text: fmt.Sprintf("Let the unknown owner of pod %s/%s write schedulerName %s into its pods.", namespace, pod.Name, to),
+		}
 	case "":
 		again := Advice{Text: fmt.Sprintf("Create pod %s/%s again with schedulerName %s:", namespace, pod.Name, to)}
 		if isName(to) {
-			again.Command = fmt.Sprintf("kubectl -n %s get pod %s -o json | kubectl patch --local -f - --type=merge -p '%s' -o json | kubectl replace --force -f -",
-				live.ShellQuote(namespace), live.ShellQuote(pod.Name), `{"spec":{"schedulerName":"`+to+`"}}`)
+			patch := `kubectl patch --local -f - --type=merge -p '{"spec":{"schedulerName":"` + to + `"}}' -o json`
+			again.Command = fmt.Sprintf("kubectl -n %s get pod %s -o json | %s | kubectl replace --force -f -",
+				live.ShellQuote(namespace), live.ShellQuote(pod.Name), patch)
 		}
 		return again
 	case "Job":

@@ -44,8 +44,8 @@ func modelsElsewhere(args powerArgs, w *live.Workload, here string) string {
 	return w.Env[config.NodePowerModelVariable]
 }
 
-// withPowerModels returns the configuration to simulate: any model replaces those in a file that cannot be read here, for
-// without models the plugin does not start.
+// withPowerModels returns the configuration to simulate. The plugin does not start without models: any model replaces a file
+// that cannot be read here.
 func (g *gatherer) withPowerModels() *schedulerconfig.KubeSchedulerConfiguration {
 	g.powerModelFile = os.Getenv(config.NodePowerModelVariable)
 	simulated := g.configuration.Decoded.DeepCopy()
@@ -62,8 +62,13 @@ func (f *facts) checkPowerModels() []Check {
 	var checks []Check
 	for _, p := range powerPlugins(f.configuration.Decoded) {
 		if file := modelsElsewhere(p.args, f.configuration.Workload, f.powerModelFile); file != "" {
-			checks = append(checks, warn(f.runInPod("Check in the scheduler's pod, which has the file:"),
-				"profile %s: the power models of %s are in %s, a file of the scheduler's pod, and were not checked", p.profile, p.plugin, text.Excerpt(file))...)
+			checks = append(checks, warn(
+				f.runInPod("Check in the scheduler's pod, which has the file:"),
+				"profile %s: the power models of %s are in %s, a file of the scheduler's pod, and were not checked",
+				p.profile,
+				p.plugin,
+				text.Excerpt(file),
+			)...)
 			continue
 		}
 		checks = append(checks, f.checkModelled(p)...)
@@ -91,8 +96,20 @@ func (f *facts) checkModelled(p powerPlugin) []Check {
 		result = fail
 	}
 	const example = "nodePowerModels:\n- nodeSelector: {node.kubernetes.io/instance-type: m5.large}\n  k0: 471\n  k1: -91\n  k2: -0.07\n"
-	return result(write(example, "%s give them models by name in nodePowerModel, or by a label in the arguments of %s, such as:", f.inConfiguration(), p.plugin),
-		"profile %s: %s has no power model of %d of %s (%s)", p.profile, p.plugin, len(without), text.Count(nodes, "node"), text.FirstN(without))
+	return result(
+		write(
+			example,
+			"%s give them models by name in nodePowerModel, or by a label in the arguments of %s, such as:",
+			f.inConfiguration(),
+			p.plugin,
+		),
+		"profile %s: %s has no power model of %d of %s (%s)",
+		p.profile,
+		p.plugin,
+		len(without),
+		text.Count(nodes, "node"),
+		text.FirstN(without),
+	)
 }
 
 // checkStatistics checks the sources of what workloads use.
@@ -102,7 +119,10 @@ func (f *facts) checkStatistics() []Check {
 		s := &f.statistics[i]
 		known := s.Publisher.Latest().Len()
 		message := fmt.Sprintf("%s: statistics of %s, %s", s.Label, text.Count(known, "workload"), s.Route)
-		advice := run("", "Let the source have cAdvisor's series, or those of the kubelet's /metrics/resource. Until then peaks are predicted by requests.")
+		advice := run(
+			"",
+			"Let the source have cAdvisor's series, or those of the kubelet's /metrics/resource. Until then peaks are predicted by requests.",
+		)
 		switch {
 		case s.Err != nil:
 			checks = append(checks, fail(advice, "%s: %s", s.Label, oneLine(s.Err))...)
@@ -120,7 +140,10 @@ func (f *facts) checkStatistics() []Check {
 }
 
 // forEachArgs calls visit with the arguments of each plugin that a profile enables.
-func forEachArgs(cfg *schedulerconfig.KubeSchedulerConfiguration, visit func(p *schedulerconfig.KubeSchedulerProfile, plugin string, args any)) {
+func forEachArgs(
+	cfg *schedulerconfig.KubeSchedulerConfiguration,
+	visit func(p *schedulerconfig.KubeSchedulerProfile, plugin string, args any),
+) {
 	for i := range cfg.Profiles {
 		p := &cfg.Profiles[i]
 		enabled := map[string]bool{}

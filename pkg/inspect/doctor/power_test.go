@@ -14,7 +14,12 @@ import (
 
 func TestCheckPowerModels(t *testing.T) {
 	model := config.PowerModel{K1: 1, K2: 0.01}
-	inPod := &live.Workload{Kind: "Deployment", Namespace: "plimsoll-system", Name: "plimsoll", Env: map[string]string{config.NodePowerModelVariable: "/etc/models.json"}}
+	inPod := &live.Workload{
+		Kind:      "Deployment",
+		Namespace: "plimsoll-system",
+		Name:      "plimsoll",
+		Env:       map[string]string{config.NodePowerModelVariable: "/etc/models.json"},
+	}
 	for name, tt := range map[string]struct {
 		args     config.PeaksArgs
 		workload *live.Workload
@@ -52,10 +57,19 @@ func TestCheckPowerModels(t *testing.T) {
 			}
 			f := &facts{
 				configuration: &live.Configuration{Origin: "FILE", Workload: tt.workload, Decoded: &schedulerconfig.KubeSchedulerConfiguration{
-					Profiles: []schedulerconfig.KubeSchedulerProfile{{SchedulerName: "plimsoll", Plugins: plugins, PluginConfig: []schedulerconfig.PluginConfig{{Name: config.Peaks, Args: &tt.args}}}},
+					Profiles: []schedulerconfig.KubeSchedulerProfile{
+						{
+							SchedulerName: "plimsoll",
+							Plugins:       plugins,
+							PluginConfig:  []schedulerconfig.PluginConfig{{Name: config.Peaks, Args: &tt.args}},
+						},
+					},
 				}},
 				objects: &objects{nodes: []*corev1.Node{
-					{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, {ObjectMeta: metav1.ObjectMeta{Name: "b", Labels: map[string]string{"type": "big"}}},
+					{
+						ObjectMeta: metav1.ObjectMeta{Name: "a"},
+					},
+					{ObjectMeta: metav1.ObjectMeta{Name: "b", Labels: map[string]string{"type": "big"}}},
 				}},
 			}
 			simulated := (&gatherer{facts: f}).withPowerModels().Profiles[0].PluginConfig[0].Args.(*config.PeaksArgs)

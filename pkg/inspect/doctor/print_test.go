@@ -17,7 +17,13 @@ func TestReport_Print(t *testing.T) {
 			{Group: "nodes", ID: "nodes.measured", Status: Error, Message: "no load", Advice: []Advice{advice}},
 			{Group: "nodes", ID: "nodes.same", Status: Warning, Message: "one", Advice: []Advice{{Text: "For both:"}}},
 			{Group: "nodes", ID: "nodes.same", Status: Warning, Message: "another", Advice: []Advice{{Text: "For both:"}}},
-			{Group: "nodes", ID: "nodes.nearest", Status: Warning, Message: "w-1", Advice: []Advice{advice, {Text: "Or look:", Command: "kubectl get nodes"}}},
+			{
+				Group:   "nodes",
+				ID:      "nodes.nearest",
+				Status:  Warning,
+				Message: "w-1",
+				Advice:  []Advice{advice, {Text: "Or look:", Command: "kubectl get nodes"}},
+			},
 		},
 	}
 	p := &terminal.Printer{}

@@ -49,7 +49,7 @@ func reaches(stage string) func(*sourceFacts) []Check {
 	}
 }
 
-// stages are those that a request passes.
+// stages are the stages of a request.
 func (s *sourceFacts) stages() []string {
 	stages := []string{stageAuthorized, stageAnswers}
 	u := s.url()
@@ -137,7 +137,11 @@ func (s *sourceFacts) adviseFault() (stage string, advice []Advice) {
 	case unresolved:
 		return stageResolves, s.adviseAddress()
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return stageTLS, write(s.addressYAML(s.withScheme("http")), "The server speaks plain HTTP. %s write http, or the port of HTTPS:", s.inConfiguration())
+		return stageTLS, write(
+			s.addressYAML(s.withScheme("http")),
+			"The server speaks plain HTTP. %s write http, or the port of HTTPS:",
+			s.inConfiguration(),
+		)
 	case strings.Contains(err.Error(), "malformed HTTP response"): // of net/http
 		return stageConnects, write(s.addressYAML(s.withScheme("https")), "The server speaks HTTPS. %s write https:", s.inConfiguration())
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrPermission):
@@ -171,7 +175,7 @@ func (s *sourceFacts) addressYAML(address string) string {
 	return "metricProvider:\n  address: " + address + "\n"
 }
 
-// redirectTarget returns the host that a request to u was redirected to and failed at; empty if it failed at u's.
+// redirectTarget returns the host at which a redirected request failed; empty if the host of u failed.
 func redirectTarget(err error, u *url.URL) string {
 	failed, ok := asError[*url.Error](err)
 	if !ok || u.Host == "" {
@@ -186,20 +190,26 @@ func redirectTarget(err error, u *url.URL) string {
 
 // adviseStatus is for a response with another status than 200.
 func (s *sourceFacts) adviseStatus(err *httpclient.StatusError) (stage string, advice []Advice) {
-	// A Status is an object of the API server's own.
-	proxied := s.Route == live.ServiceProxy && strings.Contains(string(err.Body), `"kind":"Status"`)
 	refused := err.Code == http.StatusUnauthorized || err.Code == http.StatusForbidden
-	switch {
-	case s.Spec.IsHosted() && refused:
-		return stageAuthorized, s.adviseMessage()
-	case s.Spec.IsHosted():
+	if s.Spec.IsHosted() {
+		if refused {
+			return stageAuthorized, s.adviseMessage()
+		}
 		return stageAnswers, s.adviseMessage()
-	case proxied && err.Code == http.StatusNotFound:
-		return stageResolves, s.adviseAddress()
-	case proxied && err.Code == http.StatusForbidden:
-		return stageAuthorized, s.runInPod("You lack permission for the API server's proxy to services. Check in the scheduler's pod instead:")
-	case proxied && err.Code == http.StatusServiceUnavailable:
-		return stageConnects, s.adviseAddress()
+	}
+	if s.Route == live.ServiceProxy && strings.Contains(string(err.Body), `"kind":"Status"`) { // of the API server
+		switch err.Code {
+		case http.StatusNotFound:
+			return stageResolves, s.adviseAddress()
+		case http.StatusForbidden:
+			return stageAuthorized, s.runInPod(
+				"You lack permission for the API server's proxy to services. Check in the scheduler's pod instead:",
+			)
+		case http.StatusServiceUnavailable:
+			return stageConnects, s.adviseAddress()
+		}
+	}
+	switch {
 	case refused:
 		return stageAuthorized, s.adviseToken(err.Code)
 	case err.Code == http.StatusBadRequest && s.url().Scheme == "http" && strings.Contains(string(err.Body), "HTTPS"):
@@ -212,10 +222,12 @@ func (s *sourceFacts) adviseStatus(err *httpclient.StatusError) (stage string, a
 func adviseMetricsServer(err error) (stage string, advice []Advice) {
 	switch {
 	case apierrors.IsNotFound(err):
-		return stageAnswers, run("kubectl apply -f https://github.com/kubernetes-sigs/metrics-server/releases/latest/download/components.yaml",
-			"metrics-server is not installed. Install it:")
+		return stageAnswers, run(
+			"kubectl apply -f https://github.com/kubernetes-sigs/metrics-server/releases/latest/download/components.yaml",
+			"metrics-server is not installed. Install it:",
+		)
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return stageAuthorized, run("", "Grant the permissions of the rights checks to your user, too.")
+		return stageAuthorized, run("", "Grant your user the permission to list nodes and pods of metrics.k8s.io.")
 	}
 	return stageAnswers, run("kubectl get apiservice v1beta1.metrics.k8s.io -o jsonpath='{.status.conditions}' && "+
 		"kubectl -n kube-system logs -l k8s-app=metrics-server --tail=20",

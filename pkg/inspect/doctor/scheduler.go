@@ -16,7 +16,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/skew"
 )
 
-// readyPods returns how many pods of the scheduler are ready, and the first that is not; nil if there is none.
+// readyPods returns how many pods of the scheduler are ready, and the first other pod, if any.
 func (f *facts) readyPods(w *live.Workload) (ready int, first *corev1.Pod) {
 	for _, name := range w.Pods {
 		switch pod := f.objects.pod(w.Namespace, name); {
@@ -54,13 +54,22 @@ func (f *facts) checkReady() []Check {
 			continue
 		}
 		if c.State.Waiting != nil {
-			message += fmt.Sprintf("; %s waits: %s %s", first.Name, text.Excerpt(c.State.Waiting.Reason), text.Excerpt(c.State.Waiting.Message))
+			message += fmt.Sprintf(
+				"; %s waits: %s %s",
+				first.Name,
+				text.Excerpt(c.State.Waiting.Reason),
+				text.Excerpt(c.State.Waiting.Message),
+			)
 		}
 		if c.LastTerminationState.Terminated != nil && c.RestartCount > 0 {
 			logs += " --previous"
 		}
 	}
-	return result(append(run(describeCommand(w.Namespace, "Pod", first.Name), "See its events:"), run(logs, "See its log:")...), "%s", message)
+	return result(
+		append(run(describeCommand(w.Namespace, "Pod", first.Name), "See its events:"), run(logs, "See its log:")...),
+		"%s",
+		message,
+	)
 }
 
 // leading reports whether the scheduler works, as far as that is known.
@@ -115,13 +124,20 @@ func (f *facts) checkLeader() []Check {
 	if w.Kind == "Deployment" {
 		object = "deploy/" + w.Name
 	}
-	logs := run(logsCommand(w.Namespace, object)+" -c "+live.ShellQuote(cmp.Or(w.Container, "kube-scheduler")), "See in its log what it waits for:")
+	logs := run(
+		logsCommand(w.Namespace, object)+" -c "+live.ShellQuote(cmp.Or(w.Container, "kube-scheduler")),
+		"See in its log what it waits for:",
+	)
 	holder, age, duration := f.leader()
 	switch {
 	case apierrors.IsNotFound(f.leaseErr):
 		return fail(logs, "no leader yet: there is no Lease %s", name)
 	case f.leaseErr != nil:
-		get := fmt.Sprintf("kubectl -n %s get lease %s -o yaml", live.ShellQuote(election.ResourceNamespace), live.ShellQuote(election.ResourceName))
+		get := fmt.Sprintf(
+			"kubectl -n %s get lease %s -o yaml",
+			live.ShellQuote(election.ResourceNamespace),
+			live.ShellQuote(election.ResourceName),
+		)
 		return warn(run(get, "Run this as a user with permission to get leases, or see for yourself:"),
 			"the Lease %s could not be read: %s", name, oneLine(f.leaseErr))
 	case holder == "":
@@ -130,7 +146,7 @@ func (f *facts) checkLeader() []Check {
 		return fail(logs, "no leader: Lease %s was renewed %s ago, for %s", name, rounded(age), duration)
 	case !slices.Contains(w.Pods, holder) && w.Kind == "Deployment":
 		return warn(write(fmt.Sprintf("leaderElection:\n  resourceName: %s\n  resourceNamespace: %s\n", w.Name, w.Namespace),
-			"Remove the other scheduler with the same Lease, or %s give this scheduler a Lease of its own:", lowerFirst(f.inConfiguration())),
+			"Remove the other scheduler with the same Lease. Or, %s choose another Lease:", lowerFirst(f.inConfiguration())),
 			"%s leads, which is no pod of %s: Lease %s", holder, w, name)
 	}
 	return ok("%s leads; it renewed Lease %s %s ago", holder, name, rounded(age))
@@ -169,7 +185,8 @@ func (f *facts) checkVersion() []Check {
 		}
 		return warn(run(w.ExecCommand(live.ShellQuote(w.Args[0])+" --version"),
 			"It must not be newer than the API server, and may be one minor version older. See its version:"),
-			"the API server is %s; the scheduler's version is not known from its metrics, nor from the tag of its image %s", server, text.Excerpt(w.Image))
+			"the API server is %s; neither the scheduler's metrics nor the tag of its image %s name its version",
+			server, text.Excerpt(w.Image))
 	}
 	message := fmt.Sprintf("the scheduler is of Kubernetes %s, the API server of %s", scheduler, server)
 	if w != nil {
@@ -178,7 +195,12 @@ func (f *facts) checkVersion() []Check {
 	compared, err := skew.Compare(scheduler, server)
 	switch {
 	case err != nil:
-		return warn(run("", "Compare the versions yourself: the scheduler must not be newer, and may be one minor version older."), "%s: %s", message, oneLine(err))
+		return warn(
+			run("", "Compare the versions yourself: the scheduler must not be newer, and may be one minor version older."),
+			"%s: %s",
+			message,
+			oneLine(err),
+		)
 	case compared.Problem == "":
 		return ok("%s", message)
 	case compared.Behind > 0:
@@ -209,13 +231,22 @@ func adviseImage(text, minor string, w *live.Workload) []Advice {
 			"%s In the SecondaryScheduler, set spec.schedulerImage:", text)
 	case w.Kind != "Deployment":
 		container := map[string]any{"name": w.Container, "image": image}
-		return write(marshal(map[string]any{"spec": map[string]any{"containers": []any{container}}}),
-			"%s On each control-plane node, write the image into the patch of the static pod, and apply the patch as manifests/default-scheduler says:", text)
+		return write(
+			marshal(map[string]any{"spec": map[string]any{"containers": []any{container}}}),
+			"%s Write the image into the patch of the static pod on each control-plane node. Apply it as manifests/default-scheduler says:",
+			text,
+		)
 	}
-	set := fmt.Sprintf("kubectl -n %s set image deployment/%s %s", live.ShellQuote(w.Namespace), live.ShellQuote(w.Name), live.ShellQuote(w.Container+"="+image))
+	set := fmt.Sprintf(
+		"kubectl -n %s set image deployment/%s %s",
+		live.ShellQuote(w.Namespace),
+		live.ShellQuote(w.Name),
+		live.ShellQuote(w.Container+"="+image),
+	)
 	if w.Release == "" {
 		return run(set, "%s", text)
 	}
-	return append(run(helmCommand(w, ""), "%s The chart chooses it by the cluster's version, unless its value image.tag is set:", text),
+	return append(
+		run(helmCommand(w, ""), "%s The chart chooses it by the cluster's version, unless its value image.tag is set:", text),
 		run(set, "If Helm did not install it:")...)
 }

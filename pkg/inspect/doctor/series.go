@@ -61,7 +61,9 @@ func (s *sourceFacts) checkQueries() []Check {
 	var checks []Check
 	for i := range d.Queries {
 		if q := &d.Queries[i]; q.Err != nil && q.Kind == promql.Mean {
-			checks = append(checks, warn(run(s.queryCommand(q.PromQL), "Pods' requests replace it. See what the query returns:"), "%s", oneLine(q.Err))...)
+			checks = append(
+				checks,
+				warn(run(s.queryCommand(q.PromQL), "Pods' requests replace it. See what the query returns:"), "%s", oneLine(q.Err))...)
 		}
 	}
 	return checks
@@ -84,7 +86,9 @@ func (s *sourceFacts) checkNodeMetrics() []Check {
 		case q.Err != nil:
 			checks = append(checks, fail(advice, "node metrics: %s", oneLine(q.Err))...)
 		case len(without) > 0:
-			checks = append(checks, warn(advice, "%s has no value for %d of %d nodes (%s)", q, len(without), s.diagnosis.NodeCount, text.FirstN(without))...)
+			checks = append(
+				checks,
+				warn(advice, "%s has no value for %d of %d nodes (%s)", q, len(without), s.diagnosis.NodeCount, text.FirstN(without))...)
 		default:
 			checks = append(checks, ok("%s has a value for %s", q, text.Count(q.Nodes, "node"))...)
 		}
@@ -136,19 +140,30 @@ func (s *sourceFacts) checkUnnamed() []Check {
 	if len(strays) == 0 {
 		return warn(s.adviseScrape(), "no series has a label that names a node without load: %s", unnamed)
 	}
-	return warn(run("", "Write the node's name to the label node of these series, by relabeling in Prometheus (metric_relabel_configs)."),
-		"no label names these nodes without load: %s; these series name no node: %s", unnamed, strings.Join(strays, ", "))
+	return warn(
+		run("", "Write the node's name to the label node of these series, by relabeling in Prometheus (metric_relabel_configs)."),
+		"no label names these nodes without load: %s; these series name no node: %s",
+		unnamed,
+		strings.Join(strays, ", "),
+	)
 }
 
 func (s *sourceFacts) checkUnmatched() []Check {
 	if s.diagnosis == nil || len(s.windows) == 0 || len(s.diagnosis.NodesWithoutSeries) == 0 || len(s.diagnosis.UnmatchedSeries) == 0 {
 		return nil
 	}
-	return warn(run("", "Ignore series of machines outside the cluster. If they are of the nodes above, fixing those fixes these."), "%s", s.strays())
+	return warn(
+		run("", "Ignore series of machines outside the cluster. If they are of the nodes above, fixing those fixes these."),
+		"%s",
+		s.strays(),
+	)
 }
 
 func (s *sourceFacts) adviseScrape() []Advice {
-	return run(s.queryCommand("up == 0"), "Let Prometheus scrape node_exporter or the kubelets of these nodes. See the targets that it cannot scrape:")
+	return run(
+		s.queryCommand("up == 0"),
+		"Let Prometheus scrape node_exporter or the kubelets of these nodes. See the targets that it cannot scrape:",
+	)
 }
 
 // adviseMissing says what would give nodes their load, the likeliest first.
@@ -180,8 +195,11 @@ func (s *sourceFacts) adviseMissing() []Advice {
 		}
 	}
 	if len(queries) > 0 {
-		advice = append(advice, write(providerYAML("queries", queries),
-			"Recorded rules look like utilizations of nodes. %s read them, if they are means over the window as fractions of capacity:", s.inConfiguration())...)
+		advice = append(advice, write(
+			providerYAML("queries", queries),
+			"Recorded rules look like utilizations of nodes. %s read them, if they are means over the window as fractions of capacity:",
+			s.inConfiguration(),
+		)...)
 	}
 	if len(advice) == 0 {
 		return s.adviseScrape()
@@ -192,11 +210,7 @@ func (s *sourceFacts) adviseMissing() []Advice {
 // checkCapacity checks that no node is above its capacity.
 func (s *sourceFacts) checkCapacity() []Check {
 	if s.diagnosis == nil {
-		above := figuresOf(s.figures, func(f *figure) bool { return !f.metric && f.state != load.Absent && f.value >= 1 })
-		if len(above) == 0 {
-			return nil
-		}
-		return warn(adviseCapacity(above[0].node), "%s at 100 %% of capacity or more: %s", plural(len(above), "value is", "values are"), listOf(above))
+		return s.checkFull()
 	}
 	var highest *diagnosis.QueryDiagnosis
 	for i := range s.diagnosis.Queries {
@@ -210,10 +224,19 @@ func (s *sourceFacts) checkCapacity() []Check {
 	case highest.Highest <= 1:
 		return ok("no node is above its capacity")
 	case math.IsInf(highest.Highest, 1):
-		return fail(run(s.queryCommand(highest.PromQL), "The query divides by zero, such as by an unknown capacity. See what it returns:"),
-			"%s is infinite on %s, which counts as 100 %%", highest, highest.HighestNode)
+		return fail(
+			run(s.queryCommand(highest.PromQL), "The query divides by zero, such as by an unknown capacity. See what it returns:"),
+			"%s is infinite on %s, which counts as 100 %%",
+			highest,
+			highest.HighestNode,
+		)
 	}
-	message := fmt.Sprintf("%s is above capacity on %s: %.1f %%, which counts as 100 %%", highest, highest.HighestNode, 100*highest.Highest)
+	message := fmt.Sprintf(
+		"%s is above capacity on %s: %.1f %%, which counts as 100 %%",
+		highest,
+		highest.HighestNode,
+		100*highest.Highest,
+	)
 	const percent = 1.5 // no overload, but another unit
 	if !highest.Custom() || highest.Highest <= percent {
 		return warn(adviseCapacity(highest.HighestNode), "%s", message)
@@ -222,8 +245,25 @@ func (s *sourceFacts) checkCapacity() []Check {
 	if queries := s.Spec.MetricProvider.Queries; queries != nil {
 		custom = [...]string{load.CPU: queries.CPU, load.Memory: queries.Memory}[highest.Resource]
 	}
-	return fail(write(providerYAML("queries", map[string]string{highest.Resource.String(): "(" + custom + "\n) / 100"}),
-		"The query seems to return percent. %s divide it by 100, for it must return a fraction of capacity:", s.inConfiguration()), "%s", message)
+	return fail(write(
+		providerYAML("queries", map[string]string{highest.Resource.String(): "(" + custom + "\n) / 100"}),
+		"The query seems to return percent. %s divide it by 100, for it must return a fraction of capacity:",
+		s.inConfiguration(),
+	), "%s", message)
+}
+
+// checkFull checks for values at capacity. Above it, they are not told from overload.
+func (s *sourceFacts) checkFull() []Check {
+	above := figuresOf(s.figures, func(f *figure) bool { return !f.metric && f.state != load.Absent && f.value >= 1 })
+	if len(above) == 0 {
+		return nil
+	}
+	return warn(
+		adviseCapacity(above[0].node),
+		"%s at 100 %% of capacity or more: %s",
+		plural(len(above), "value is", "values are"),
+		listOf(above),
+	)
 }
 
 func adviseCapacity(node string) []Advice {
@@ -252,8 +292,11 @@ func (s *sourceFacts) checkScrape() []Check {
 		return ok("%s", message)
 	}
 	longer := min(max(roundUp(samples*slowest), 10*time.Second), time.Hour)
-	return warn(write(fmt.Sprintf("window: %s\n", longer), "%s use a longer window, or let Prometheus scrape more often:", s.inConfiguration()),
-		"%s: not often enough for a mean and a deviation", message)
+	return warn(
+		write(fmt.Sprintf("window: %s\n", longer), "%s use a longer window, or let Prometheus scrape more often:", s.inConfiguration()),
+		"%s: not often enough for a mean and a deviation",
+		message,
+	)
 }
 
 // checkCoverage checks whether samples cover the shortest window.
@@ -275,7 +318,13 @@ func (s *sourceFacts) checkCoverage() []Check {
 	if young == 0 {
 		return ok("samples cover the whole window of %s", window)
 	}
-	return warn(run(s.queryCommand(fmt.Sprintf("avg_over_time(up[%ds]) < 1", int(window.Seconds()))),
-		"Wait for %s: then they do, unless Prometheus misses scrapes. See whether it does:", rounded(window-since)),
-		"samples of %s cover less than the window of %s; of %s they cover %.0f %%", text.Count(young, "node"), window, node, 100*since.Seconds()/window.Seconds())
+	return warn(
+		run(s.queryCommand(fmt.Sprintf("avg_over_time(up[%ds]) < 1", int(window.Seconds()))),
+			"Wait for %s: then they do, unless Prometheus misses scrapes. See whether it does:", rounded(window-since)),
+		"samples of %s cover less than the window of %s; of %s they cover %.0f %%",
+		text.Count(young, "node"),
+		window,
+		node,
+		100*since.Seconds()/window.Seconds(),
+	)
 }

@@ -15,7 +15,14 @@ import (
 // deployment returns a scheduler of the chart.
 func deployment(image string) *live.Workload {
 	return &live.Workload{
-		Kind: "Deployment", Namespace: "team", Name: "lines-plimsoll", Container: "kube-scheduler", Image: image, Args: []string{"/bin/kube-scheduler"}, Release: "lines", ChartVersion: "0.1.0",
+		Kind:         "Deployment",
+		Namespace:    "team",
+		Name:         "lines-plimsoll",
+		Container:    "kube-scheduler",
+		Image:        image,
+		Args:         []string{"/bin/kube-scheduler"},
+		Release:      "lines",
+		ChartVersion: "0.1.0",
 	}
 }
 
@@ -100,7 +107,9 @@ func TestSchedulerVersion(t *testing.T) {
 	w := deployment("plimsoll:0.1.0-k8s1.37")
 	w.Pods = []string{"lines-1"}
 	plimsoll := func(version, pod string) *model.Sample {
-		return &model.Sample{Metric: model.Metric{"__name__": "plimsoll_build_info", "kubernetes": model.LabelValue(version), "pod": model.LabelValue(pod)}}
+		return &model.Sample{
+			Metric: model.Metric{"__name__": "plimsoll_build_info", "kubernetes": model.LabelValue(version), "pod": model.LabelValue(pod)},
+		}
 	}
 	stock := &model.Sample{Metric: model.Metric{"__name__": "kubernetes_build_info", "git_version": "v1.36.3"}}
 	for _, tt := range []struct {
@@ -148,7 +157,7 @@ func TestCheckVersion(t *testing.T) {
 		message, command string
 	}{
 		{"a tag that is newer than the API server", "plimsoll:0.1.0-k8s1.37", nil, Error, "the scheduler is of Kubernetes 1.37, the API server of v1.36.4, image plimsoll:0.1.0-k8s1.37", "helm upgrade lines"},
-		{"a version that is not known", "plimsoll:mine", nil, Warning, "the scheduler's version is not known from its metrics, nor from the tag of its image plimsoll:mine",
+		{"a version that is not known", "plimsoll:mine", nil, Warning, "neither the scheduler's metrics nor the tag of its image plimsoll:mine name its version",
 			"kubectl -n team exec deploy/lines-plimsoll -c kube-scheduler -- /bin/kube-scheduler --version"},
 		{"a version that Prometheus has", "plimsoll:mine", fakePrometheus{{Labels: map[string]string{"__name__": "plimsoll_build_info", "kubernetes": "v1.37.1"}, Value: 1}},
 			Error, "the scheduler is of Kubernetes v1.37.1, the API server of v1.36.4", "helm upgrade lines"},

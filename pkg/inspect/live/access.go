@@ -35,10 +35,11 @@ type SourceOptions struct {
 	TokenFile, ApplicationKeyFile, CAFile string
 }
 
-// access reaches sources from where the program runs. Outside the cluster, a server that has a Service is reached through the API
-// server's proxy, with the user's own credentials; they end at the API server. No credential of the source is sent there, for the
-// API server would take it for its own. Files that the configuration names, and the account of the pod, are only read in the
-// scheduler's own container: a configuration of somebody else could otherwise send any file of this machine to any address.
+// access reaches sources from where the program runs:
+//   - Outside the cluster, a Service is reached through the API server's proxy, with the user's own credentials. They end at the
+//     API server. No credential of the source is sent there, because the API server would use it.
+//   - Files of the configuration, and the pod's account, are only read in the scheduler's own container. A foreign configuration
+//     could otherwise send any file of this machine to any address.
 type access struct {
 	*Connection
 	SourceOptions
@@ -87,7 +88,10 @@ func (c *Connection) access(ctx context.Context, o Options) (*access, error) {
 	}
 	if o.Source.Address != "" {
 		if servers := serversOf(o.Configuration.Profiles); len(servers) > 1 {
-			return nil, optionError("--source-address: the configuration reads several servers, %s; write --config with a configuration that reads one", strings.Join(servers, ", "))
+			return nil, optionError(
+				"--source-address: the configuration reads several servers, %s; write --config with a configuration that reads one",
+				strings.Join(servers, ", "),
+			)
 		}
 	}
 	return a, nil
@@ -123,7 +127,12 @@ func (o SourceOptions) Validate() error {
 }
 
 // Reach implements provider.Access.
-func (a *access) Reach(ctx context.Context, spec config.LoadSpec, address string, cfg httpclient.Config) (string, httpclient.Config, error) {
+func (a *access) Reach(
+	ctx context.Context,
+	spec config.LoadSpec,
+	address string,
+	cfg httpclient.Config,
+) (string, httpclient.Config, error) {
 	address, cfg, err := a.reach(ctx, spec, address, cfg)
 	if err == nil && !a.filesAreHere && spec.IsHosted() && cfg.Transport == nil {
 		err = missing(spec.MetricProvider.Type, cfg)
@@ -131,7 +140,12 @@ func (a *access) Reach(ctx context.Context, spec config.LoadSpec, address string
 	return address, cfg, err
 }
 
-func (a *access) reach(ctx context.Context, spec config.LoadSpec, address string, cfg httpclient.Config) (string, httpclient.Config, error) {
+func (a *access) reach(
+	ctx context.Context,
+	spec config.LoadSpec,
+	address string,
+	cfg httpclient.Config,
+) (string, httpclient.Config, error) {
 	if a.replaced() {
 		return a.replace(address, cfg)
 	}
@@ -150,13 +164,17 @@ func (a *access) reach(ctx context.Context, spec config.LoadSpec, address string
 		return address, httpclient.Config{Transport: proxy, Timeout: cfg.Timeout}, nil
 	}
 	if a.servicesErr != nil && couldBeService(u.Hostname()) {
-		return "", cfg, fmt.Errorf("%s may be a Service of the cluster, and another server here: %w; write --source-address URL, or grant the right: %s",
-			u.Host, a.servicesErr, a.Grant(ctx, "list", "", "services"))
+		return "", cfg, fmt.Errorf(
+			"%s may be a Service of the cluster, and another server here: %w; write --source-address URL, or grant: %s",
+			u.Host,
+			a.servicesErr,
+			a.Grant(ctx, "list", "", "services"),
+		)
 	}
 	return address, cfg, elsewhere(cfg)
 }
 
-// couldBeService reports whether a host that is no known Service could be one: by a cluster IP, or by a name without a domain.
+// couldBeService reports whether an unknown host has a cluster IP, or a name without a domain.
 func couldBeService(host string) bool {
 	if ip := net.ParseIP(host); ip != nil {
 		return !ip.IsLoopback()
@@ -227,12 +245,15 @@ func elsewhere(cfg httpclient.Config) error {
 func missing(provider config.MetricProviderType, cfg httpclient.Config) error {
 	var errs []error
 	if cfg.BearerToken == "" && cfg.BearerTokenFile == "" {
-		errs = append(errs, fmt.Errorf("tokenFile: %s needs a token, which the configuration does not have: set it, or, if the scheduler's pod has it in %s, write --source-token-file FILE",
-			provider, config.TokenVariable))
+		errs = append(
+			errs,
+			fmt.Errorf("tokenFile: %s needs a token: set it; or, if the scheduler's pod has it in %s, write --source-token-file FILE",
+				provider, config.TokenVariable),
+		)
 	}
 	if provider == config.Datadog && cfg.Key == "" && cfg.KeyFile == "" {
-		errs = append(errs, fmt.Errorf("applicationKeyFile: %s needs an application key, which the configuration does not have: set it, or, if the scheduler's pod has it in %s, write --source-application-key-file FILE",
-			provider, config.ApplicationKeyVariable))
+		errs = append(errs, fmt.Errorf("applicationKeyFile: %s needs an application key: set it; "+
+			"or, if the scheduler's pod has it in %s, write --source-application-key-file FILE", provider, config.ApplicationKeyVariable))
 	}
 	return errors.Join(errs...)
 }
@@ -340,11 +361,14 @@ func (a *access) explain(spec config.LoadSpec, err error) error {
 		return err
 	}
 	var status metav1.Status
-	if json.Unmarshal(refused.Body, &status) == nil && status.Kind == "Status" && status.Details != nil && status.Details.Kind == "services" {
-		return fmt.Errorf("%w; you may not use the API server's proxy: grant it with kubectl -n %s create role plimsoll-source --verb=get --resource=services/proxy --resource-name=%s, "+
-			"and bind it, or write --source-address", err, ShellQuote(service[0]), ShellQuote(proxyName(u, service[1])))
+	if json.Unmarshal(refused.Body, &status) == nil && status.Kind == "Status" && status.Details != nil &&
+		status.Details.Kind == "services" {
+		return fmt.Errorf("%w; you lack permission for the API server's proxy: write --source-address, or grant it with "+
+			"kubectl -n %s create role plimsoll-source --verb=get --resource=services/proxy --resource-name=%s, and bind it",
+			err, ShellQuote(service[0]), ShellQuote(proxyName(u, service[1])))
 	}
-	return fmt.Errorf("%w; the server asks for a token, which cannot pass the API server's proxy: run kubectl -n %s port-forward svc/%s 9090:%s, and write --source-address %s://localhost:9090 --source-token-file FILE",
+	return fmt.Errorf("%w; the server asks for a token, which cannot pass the API server's proxy: "+
+		"run kubectl -n %s port-forward svc/%s 9090:%s, and write --source-address %s://localhost:9090 --source-token-file FILE",
 		err, ShellQuote(service[0]), ShellQuote(service[1]), portOf(u), u.Scheme)
 }
 

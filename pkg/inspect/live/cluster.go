@@ -178,9 +178,12 @@ func (c *Cluster) Model(ctx context.Context, spec config.LoadSpec, e podusage.Es
 	return reader.Model(load.CPU), nil
 }
 
-// PodUsage returns what the pods of the cluster use at present, by the source that spec names, or by metrics-server where that source
-// knows nodes alone. What was not measured, or cannot be, is left out. It fails if nothing could be read.
-func (c *Cluster) PodUsage(ctx context.Context, spec config.LoadSpec) (map[types.NamespacedName]map[load.Resource]source.PodUsage, error) {
+// PodUsage returns what the pods of the cluster use at present, without unmeasured pods. Metrics-server replaces a source that
+// knows only nodes. It fails if nothing could be read.
+func (c *Cluster) PodUsage(
+	ctx context.Context,
+	spec config.LoadSpec,
+) (map[types.NamespacedName]map[load.Resource]source.PodUsage, error) {
 	reader, err := provider.OpenPods(ctx, c.objects, spec, c.access)
 	if err != nil {
 		return nil, err

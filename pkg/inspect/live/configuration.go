@@ -86,7 +86,7 @@ type Workload struct {
 	// Container is the name of the scheduler's container, Image its image, and Args its command line.
 	Container, Image string
 	Args             []string
-	// Env has the environment variables whose value is known: those that are not taken from another object.
+	// Env has the environment variables with a literal value.
 	Env map[string]string
 	// Release is the name of the chart's release that it belongs to; empty if that is not known.
 	Release string
@@ -139,8 +139,8 @@ func (w *Workload) configFile() string {
 	return file
 }
 
-// Configuration finds and decodes the configuration. It fails if there is none, if there are several to choose from, or if what is
-// found cannot be read; the error says what to write. It is an *OptionError if the options are wrong.
+// Configuration finds and decodes the configuration. It fails if there is none, or several, or if it cannot be read; the error
+// says what to write. It is an *OptionError if the options are wrong.
 func (c *Connection) Configuration(ctx context.Context, o ConfigurationOptions) (*Configuration, error) {
 	found, filesAreHere, err := c.find(ctx, o)
 	if err != nil {
@@ -154,7 +154,11 @@ func (c *Connection) Configuration(ctx context.Context, o ConfigurationOptions) 
 }
 
 // decode returns the configuration with defaults, and what configlint says of it.
-func decode(content []byte, w *Workload, filesAreHere bool) ([]configlint.Finding, *schedulerconfig.KubeSchedulerConfiguration, error) {
+func decode(
+	content []byte,
+	w *Workload,
+	filesAreHere bool,
+) ([]configlint.Finding, *schedulerconfig.KubeSchedulerConfiguration, error) {
 	lint := configlint.Options{
 		Plugins:           slices.Sorted(maps.Keys(inTree.NewInTreeRegistry())),
 		FilesAreElsewhere: !filesAreHere,
@@ -211,21 +215,26 @@ func (c *Connection) find(ctx context.Context, o ConfigurationOptions) (found *C
 	if own := c.own(ctx); own != nil {
 		file := own.configFile()
 		if file == "" {
-			return nil, false, errors.New("the scheduler of this container runs without --config; write --config FILE or --from configmap/NAMESPACE/NAME")
+			return nil, false, errors.New(
+				"the scheduler of this container runs without --config; write --config FILE or --from configmap/NAMESPACE/NAME",
+			)
 		}
 		content, err := boundedfile.New(file, maxConfigurationBytes).Read(ctx)
 		if err != nil {
 			return nil, false, fmt.Errorf("configuration of the scheduler of this container: %w", err)
 		}
-		return &Configuration{Origin: fmt.Sprintf("file %s, of the scheduler of this container", file), Content: content, Workload: own}, true, nil
+		return &Configuration{
+			Origin:   fmt.Sprintf("file %s, of the scheduler of this container", file),
+			Content:  content,
+			Workload: own,
+		}, true, nil
 	}
 	found, err = c.discover(ctx)
 	return found, false, err
 }
 
-// own returns the scheduler whose container this program runs in, as with kubectl exec; nil if it is none. The command line of
-// the container's first process is enough. The rest, and the command line where containers share their processes, is taken from the
-// pod, if it can be read.
+// own returns the scheduler of this program's container, as with kubectl exec; nil if there is none. The command line of the
+// container's first process is enough. The rest is read from the pod, if possible.
 func (c *Connection) own(ctx context.Context) *Workload {
 	if !c.InPod {
 		return nil
@@ -244,8 +253,8 @@ func (c *Connection) own(ctx context.Context) *Workload {
 	return w
 }
 
-// ownPod returns the scheduler of the pod that this program runs in; nil if the pod cannot be read or runs none. A pod with its
-// node's network cannot be told by its host name.
+// ownPod returns the scheduler of this program's pod; nil if the pod cannot be read or runs none. Pods with their node's network
+// are not found by host name.
 func (c *Connection) ownPod(ctx context.Context) *Workload {
 	namespace, err := os.ReadFile(c.namespaceFile)
 	if err != nil {
@@ -329,10 +338,16 @@ func workloadOf(kind string, object metav1.ObjectMeta, spec corev1.PodSpec) *Wor
 			args = append([]string{program}, args...) // the image's entry point
 		}
 		w := &Workload{
-			Kind: kind, Namespace: object.Namespace, Name: object.Name,
-			Container: container.Name, Image: container.Image, Args: args,
-			Release: object.Labels[releaseLabel], ChartVersion: chartVersion(object.Labels[chartLabel]), ServiceAccount: cmp.Or(spec.ServiceAccountName, "default"),
-			Env: map[string]string{},
+			Kind:           kind,
+			Namespace:      object.Namespace,
+			Name:           object.Name,
+			Container:      container.Name,
+			Image:          container.Image,
+			Args:           args,
+			Release:        object.Labels[releaseLabel],
+			ChartVersion:   chartVersion(object.Labels[chartLabel]),
+			ServiceAccount: cmp.Or(spec.ServiceAccountName, "default"),
+			Env:            map[string]string{},
 		}
 		for _, variable := range container.Env {
 			w.Env[variable.Name] = variable.Value
@@ -354,7 +369,8 @@ func hasConfigFlag(args []string) bool {
 // that namespace that mounts it.
 func (c *Connection) fromConfigMap(ctx context.Context, from string) (*Configuration, error) {
 	parts := strings.Split(from, "/")
-	if len(parts) < 3 || len(parts) > 4 || !slices.Contains([]string{"configmap", "configmaps", "cm"}, parts[0]) || slices.Contains(parts, "") {
+	if len(parts) < 3 || len(parts) > 4 || !slices.Contains([]string{"configmap", "configmaps", "cm"}, parts[0]) ||
+		slices.Contains(parts, "") {
 		return nil, optionError("--from: %q; write configmap/NAMESPACE/NAME or configmap/NAMESPACE/NAME/KEY", from)
 	}
 	namespace, name, key := parts[1], parts[2], ""
@@ -394,8 +410,12 @@ func (c *Connection) readConfigMap(ctx context.Context, namespace, name, key str
 	if err != nil {
 		err = fmt.Errorf("read ConfigMap %s/%s: %w", namespace, name, err)
 		if apierrors.IsForbidden(err) {
-			err = fmt.Errorf("%w; grant it (kubectl -n %s create role plimsoll-configuration --verb=get --resource=configmaps --resource-name=%s, and bind it), or write --config FILE",
-				err, ShellQuote(namespace), ShellQuote(name))
+			err = fmt.Errorf(
+				"%w; grant it (kubectl -n %s create role plimsoll-configuration --verb=get --resource=configmaps --resource-name=%s, and bind it), or write --config FILE",
+				err,
+				ShellQuote(namespace),
+				ShellQuote(name),
+			)
 		}
 		return nil, err
 	}
@@ -403,7 +423,15 @@ func (c *Connection) readConfigMap(ctx context.Context, namespace, name, key str
 	if key == "" {
 		files := slices.DeleteFunc(slices.Clone(keys), func(k string) bool { return !strings.HasSuffix(k, ".yaml") })
 		if len(files) != 1 {
-			return nil, fmt.Errorf("ConfigMap %s/%s: %d of its keys %q end in .yaml; write --from configmap/%s/%s/KEY", namespace, name, len(files), keys, namespace, name)
+			return nil, fmt.Errorf(
+				"ConfigMap %s/%s: %d of its keys %q end in .yaml; write --from configmap/%s/%s/KEY",
+				namespace,
+				name,
+				len(files),
+				keys,
+				namespace,
+				name,
+			)
 		}
 		key = files[0]
 	}
@@ -444,7 +472,12 @@ func configMapOf(spec corev1.PodSpec, w *Workload) (name, key string, err error)
 			continue
 		}
 		if v.ConfigMap == nil {
-			return "", "", fmt.Errorf("%s reads %s, which is in the volume %s and in no ConfigMap; write --config with a copy of that file", w, file, v.Name)
+			return "", "", fmt.Errorf(
+				"%s reads %s in volume %s, which is no ConfigMap; write --config with a copy of that file",
+				w,
+				file,
+				v.Name,
+			)
 		}
 		for _, item := range v.ConfigMap.Items {
 			if path.Clean(item.Path) == inVolume {
@@ -474,7 +507,11 @@ func (c *Connection) named(ctx context.Context, name string) (*Configuration, er
 	}
 	w := workloadOf("Deployment", d.ObjectMeta, d.Spec.Template.Spec)
 	if w == nil {
-		return nil, optionError("--scheduler: Deployment %s runs no scheduler: no container has the program %s, or the flag --config", name, program)
+		return nil, optionError(
+			"--scheduler: Deployment %s runs no scheduler: no container has the program %s, or the flag --config",
+			name,
+			program,
+		)
 	}
 	return c.configurationOf(ctx, scheduler{w, d})
 }
@@ -503,18 +540,35 @@ func (c *Connection) discover(ctx context.Context) (*Configuration, error) {
 		return nil, err
 	}
 	if len(candidates) == 0 {
-		return nil, fmt.Errorf("no scheduler was found: no Deployment has the labels %s and %s=%s...; %s; copy the file of a static pod from its node, "+
-			"such as with kubectl debug node/NODE -q -i --image=busybox --profile=sysadmin -- cat /host/FILE > scheduler.yaml",
-			schedulerSelector, chartLabel, chartPrefix, chooseAnother)
+		return nil, fmt.Errorf(
+			"no scheduler was found: no Deployment has the labels %s and %s=%s...; %s. Copy the file of a static pod: "+
+				"kubectl debug node/NODE -q -i --image=busybox --profile=sysadmin -- cat /host/FILE > scheduler.yaml",
+			schedulerSelector,
+			chartLabel,
+			chartPrefix,
+			chooseAnother,
+		)
 	}
 	binders, err := c.binders(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("found %s, but cannot see whether it has the permissions of a scheduler: %w; choose it with %s", list(candidates), err, candidates[0].flag())
+		return nil, fmt.Errorf(
+			"found %s, but cannot see whether it has the permissions of a scheduler: %w; choose it with %s",
+			list(candidates),
+			err,
+			candidates[0].flag(),
+		)
 	}
-	schedulers := slices.DeleteFunc(slices.Clone(candidates), func(s scheduler) bool { return !binders[s.Namespace+"/"+s.ServiceAccount] })
+	schedulers := slices.DeleteFunc(
+		slices.Clone(candidates),
+		func(s scheduler) bool { return !binders[s.Namespace+"/"+s.ServiceAccount] },
+	)
 	switch len(schedulers) {
 	case 0:
-		return nil, fmt.Errorf("no scheduler was found: %s has the labels, but its account lacks permission to bind pods; %s", list(candidates), chooseAnother)
+		return nil, fmt.Errorf(
+			"no scheduler was found: %s has the labels, but its account lacks permission to bind pods; %s",
+			list(candidates),
+			chooseAnother,
+		)
 	case 1:
 		return c.configurationOf(ctx, schedulers[0])
 	}
@@ -542,13 +596,16 @@ func list(schedulers []scheduler) string {
 	return strings.Join(names, ", ")
 }
 
-// deployments returns those with the chart's labels, and the one of OpenShift's operator.
+// deployments returns the Deployments with the chart's labels, and that of OpenShift's operator.
 func (c *Connection) deployments(ctx context.Context) ([]scheduler, error) {
 	labeled, err := c.Client.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: schedulerSelector})
 	if err != nil {
 		return nil, c.undiscovered(ctx, err)
 	}
-	all := slices.DeleteFunc(labeled.Items, func(d appsv1.Deployment) bool { return !strings.HasPrefix(d.Labels[chartLabel], chartPrefix) })
+	all := slices.DeleteFunc(
+		labeled.Items,
+		func(d appsv1.Deployment) bool { return !strings.HasPrefix(d.Labels[chartLabel], chartPrefix) },
+	)
 	operators, err := c.Client.AppsV1().Deployments(operatorNamespace).Get(ctx, operatorDeployment, metav1.GetOptions{})
 	switch {
 	case err == nil:

@@ -1,6 +1,5 @@
-// Package live reads a running cluster for commands that only look at it: its scheduler's configuration, the objects that the
-// scheduler and its plugins read, and the load of the nodes. It puts them into a simulation whose decisions are those that the
-// scheduler would make now. Nothing is ever written to the cluster.
+// Package live reads a running cluster: its scheduler's configuration, the objects of its decisions, and the load of the nodes.
+// A simulation of them decides as the scheduler would now. Nothing is ever written to the cluster.
 package live
 
 import (

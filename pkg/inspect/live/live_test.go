@@ -121,7 +121,11 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case slices.Contains(s.forbidden, plural+sub), name != "" && slices.Contains(s.forbiddenGets, plural+sub):
-		fail(http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf("%s is forbidden: User \"u\" cannot use resource %q", plural, plural+sub))
+		fail(
+			http.StatusForbidden,
+			metav1.StatusReasonForbidden,
+			fmt.Sprintf("%s is forbidden: User \"u\" cannot use resource %q", plural, plural+sub),
+		)
 		return
 	case slices.Contains(s.unknown, plural):
 		fail(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
@@ -139,8 +143,13 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.serveObjects(w, schema.GroupVersion{Group: group, Version: version}, plural, namespace, name, r.URL.Query(), fail)
 }
 
-func (s *apiServer) serveObjects(w http.ResponseWriter, gv schema.GroupVersion, plural, namespace, name string, query map[string][]string,
-	fail func(int32, metav1.StatusReason, string)) {
+func (s *apiServer) serveObjects(
+	w http.ResponseWriter,
+	gv schema.GroupVersion,
+	plural, namespace, name string,
+	query map[string][]string,
+	fail func(int32, metav1.StatusReason, string),
+) {
 	all, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{})
 	if text := strings.Join(query["labelSelector"], ""); text != "" {
 		var parsed *metav1.LabelSelector
@@ -175,7 +184,8 @@ func (s *apiServer) serveObjects(w http.ResponseWriter, gv schema.GroupVersion, 
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]any{"kind": listKind(gv, plural), "apiVersion": gv.String(), "metadata": map[string]any{"resourceVersion": "7"}, "items": items})
+	_ = json.NewEncoder(w).
+		Encode(map[string]any{"kind": listKind(gv, plural), "apiVersion": gv.String(), "metadata": map[string]any{"resourceVersion": "7"}, "items": items})
 }
 
 type labelSet map[string]string
@@ -232,7 +242,11 @@ func TestKindsAreThoseOfTheSimulation(t *testing.T) {
 }
 
 func node(name string) *corev1.Node {
-	amounts := corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("8Gi"), "pods": resource.MustParse("110")}
+	amounts := corev1.ResourceList{
+		"cpu":    resource.MustParse("4"),
+		"memory": resource.MustParse("8Gi"),
+		"pods":   resource.MustParse("110"),
+	}
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Capacity: amounts, Allocatable: amounts}}
 }
 
@@ -353,7 +367,8 @@ func TestObjects_ReadsAllKinds(t *testing.T) {
 		if r.URL.Query().Get("resourceVersion") != "0" || r.Method != http.MethodGet {
 			t.Errorf("%s %s", r.Method, r.URL)
 		}
-		if strings.HasSuffix(r.URL.Path, "/pods") && r.URL.Query().Get("fieldSelector") != "status.phase!=Succeeded,status.phase!=Failed" {
+		if strings.HasSuffix(r.URL.Path, "/pods") &&
+			r.URL.Query().Get("fieldSelector") != "status.phase!=Succeeded,status.phase!=Failed" {
 			t.Errorf("pods that have ended are listed: %s", r.URL)
 		}
 	}
@@ -401,7 +416,11 @@ func configMap(namespace, name string, data map[string]string) *corev1.ConfigMap
 
 // deployment returns a scheduler's Deployment with the chart's labels, its ConfigMap, and what lets its account bind pods.
 func deployment(namespace, name string) (*appsv1.Deployment, []runtime.Object) {
-	labels := map[string]string{"helm.sh/chart": "plimsoll-0.1.0", "app.kubernetes.io/instance": name, "app.kubernetes.io/component": "scheduler"}
+	labels := map[string]string{
+		"helm.sh/chart":               "plimsoll-0.1.0",
+		"app.kubernetes.io/instance":  name,
+		"app.kubernetes.io/component": "scheduler",
+	}
 	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
 		Spec: appsv1.DeploymentSpec{
@@ -411,14 +430,25 @@ func deployment(namespace, name string) (*appsv1.Deployment, []runtime.Object) {
 				Containers: []corev1.Container{
 					{Name: "sidecar", Image: "sidecar"},
 					{
-						Name: "kube-scheduler", Image: "plimsoll:v1",
-						Command:      []string{"/bin/kube-scheduler", "--config=/etc/plimsoll/config/config.yaml", "--v=2", "--leader-elect-lease-duration=20s"},
+						Name:  "kube-scheduler",
+						Image: "plimsoll:v1",
+						Command: []string{
+							"/bin/kube-scheduler",
+							"--config=/etc/plimsoll/config/config.yaml",
+							"--v=2",
+							"--leader-elect-lease-duration=20s",
+						},
 						VolumeMounts: []corev1.VolumeMount{{Name: "other", MountPath: "/etc"}, {Name: "config", MountPath: "/etc/plimsoll/config"}},
 					},
 				},
 				Volumes: []corev1.Volume{
 					{Name: "other", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-					{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}}},
+					{
+						Name: "config",
+						VolumeSource: corev1.VolumeSource{
+							ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}},
+						},
+					},
 				},
 			}},
 		},
@@ -456,7 +486,13 @@ func TestConfiguration_OfTheChart(t *testing.T) {
 	volcano, ofVolcano := deployment("volcano-system", "volcano") // a scheduler of another chart
 	volcano.Labels["helm.sh/chart"] = "volcano-1.13.0"
 	s := newAPIServer(t, slices.Concat([]runtime.Object{d, impostor, volcano}, others, theirs, ofVolcano, roles(), []runtime.Object{
-		binding("plimsoll-system", "plimsoll", "scheduler"), binding("tenant", "evil", "view"), binding("volcano-system", "volcano", "scheduler"),
+		binding(
+			"plimsoll-system",
+			"plimsoll",
+			"scheduler",
+		),
+		binding("tenant", "evil", "view"),
+		binding("volcano-system", "volcano", "scheduler"),
 	})...)
 	found, err := s.connect(t, false).Configuration(t.Context(), ConfigurationOptions{})
 	if err != nil {
@@ -472,7 +508,8 @@ func TestConfiguration_OfTheChart(t *testing.T) {
 		t.Errorf("workload %+v, want one of release plimsoll, and not of the operator", w)
 	}
 	w := found.Workload
-	if w.Container != "kube-scheduler" || w.Image != "plimsoll:v1" || w.ServiceAccount != "plimsoll" || !slices.Equal(w.Pods, []string{"plimsoll-1"}) {
+	if w.Container != "kube-scheduler" || w.Image != "plimsoll:v1" || w.ServiceAccount != "plimsoll" ||
+		!slices.Equal(w.Pods, []string{"plimsoll-1"}) {
 		t.Errorf("workload %+v", w)
 	}
 	if flag := w.Flags().Lookup("leader-elect-lease-duration"); !flag.Changed || flag.Value.String() != "20s" {
@@ -524,7 +561,9 @@ func TestConfiguration_Unclear(t *testing.T) {
 
 func TestConfiguration_FromConfigMap(t *testing.T) {
 	d, others := deployment("a", "one")
-	s := newAPIServer(t, append(others, d, configMap("b", "single", map[string]string{"x.yaml": configurationOf("targetUtilization: 50")}))...)
+	s := newAPIServer(
+		t,
+		append(others, d, configMap("b", "single", map[string]string{"x.yaml": configurationOf("targetUtilization: 50")}))...)
 	c := s.connect(t, false)
 	for from, want := range map[string]string{
 		"configmap/a/one/config.yaml": "ConfigMap a/one, of Deployment a/one",
@@ -583,11 +622,17 @@ func TestConfiguration_OfAStaticPod(t *testing.T) {
 		},
 		Spec: corev1.PodSpec{
 			NodeName: "n1",
-			Containers: []corev1.Container{{
-				Name: "kube-scheduler", Command: []string{"kube-scheduler", "--leader-elect=true"}, Args: []string{"--config=/etc/kubernetes/plimsoll/config.yaml"},
-				VolumeMounts: []corev1.VolumeMount{{Name: "plimsoll", MountPath: "/etc/kubernetes/plimsoll"}},
-			}},
-			Volumes: []corev1.Volume{{Name: "plimsoll", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv/plimsoll"}}}},
+			Containers: []corev1.Container{
+				{
+					Name:         "kube-scheduler",
+					Command:      []string{"kube-scheduler", "--leader-elect=true"},
+					Args:         []string{"--config=/etc/kubernetes/plimsoll/config.yaml"},
+					VolumeMounts: []corev1.VolumeMount{{Name: "plimsoll", MountPath: "/etc/kubernetes/plimsoll"}},
+				},
+			},
+			Volumes: []corev1.Volume{
+				{Name: "plimsoll", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv/plimsoll"}}},
+			},
 		},
 	}
 	_, err := newAPIServer(t, pod).connect(t, false).Configuration(t.Context(), ConfigurationOptions{})
@@ -636,14 +681,23 @@ func TestConfiguration_OfTheOwnPod(t *testing.T) {
 	selector := d.Spec.Selector.DeepCopy()
 	maps.Copy(selector.MatchLabels, hash)
 	set := &appsv1.ReplicaSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "plimsoll-system", Name: "plimsoll-5d8c", OwnerReferences: controlledBy("Deployment", "plimsoll")},
-		Spec:       appsv1.ReplicaSetSpec{Selector: selector, Template: d.Spec.Template},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       "plimsoll-system",
+			Name:            "plimsoll-5d8c",
+			OwnerReferences: controlledBy("Deployment", "plimsoll"),
+		},
+		Spec: appsv1.ReplicaSetSpec{Selector: selector, Template: d.Spec.Template},
 	}
 	labels := maps.Clone(d.Labels)
 	maps.Copy(labels, hash)
 	own := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "plimsoll-system", Name: name, Labels: labels, OwnerReferences: controlledBy("ReplicaSet", set.Name)},
-		Spec:       d.Spec.Template.Spec,
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       "plimsoll-system",
+			Name:            name,
+			Labels:          labels,
+			OwnerReferences: controlledBy("ReplicaSet", set.Name),
+		},
+		Spec: d.Spec.Template.Spec,
 	}
 	old := own.DeepCopy()
 	old.Name, old.Labels["pod-template-hash"] = "plimsoll-old", "77f6"
@@ -655,7 +709,9 @@ func TestConfiguration_OfTheOwnPod(t *testing.T) {
 	if err != nil || found.Err != nil {
 		t.Fatal(err, found.Err)
 	}
-	if w := found.Workload; w.String() != "Deployment plimsoll-system/plimsoll" || w.Container != "kube-scheduler" || !slices.Equal(w.Pods, []string{name, "plimsoll-old"}) || w.Release != "plimsoll" {
+	if w := found.Workload; w.String() != "Deployment plimsoll-system/plimsoll" || w.Container != "kube-scheduler" ||
+		!slices.Equal(w.Pods, []string{name, "plimsoll-old"}) ||
+		w.Release != "plimsoll" {
 		t.Errorf("workload %+v", w)
 	}
 }
@@ -664,7 +720,11 @@ func TestConfiguration_OfAFile(t *testing.T) {
 	c := newAPIServer(t).connect(t, false)
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	// The files that it names are in the scheduler's pod.
-	write(t, file, configurationOf("metricProvider: {type: Prometheus, address: 'http://p', tokenFile: /absent/token, caFile: /absent/ca}"))
+	write(
+		t,
+		file,
+		configurationOf("metricProvider: {type: Prometheus, address: 'http://p', tokenFile: /absent/token, caFile: /absent/ca}"),
+	)
 	found, err := c.Configuration(t.Context(), ConfigurationOptions{File: file})
 	if err != nil {
 		t.Fatal(err)
@@ -707,7 +767,10 @@ func (p *prometheusOf) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"node":"n1"},"value":[1700000000,"0.25"]}]}}`)
+	_, _ = io.WriteString(
+		w,
+		`{"status":"success","data":{"resultType":"vector","result":[{"metric":{"node":"n1"},"value":[1700000000,"0.25"]}]}}`,
+	)
 }
 
 func (p *prometheusOf) seen() []*http.Request {
@@ -745,9 +808,19 @@ func TestOpen_ReadsAServiceThroughTheProxy(t *testing.T) {
 			s.path = tt.path
 			s.services[tt.service] = p
 			service := &corev1.Service{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "monitoring", Name: "prometheus"}, Spec: corev1.ServiceSpec{ClusterIPs: []string{"10.0.0.9"}},
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: "monitoring",
+					Name:      "prometheus",
+				},
+				Spec: corev1.ServiceSpec{ClusterIPs: []string{"10.0.0.9"}},
 			}
-			cluster := open(t, s.connect(t, false), "metricProvider: {type: Prometheus, address: '"+tt.address+"', token: token-of-the-source, "+ownQueries+"}", SourceOptions{}, service)
+			cluster := open(
+				t,
+				s.connect(t, false),
+				"metricProvider: {type: Prometheus, address: '"+tt.address+"', token: token-of-the-source, "+ownQueries+"}",
+				SourceOptions{},
+				service,
+			)
 			source := cluster.Sources()[0]
 			if source.Err != nil || source.Route != ServiceProxy || source.Label != "Prometheus" || source.Took <= 0 {
 				t.Errorf("source %+v", source)
@@ -775,7 +848,12 @@ func TestOpen_LongQueriesAreReadOnlyToo(t *testing.T) {
 	s, p := newAPIServer(t), &prometheusOf{}
 	s.services["monitoring/http:prometheus:80"] = p
 	long := "own_cpu{" + strings.Repeat(`a!="x",`, 1500) + `b="c"}`
-	cluster := open(t, s.connect(t, false), "metricProvider: {type: Prometheus, address: 'http://prometheus.monitoring.svc', queries: {cpu: '"+long+"', memory: own_memory}}", SourceOptions{})
+	cluster := open(
+		t,
+		s.connect(t, false),
+		"metricProvider: {type: Prometheus, address: 'http://prometheus.monitoring.svc', queries: {cpu: '"+long+"', memory: own_memory}}",
+		SourceOptions{},
+	)
 	if err := cluster.Sources()[0].Err; err != nil {
 		t.Fatal(err)
 	}
@@ -797,13 +875,23 @@ func TestOpen_AdviceWhereTheProxyIsNoWay(t *testing.T) {
 		s := newAPIServer(t)
 		s.forbidden = []string{"services/proxy"}
 		err := open(t, s.connect(t, false), spec, SourceOptions{}).Sources()[0].Err
-		wantError(t, err, "kubectl -n monitoring create role plimsoll-source --verb=get --resource=services/proxy --resource-name=https:thanos:9091")
+		wantError(
+			t,
+			err,
+			"kubectl -n monitoring create role plimsoll-source --verb=get --resource=services/proxy --resource-name=https:thanos:9091",
+		)
 	})
 	t.Run("the server wants its token", func(t *testing.T) {
 		s := newAPIServer(t)
 		s.services["monitoring/https:thanos:9091"] = &prometheusOf{status: http.StatusUnauthorized}
 		err := open(t, s.connect(t, false), spec, SourceOptions{}).Sources()[0].Err
-		wantError(t, err, "kubectl -n monitoring port-forward svc/thanos 9090:9091", "--source-address https://localhost:9090", "--source-token-file FILE")
+		wantError(
+			t,
+			err,
+			"kubectl -n monitoring port-forward svc/thanos 9090:9091",
+			"--source-address https://localhost:9090",
+			"--source-token-file FILE",
+		)
 	})
 	t.Run("there is no pod behind it", func(t *testing.T) {
 		err := open(t, newAPIServer(t).connect(t, false), spec, SourceOptions{}).Sources()[0].Err
@@ -885,7 +973,14 @@ func TestConfiguration_EnvironmentOfTheScheduler(t *testing.T) {
 		{Name: "DATADOG_CLUSTER_NAME", Value: "prod"},
 	}
 	others[0].(*corev1.ConfigMap).Data["config.yaml"] = configurationOf("metricProvider: {type: Datadog}")
-	s := newAPIServer(t, slices.Concat([]runtime.Object{d, node("n1")}, others, roles(), []runtime.Object{binding("plimsoll-system", "plimsoll", "scheduler")})...)
+	s := newAPIServer(
+		t,
+		slices.Concat(
+			[]runtime.Object{d, node("n1")},
+			others,
+			roles(),
+			[]runtime.Object{binding("plimsoll-system", "plimsoll", "scheduler")},
+		)...)
 	c := s.connect(t, false)
 	found, err := c.Configuration(t.Context(), ConfigurationOptions{})
 	if err != nil || found.Err != nil {
@@ -901,7 +996,12 @@ func TestConfiguration_EnvironmentOfTheScheduler(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, cluster.Sources()[0].Err, "METRICS_PROVIDER_TOKEN, write --source-token-file FILE", "METRICS_PROVIDER_APP_KEY, write --source-application-key-file FILE")
+	wantError(
+		t,
+		cluster.Sources()[0].Err,
+		"METRICS_PROVIDER_TOKEN, write --source-token-file FILE",
+		"METRICS_PROVIDER_APP_KEY, write --source-application-key-file FILE",
+	)
 }
 
 func TestConfiguration_EnvironmentOfTheOwnContainer(t *testing.T) {
@@ -955,8 +1055,16 @@ func TestOpen_PortForwardHasTheServersCertificate(t *testing.T) {
 }
 
 func TestOpen_OneAddressForSeveralServers(t *testing.T) {
-	_, decoded, err := decode([]byte(strings.Replace(configurationOf("metricProvider: {type: Prometheus, address: 'http://a'}"), "  pluginConfig:\n",
-		"  pluginConfig:\n  - {name: LoadThreshold, args: {metricProvider: {type: Prometheus, address: 'http://b'}, thresholds: {cpu: 80}}}\n", 1)), nil, false)
+	_, decoded, err := decode(
+		[]byte(strings.Replace(
+			configurationOf("metricProvider: {type: Prometheus, address: 'http://a'}"),
+			"  pluginConfig:\n",
+			"  pluginConfig:\n  - {name: LoadThreshold, args: {metricProvider: {type: Prometheus, address: 'http://b'}, thresholds: {cpu: 80}}}\n",
+			1,
+		)),
+		nil,
+		false,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -968,7 +1076,15 @@ func TestOpen_OneAddressForSeveralServers(t *testing.T) {
 }
 
 func TestOpen_Extenders(t *testing.T) {
-	_, decoded, err := decode([]byte(configurationOf("metricProvider: {type: Prometheus, address: 'http://127.0.0.1:1'}")+"extenders: [{urlPrefix: 'http://e', filterVerb: filter}]\n"), nil, false)
+	_, decoded, err := decode(
+		[]byte(
+			configurationOf(
+				"metricProvider: {type: Prometheus, address: 'http://127.0.0.1:1'}",
+			)+"extenders: [{urlPrefix: 'http://e', filterVerb: filter}]\n",
+		),
+		nil,
+		false,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -995,7 +1111,12 @@ func TestServiceProxy_Redirects(t *testing.T) {
 		mu.Unlock()
 		switch r.URL.Path {
 		case "/api/v1/query": // as the API server's proxy rewrites it
-			http.Redirect(w, r, "/clusters/one/api/v1/namespaces/monitoring/services/http:prometheus:80/proxy/prefix/query?"+r.URL.RawQuery, http.StatusFound)
+			http.Redirect(
+				w,
+				r,
+				"/clusters/one/api/v1/namespaces/monitoring/services/http:prometheus:80/proxy/prefix/query?"+r.URL.RawQuery,
+				http.StatusFound,
+			)
 		case "/prefix/query":
 			(&prometheusOf{}).ServeHTTP(w, r)
 		}
@@ -1034,7 +1155,14 @@ func TestServiceProxy_DropsCredentials(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := http.Client{Transport: &serviceProxy{next: c.http.Transport, apiServer: apiServer, server: server, service: [2]string{"monitoring", "prometheus"}}}
+	client := http.Client{
+		Transport: &serviceProxy{
+			next:      c.http.Transport,
+			apiServer: apiServer,
+			server:    server,
+			service:   [2]string{"monitoring", "prometheus"},
+		},
+	}
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.String()+"/a", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
@@ -1060,7 +1188,10 @@ func TestServiceProxy_DropsCredentials(t *testing.T) {
 
 // TestOpen_FindsServices has no Service among the objects, as for a command that lists nodes and pods alone.
 func TestOpen_FindsServices(t *testing.T) {
-	prometheus := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "monitoring", Name: "prometheus"}, Spec: corev1.ServiceSpec{ClusterIPs: []string{"127.9.9.9"}}}
+	prometheus := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "monitoring", Name: "prometheus"},
+		Spec:       corev1.ServiceSpec{ClusterIPs: []string{"127.9.9.9"}},
+	}
 	for _, host := range []string{"127.9.9.9", "prometheus.monitoring"} {
 		spec := "metricProvider: {type: Prometheus, address: 'http://" + host + ":9090', token: of-config, " + ownQueries + "}"
 		s := newAPIServer(t, prometheus)
@@ -1072,14 +1203,23 @@ func TestOpen_FindsServices(t *testing.T) {
 		spec := "metricProvider: {type: Prometheus, address: 'http://" + host + ":9090', token: of-config, " + ownQueries + "}"
 		s := newAPIServer(t, prometheus)
 		s.forbidden = []string{"services"}
-		wantError(t, open(t, s.connect(t, false), spec, SourceOptions{}).Sources()[0].Err, host+":9090 may be a Service", "--source-address")
+		wantError(
+			t,
+			open(t, s.connect(t, false), spec, SourceOptions{}).Sources()[0].Err,
+			host+":9090 may be a Service",
+			"--source-address",
+		)
 	}
 }
 
 // TestWorkloadOf_Sidecar expects the scheduler's container, though one before it has a file of its own.
 func TestWorkloadOf_Sidecar(t *testing.T) {
 	w := workloadOf("Deployment", metav1.ObjectMeta{}, corev1.PodSpec{Containers: []corev1.Container{
-		{Name: "side", Args: []string{"--config=/etc/side.yaml"}}, {Name: "s", Command: []string{"/bin/kube-scheduler", "--config=/etc/s.yaml"}},
+		{
+			Name: "side",
+			Args: []string{"--config=/etc/side.yaml"},
+		},
+		{Name: "s", Command: []string{"/bin/kube-scheduler", "--config=/etc/s.yaml"}},
 	}})
 	if w == nil || w.Container != "s" || w.configFile() != "/etc/s.yaml" {
 		t.Errorf("got %+v", w)
@@ -1098,5 +1238,10 @@ func TestConfiguration_OperatorForbidden(t *testing.T) {
 	s = newAPIServer(t)
 	s.forbiddenGets = []string{"deployments"}
 	_, err = s.connect(t, false).Configuration(t.Context(), ConfigurationOptions{})
-	wantError(t, err, "--verb=get,list --resource=deployments.apps,clusterroles.rbac.authorization.k8s.io,clusterrolebindings.rbac.authorization.k8s.io", "--config FILE")
+	wantError(
+		t,
+		err,
+		"--verb=get,list --resource=deployments.apps,clusterroles.rbac.authorization.k8s.io,clusterrolebindings.rbac.authorization.k8s.io",
+		"--config FILE",
+	)
 }

@@ -87,7 +87,9 @@ func (c *Connection) User(ctx context.Context) string {
 	if user := c.KubeConfig.Impersonate.UserName; user != "" {
 		return user
 	}
-	review, err := c.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	review, err := c.Client.AuthenticationV1().
+		SelfSubjectReviews().
+		Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
 		return UnknownUser
 	}
@@ -109,12 +111,18 @@ func grant(to, verb, group, resource string) string {
 			resource += "/" + sub
 		}
 	}
-	return fmt.Sprintf("kubectl create clusterrole %s --verb=%s --resource=%s, and bind it: kubectl create clusterrolebinding %s --clusterrole=%s %s",
-		name, verb, resource, name, name, to)
+	return fmt.Sprintf(
+		"kubectl create clusterrole %s --verb=%s --resource=%s, and bind it: kubectl create clusterrolebinding %s --clusterrole=%s %s",
+		name,
+		verb,
+		resource,
+		name,
+		name,
+		to,
+	)
 }
 
-// ShellQuote returns the text as one word of a shell: as it is if no character of it means anything to a shell, and in quotes
-// otherwise.
+// ShellQuote returns the text as one word of a shell, in quotes if it has special characters.
 func ShellQuote(text string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./_-"
 	if text != "" && strings.Trim(text, plain) == "" {
@@ -187,7 +195,10 @@ func (c *Connection) Objects(ctx context.Context) (*Objects, error) {
 		if to == "" {
 			to = subjectFlag(c.User(ctx))
 		}
-		objects.Missing = append(objects.Missing, MissingKind{Group: k.Group, Resource: k.resource, Err: errs[i], grant: grant(to, "list", k.Group, k.resource)})
+		objects.Missing = append(
+			objects.Missing,
+			MissingKind{Group: k.Group, Resource: k.resource, Err: errs[i], grant: grant(to, "list", k.Group, k.resource)},
+		)
 	}
 	return objects, nil
 }

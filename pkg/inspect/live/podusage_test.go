@@ -35,9 +35,19 @@ func TestCluster_PodUsage(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	pod := func(name string) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: "n1"}}
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)},
+			Spec:       corev1.PodSpec{NodeName: "n1"},
+		}
 	}
-	cluster := open(t, newAPIServer(t).connect(t, false), "metricProvider: {type: Prometheus, address: '"+server.URL+"', "+ownQueries+"}", SourceOptions{}, pod("web"), pod("wrong"))
+	cluster := open(
+		t,
+		newAPIServer(t).connect(t, false),
+		"metricProvider: {type: Prometheus, address: '"+server.URL+"', "+ownQueries+"}",
+		SourceOptions{},
+		pod("web"),
+		pod("wrong"),
+	)
 	usages, err := cluster.PodUsage(t.Context(), cluster.Sources()[0].Spec)
 	if err != nil {
 		t.Fatal(err)
