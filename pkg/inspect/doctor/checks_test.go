@@ -15,13 +15,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading/readingtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
@@ -67,18 +69,9 @@ func healthy() *sourceFacts {
 	for _, node := range []string{"n1", "n2"} {
 		s.figures = append(
 			s.figures,
-			figure{node: node, name: "cpu", value: 0.5, window: 5 * time.Minute, end: s.now, state: load.Fresh, maxAge: 5 * time.Minute},
-			figure{
-				node:     node,
-				name:     "cpu",
-				value:    0.7,
-				window:   5 * time.Minute,
-				fraction: 0.95,
-				end:      s.now,
-				state:    load.Fresh,
-				maxAge:   5 * time.Minute,
-			},
-			figure{node: node, name: "pressure", metric: true, end: s.now, state: load.Fresh, maxAge: 5 * time.Minute},
+			figure{Figure: reading.Figure{Name: "cpu", Value: 0.5, Window: 5 * time.Minute, End: s.now, State: load.Fresh}, node: node, maxAge: 5 * time.Minute},
+			figure{Figure: reading.Figure{Name: "cpu", Value: 0.7, Window: 5 * time.Minute, Fraction: 0.95, End: s.now, State: load.Fresh}, node: node, maxAge: 5 * time.Minute},
+			figure{Figure: reading.Figure{Name: "pressure", End: s.now, State: load.Fresh}, node: node, metric: true, maxAge: 5 * time.Minute},
 		)
 	}
 	return s
@@ -136,7 +129,7 @@ func TestReportOn_Faults(t *testing.T) {
 		"source.examined":      func(s *sourceFacts) { s.examinationErr = errors.New("refused") },
 		"source.dialect":       func(s *sourceFacts) { s.diagnosis.NodesWithoutSeries = []string{"n1", "n2"} },
 		"source.queries":       func(s *sourceFacts) { s.diagnosis.Queries[0].Err = errors.New("no series") },
-		"source.metrics":       func(s *sourceFacts) { s.figures[2].state = load.Absent },
+		"source.metrics":       func(s *sourceFacts) { s.figures[2].State = load.Absent },
 		"nodes.modelled": func(s *sourceFacts) {
 			s.configuration.Decoded.Profiles[0].Plugins = &schedulerconfig.Plugins{
 				Score: schedulerconfig.PluginSet{Enabled: []schedulerconfig.Plugin{{Name: "P"}}},
@@ -157,8 +150,8 @@ func TestReportOn_Faults(t *testing.T) {
 		"time.coverage": func(s *sourceFacts) {
 			s.examination.Sampling["n1"] = diagnosis.Sampling{Interval: time.Minute, Since: time.Minute}
 		},
-		"time.age":         func(s *sourceFacts) { s.figures[0].state = load.Expired },
-		"values.zero":      func(s *sourceFacts) { s.figures[0].value = 0 },
+		"time.age":         func(s *sourceFacts) { s.figures[0].State = load.Expired },
+		"values.zero":      func(s *sourceFacts) { s.figures[0].Value = 0 },
 		"values.capacity":  func(s *sourceFacts) { s.diagnosis.Queries[0].Highest = 1.2 },
 		"values.deviation": func(s *sourceFacts) { s.diagnosis.Queries[1].Nodes = 1 },
 		"rights.list":      func(s *sourceFacts) { s.missing = []live.MissingKind{{Resource: "services", Err: forbidden}} },
@@ -250,14 +243,14 @@ func TestChecks_AnyStatistic(t *testing.T) {
 		id     string
 		want   string
 	}{
-		{"an expired quantile", figure{name: "cpu", fraction: 0.95, value: 0.5, state: load.Expired}, "time.age", "n1 cpu 0.95-quantile"},
-		{"an expired maximum", figure{name: "memory", fraction: 1, value: 0.5, state: load.Expired}, "time.age", "n1 memory 1-quantile"},
-		{"an expired node metric", figure{name: "pressure", metric: true, value: 3, state: load.Expired}, "time.age", `n1 metric "pressure"`},
-		{"a quantile at zero", figure{name: "cpu", fraction: 0.95, state: load.Fresh}, "values.zero", "n1 cpu 0.95-quantile"},
+		{"an expired quantile", figure{Figure: reading.Figure{Name: "cpu", Fraction: 0.95, Value: 0.5, State: load.Expired}}, "time.age", "n1 cpu 0.95-quantile"},
+		{"an expired maximum", figure{Figure: reading.Figure{Name: "memory", Fraction: 1, Value: 0.5, State: load.Expired}}, "time.age", "n1 memory 1-quantile"},
+		{"an expired node metric", figure{Figure: reading.Figure{Name: "pressure", Value: 3, State: load.Expired}, metric: true}, "time.age", `n1 metric "pressure"`},
+		{"a quantile at zero", figure{Figure: reading.Figure{Name: "cpu", Fraction: 0.95, State: load.Fresh}}, "values.zero", "n1 cpu 0.95-quantile"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := healthy()
-			tt.figure.node, tt.figure.end, tt.figure.maxAge = "n1", s.now, time.Minute
+			tt.figure.node, tt.figure.End, tt.figure.maxAge = "n1", s.now, time.Minute
 			s.figures = []figure{tt.figure}
 			if c := find(reportOn(s.facts).Checks, tt.id); c == nil || c.Status == OK || !strings.Contains(c.Message, tt.want) {
 				t.Errorf("got %+v, want %q", c, tt.want)
@@ -269,44 +262,40 @@ func TestChecks_AnyStatistic(t *testing.T) {
 // TestAddReaders expects the figures of what each plugin reads, and whether a plugin uses the deviation.
 func TestAddReaders(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	measured := func(value float64) *load.Table {
-		m := load.Measurement{Stat: load.Stat{Mean: value, Known: true}, Window: time.Minute, End: now}
-		return load.NewTable(load.NewIndex([]string{"n1"}), func(string) load.NodeLoad { return load.NodeLoad{m, m} })
-	}
-	snapshot := load.NewSnapshot(load.NewIndex([]string{"n1"}), map[time.Duration]*load.Table{time.Minute: measured(0.5)},
-		map[string]load.MetricTable{"pressure": {"n1": {Value: 3, End: now}}}).
-		WithQuantiles(map[load.Quantile]*load.Table{{Window: time.Minute, Fraction: 0.95}: measured(0.7), {Window: time.Minute, Fraction: 1}: measured(0.9)})
+	m := load.Measurement{Stat: load.Stat{Mean: 0.5, StdDev: 0.1, Known: true}, Window: time.Minute, End: now}
+	loads := readingtest.New(testingclock.NewFakePassiveClock(now))
+	loads.MeasureAll(map[string]load.NodeLoad{"n1": {m, m}}, map[string]load.MetricTable{"pressure": {"n1": {Value: 3, End: now}}})
 	spec := config.LoadSpec{Window: metav1.Duration{Duration: time.Minute}}
 	spec.MaxAge.Duration, spec.RefreshInterval.Duration = 5*time.Minute, 30*time.Second
-	windows := config.ThresholdWindows{CPU: spec.Window, Memory: spec.Window}
+	windows := [load.ResourceCount]time.Duration{time.Minute, time.Minute}
 	for _, tt := range []struct {
 		name      string
-		args      runtime.Object
+		request   reading.Request
 		want      float64
-		deviation bool
+		deviation float64
 	}{
-		{"a mean", &config.PeaksArgs{LoadSpec: spec}, 0.5, false},
-		{"a mean and a deviation", &config.LoadVariationRiskBalancingArgs{LoadSpec: spec}, 0.5, true},
-		{"another deviation", &config.LowRiskOverCommitmentArgs{LoadSpec: spec}, 0.5, true},
-		{"the 95th percentile", &config.LoadThresholdArgs{LoadSpec: spec, Statistic: config.StatisticP95, Windows: windows}, 0.7, false},
-		{"the maximum", &config.LoadThresholdArgs{LoadSpec: spec, Statistic: config.StatisticMax, Windows: windows}, 0.9, false},
-		{"a mean plus deviations", &config.LoadThresholdArgs{LoadSpec: spec, Statistic: config.StatisticMeanPlusStdDev, Windows: windows}, 0.5, true},
-		{"a node metric", &config.NodeMetricsArgs{LoadSpec: spec, Metrics: []config.NodeMetric{{Query: "pressure"}}}, 3, false},
+		{"a mean", reading.Request{Spec: spec, Windows: windows}, 0.5, 0.1},
+		{"a mean and a deviation", reading.Request{Spec: spec, Windows: windows, UsesDeviation: true}, 0.5, 0.1},
+		{"a maximum", reading.Request{Spec: spec, Windows: windows, Fraction: 1}, 0.5, 0},
+		{"a node metric", reading.Request{Spec: spec, Metrics: []string{"pressure"}}, 3, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := sourceAt("")
-			s.Spec, s.windows = spec, nil
+			s.windows = nil
 			s.objects.nodes = []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}}
-			s.configuration.Decoded.Profiles = []schedulerconfig.KubeSchedulerProfile{{
-				Plugins:      &schedulerconfig.Plugins{MultiPoint: schedulerconfig.PluginSet{Enabled: []schedulerconfig.Plugin{{Name: "P"}}}},
-				PluginConfig: []schedulerconfig.PluginConfig{{Name: "P", Args: tt.args}},
-			}}
-			s.addReaders(snapshot)
-			if s.usesDeviation != tt.deviation || len(s.figures) == 0 {
+			for range 2 { // two plugins that read the same
+				reader, err := loads.Open(t.Context(), tt.request)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.Readers = append(s.Readers, reader)
+			}
+			s.addReaders()
+			if s.usesDeviation != tt.request.UsesDeviation || len(s.figures) == 0 || len(s.figures) > 2 {
 				t.Fatalf("deviation %v, figures %+v", s.usesDeviation, s.figures)
 			}
 			for _, f := range s.figures {
-				if f.value != tt.want || f.state != load.Fresh || !f.end.Equal(now) || f.node != "n1" {
+				if f.Value != tt.want || f.State != load.Fresh || !f.End.Equal(now) || f.node != "n1" || f.deviation != tt.deviation || f.Fraction != tt.request.Fraction {
 					t.Errorf("figure %+v, want %v", f, tt.want)
 				}
 			}

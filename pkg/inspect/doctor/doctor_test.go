@@ -26,14 +26,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	componentbaseconfig "k8s.io/component-base/config"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading/readingtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
@@ -230,17 +232,18 @@ func TestTableChecks(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := sourceAt("http://10.0.0.9:2020")
 			s.diagnosis, s.examination, s.usesDeviation = nil, nil, true // as of any source that tells nothing more
-			snapshot := loadtest.Snapshot(map[time.Duration]map[string]load.NodeLoad{5 * time.Minute: tt.loads}, nil)
+			clock := testingclock.NewFakePassiveClock(now)
+			loads := readingtest.New(clock)
+			loads.MeasureAll(tt.loads, nil)
 			for node := range tt.loads {
 				s.objects.nodes = append(s.objects.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
 			}
-			for _, node := range s.objects.nodes {
-				s.addFigures(
-					&request{windows: [load.ResourceCount]time.Duration{5 * time.Minute, 5 * time.Minute}, trust: provider.TrustOf(s.Spec)},
-					snapshot,
-					node.Name,
-				)
+			reader, err := loads.Open(t.Context(), reading.ForLoad(s.Spec, podusage.ByRequests{}))
+			if err != nil {
+				t.Fatal(err)
 			}
+			s.Readers = []*reading.Reader{reader}
+			s.addReaders()
 			r := &Report{}
 			runAll(r, sourceChecks(), s, "")
 			got := find(r.Checks, tt.id)
@@ -433,6 +436,7 @@ func TestNeededPermissions(t *testing.T) {
 	}
 	cfg.LeaderElection = election
 	f := &facts{configuration: &live.Configuration{Decoded: cfg}, server: apiServer{gitVersion: "v1.37.1"}}
+	f.sources = []*sourceFacts{{Source: live.Source{Route: live.Aggregation}}}
 	for _, r := range f.neededPermissions() {
 		if r.purpose == "" {
 			t.Errorf("%+v has no purpose", r)

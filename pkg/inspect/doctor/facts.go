@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"time"
@@ -15,13 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	componentversion "k8s.io/component-base/version"
-	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
 )
@@ -77,17 +76,11 @@ type sourceFacts struct {
 
 // figure is one value that a plugin reads of a node.
 type figure struct {
-	node string
-	// name is that of a resource, or the expression of a node metric.
-	name   string
+	reading.Figure
+	node   string
+	maxAge time.Duration
+	// metric tells a node metric from load.
 	metric bool
-	value  float64
-	// window and fraction are those of a mean or a quantile. end is the moment that the window ends at.
-	window   time.Duration
-	fraction float64
-	end      time.Time
-	state    load.State
-	maxAge   time.Duration
 	// deviation is that of a mean; windowed reports whether it was measured over a window.
 	deviation float64
 	windowed  bool
@@ -229,12 +222,7 @@ func (g *gatherer) readSources(ctx context.Context, objects []runtime.Object) er
 			content, _ := os.ReadFile(file) // without it nothing is said of the token
 			s.token = string(content)
 		}
-		spec := source.Spec
-		model, err := cluster.Model(ctx, spec, podusage.ByRequests{})
-		if err != nil {
-			return err
-		}
-		s.addReaders(model.Snapshots().Publisher().Latest())
+		s.addReaders()
 		if p, ok := source.Reader.(*prometheus.Source); ok {
 			s.examine(ctx, p)
 		}
@@ -257,126 +245,46 @@ func (s *sourceFacts) examine(ctx context.Context, p *prometheus.Source) {
 	s.examination = &examination
 }
 
-// request is what one plugin reads of a source.
-type request struct {
-	windows       [load.ResourceCount]time.Duration
-	fraction      float64
-	metrics       []string
-	usesDeviation bool
-	trust         load.Trust
-}
-
-// requestOf returns what a plugin with these arguments reads of its source.
-func requestOf(spec *config.LoadSpec, args any) request {
-	r := request{
-		windows: [load.ResourceCount]time.Duration{spec.Window.Duration, spec.Window.Duration},
-		trust:   provider.TrustOf(*spec),
-	}
-	switch args := args.(type) {
-	case *config.NodeMetricsArgs:
-		for _, metric := range args.Metrics {
-			r.metrics = append(r.metrics, metric.Query)
+// addReaders adds what the plugins read of the source, whatever the statistic. Equal readers have the same figures.
+func (s *sourceFacts) addReaders() {
+	cycle := framework.NewCycleState()
+	seen := map[string]bool{}
+	for _, reader := range s.Readers {
+		request := reader.Request()
+		s.usesDeviation = s.usesDeviation || request.UsesDeviation
+		if len(request.Metrics) == 0 {
+			s.windows = append(s.windows, request.Windows[:]...)
 		}
-	case *config.LoadVariationRiskBalancingArgs, *config.LowRiskOverCommitmentArgs:
-		r.usesDeviation = true
-	case *config.LoadThresholdArgs:
-		r.windows = [load.ResourceCount]time.Duration{args.Windows.CPU.Duration, args.Windows.Memory.Duration}
-		r.usesDeviation = args.Statistic == config.StatisticMeanPlusStdDev
-		r.fraction = map[config.Statistic]float64{config.StatisticP95: 0.95, config.StatisticMax: 1}[args.Statistic]
-	}
-	return r
-}
-
-// addReaders adds what the plugins read of the source, whatever the statistic.
-func (s *sourceFacts) addReaders(snapshot *load.Snapshot) {
-	forEachArgs(s.configuration.Decoded, func(_ *schedulerconfig.KubeSchedulerProfile, _ string, args any) {
-		reader, ok := args.(interface{ GetLoadSpec() *config.LoadSpec })
-		if !ok || !sameSource(*reader.GetLoadSpec(), s.Spec) {
-			return
+		maxAge := request.Trust().MaxAge
+		key := fmt.Sprint(request.Windows, request.Fraction, request.Metrics, maxAge)
+		if seen[key] {
+			continue
 		}
-		r := requestOf(reader.GetLoadSpec(), args)
-		s.usesDeviation = s.usesDeviation || r.usesDeviation
-		if len(r.metrics) == 0 {
-			s.windows = append(s.windows, r.windows[:]...)
-		}
+		seen[key] = true
 		for _, node := range s.objects.nodes {
-			s.addFigures(&r, snapshot, node.Name)
+			for i, read := range reader.Figures(cycle, node.Name) {
+				f := figure{Figure: read, node: node.Name, maxAge: maxAge, metric: len(request.Metrics) > 0}
+				if !f.metric && f.Fraction == 0 {
+					m := reader.Snapshots().ForCycle(cycle).Over(f.Window).Node(node.Name)[i]
+					f.deviation, f.windowed = m.StdDev, m.Window > 0
+				}
+				s.figures = append(s.figures, f)
+			}
 		}
-	})
+	}
 	slices.Sort(s.windows)
 	s.windows = slices.Compact(s.windows)
 }
 
-// addFigures adds what was measured of the node. Plugins that read the same have the same figures.
-func (s *sourceFacts) addFigures(r *request, snapshot *load.Snapshot, node string) {
-	add := func(f figure) {
-		f.node, f.maxAge = node, r.trust.MaxAge
-		same := func(other figure) bool {
-			return other.node == f.node && other.name == f.name && other.window == f.window && other.fraction == f.fraction &&
-				other.maxAge == f.maxAge
-		}
-		if !slices.ContainsFunc(s.figures, same) {
-			s.figures = append(s.figures, f)
-		}
-	}
-	for _, expression := range r.metrics {
-		f := figure{name: expression, metric: true}
-		if row, ok := snapshot.Index().Row(node); ok {
-			if value, end := snapshot.Metric(expression).Row(row); end > 0 {
-				f.value, f.end, f.state = value, time.Unix(0, end), load.Fresh
-				if s.now.Sub(f.end) > r.trust.MaxAge {
-					f.state = load.Expired
-				}
-			}
-		}
-		add(f)
-	}
-	if len(r.metrics) > 0 {
-		return
-	}
-	for of, window := range r.windows {
-		table := snapshot.Over(window)
-		if r.fraction > 0 {
-			table = snapshot.Quantile(load.Quantile{Window: window, Fraction: r.fraction})
-		}
-		m := table.Node(node)[of]
-		add(figure{
-			name: load.Resource(of).
-				String(),
-			value:     m.Mean,
-			window:    window,
-			fraction:  r.fraction,
-			end:       m.End,
-			state:     m.State(s.now, r.trust),
-			deviation: m.StdDev,
-			windowed:  r.fraction == 0 && m.Window > 0,
-		})
-	}
-}
-
-func sameSource(a, b config.LoadSpec) bool {
-	if a.WatcherAddress != "" || b.WatcherAddress != "" {
-		return a.WatcherAddress == b.WatcherAddress
-	}
-	return a.MetricProvider.Type == b.MetricProvider.Type && a.MetricProvider.Address == b.MetricProvider.Address
-}
-
 // readsMetricsServer reports what is read from metrics-server.
 func (f *facts) readsMetricsServer() (nodes, pods bool) {
-	forEachArgs(f.configuration.Decoded, func(_ *schedulerconfig.KubeSchedulerProfile, _ string, args any) {
-		reader, ok := args.(interface{ GetLoadSpec() *config.LoadSpec })
-		if !ok {
-			return
-		}
-		spec := reader.GetLoadSpec()
-		prometheus := spec.WatcherAddress == "" && spec.MetricProvider.Type == config.Prometheus
-		nodes = nodes || spec.WatcherAddress == "" && spec.MetricProvider.Type == config.KubernetesMetricsServer
-		_, statistics := args.(*config.PredictedPeakArgs)
-		if limit, ok := args.(*config.LoadThresholdArgs); ok {
-			statistics = limit.Statistic == config.StatisticPredictedPeak
-		}
-		pods = pods || statistics && !prometheus
-	})
+	for _, s := range f.sources {
+		nodes = nodes || s.Route == live.Aggregation
+	}
+	for i := range f.statistics {
+		spec := &f.statistics[i].Spec
+		pods = pods || spec.WatcherAddress != "" || spec.MetricProvider.Type != config.Prometheus
+	}
 	return nodes, pods
 }
 

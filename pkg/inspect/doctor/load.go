@@ -16,15 +16,15 @@ import (
 func (f *figure) String() string {
 	switch {
 	case f.metric:
-		return fmt.Sprintf("%s metric %q", f.node, text.Excerpt(f.name))
-	case f.fraction > 0:
-		return fmt.Sprintf("%s %s %g-quantile", f.node, f.name, f.fraction)
+		return fmt.Sprintf("%s metric %q", f.node, text.Excerpt(f.Name))
+	case f.Fraction > 0:
+		return fmt.Sprintf("%s %s %g-quantile", f.node, f.Name, f.Fraction)
 	}
-	return f.node + " " + f.name
+	return f.node + " " + f.Name
 }
 
 // age is that of the newest sample of the figure.
-func (s *sourceFacts) age(f *figure) time.Duration { return s.now.Sub(f.end) }
+func (s *sourceFacts) age(f *figure) time.Duration { return s.now.Sub(f.End) }
 
 // figuresOf returns the figures that match.
 func figuresOf(all []figure, matches func(*figure) bool) []*figure {
@@ -59,13 +59,13 @@ func listOf(figures []*figure) string {
 
 // checkAge checks how old the figures are.
 func (s *sourceFacts) checkAge() []Check {
-	known := figuresOf(s.figures, func(f *figure) bool { return f.state != load.Absent })
+	known := figuresOf(s.figures, func(f *figure) bool { return f.State != load.Absent })
 	if len(known) == 0 {
 		return nil
 	}
-	byEnd := func(a, b *figure) int { return a.end.Compare(b.end) }
+	byEnd := func(a, b *figure) int { return a.End.Compare(b.End) }
 	oldest, newest := slices.MinFunc(known, byEnd), slices.MaxFunc(known, byEnd)
-	if expired := figuresOf(s.figures, func(f *figure) bool { return f.state == load.Expired }); len(expired) > 0 {
+	if expired := figuresOf(s.figures, func(f *figure) bool { return f.State == load.Expired }); len(expired) > 0 {
 		advice := run("", "Find out why the source no longer measures these nodes.")
 		if s.diagnosis != nil {
 			advice = run(
@@ -94,11 +94,11 @@ func (s *sourceFacts) checkAge() []Check {
 
 // checkZero checks for load at exactly 0, which no running node has.
 func (s *sourceFacts) checkZero() []Check {
-	known := func(f *figure) bool { return !f.metric && f.state != load.Absent }
+	known := func(f *figure) bool { return !f.metric && f.State != load.Absent }
 	if len(figuresOf(s.figures, known)) == 0 {
 		return nil
 	}
-	zero := figuresOf(s.figures, func(f *figure) bool { return known(f) && f.value == 0 })
+	zero := figuresOf(s.figures, func(f *figure) bool { return known(f) && f.Value == 0 })
 	if len(zero) == 0 {
 		return ok("no node is at exactly 0")
 	}
@@ -141,7 +141,7 @@ func (s *sourceFacts) checkDeviation() []Check {
 // Only a Prometheus tells how many nodes have one. From another source, 0 on every node means unknown.
 func (s *sourceFacts) withoutDeviation() (without []string, applies bool) {
 	if s.diagnosis == nil {
-		windowed := figuresOf(s.figures, func(f *figure) bool { return f.windowed && f.state != load.Absent })
+		windowed := figuresOf(s.figures, func(f *figure) bool { return f.windowed && f.State != load.Absent })
 		for _, f := range windowed {
 			if f.deviation != 0 {
 				return nil, true

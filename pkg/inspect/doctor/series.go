@@ -81,7 +81,7 @@ func (s *sourceFacts) checkNodeMetrics() []Check {
 			continue
 		}
 		advice := run(s.queryCommand(q.PromQL), "See what the query returns, and whether a label of nodeLabels names the nodes:")
-		without := nodesOf(s.figures, func(f *figure) bool { return f.metric && f.name == q.PromQL && f.state == load.Absent })
+		without := nodesOf(s.figures, func(f *figure) bool { return f.metric && f.Name == q.PromQL && f.State == load.Absent })
 		switch {
 		case q.Err != nil:
 			checks = append(checks, fail(advice, "node metrics: %s", oneLine(q.Err))...)
@@ -105,7 +105,7 @@ func (s *sourceFacts) checkMeasured() []Check {
 	if d := s.diagnosis; d != nil {
 		nodes, missing, advice = d.NodeCount, d.NodesWithoutSeries, s.adviseMissing()
 	} else {
-		known := nodesOf(s.figures, func(f *figure) bool { return f.state != load.Absent })
+		known := nodesOf(s.figures, func(f *figure) bool { return f.State != load.Absent })
 		missing = nodesOf(s.figures, func(f *figure) bool { return !slices.Contains(known, f.node) })
 		advice = run("kubectl get nodes -L kubernetes.io/hostname -o wide",
 			"Let the source name these nodes as the cluster does, by name, hostname label or address. See the names:")
@@ -254,7 +254,7 @@ func (s *sourceFacts) checkCapacity() []Check {
 
 // checkFull checks for values at capacity. Above it, they are not told from overload.
 func (s *sourceFacts) checkFull() []Check {
-	above := figuresOf(s.figures, func(f *figure) bool { return !f.metric && f.state != load.Absent && f.value >= 1 })
+	above := figuresOf(s.figures, func(f *figure) bool { return !f.metric && f.State != load.Absent && f.Value >= 1 })
 	if len(above) == 0 {
 		return nil
 	}
