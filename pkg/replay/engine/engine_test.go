@@ -100,29 +100,6 @@ func TestReplay_CountsTheLastHours(t *testing.T) {
 	}
 }
 
-func TestMeasured_IsCappedAtCapacity(t *testing.T) {
-	in := tiny(nil)
-	m := newMeasured(in)
-	for _, cpu := range []float64{0.4, 1.5} {
-		for node := range in.Nodes {
-			m.add(node, podusage.Amounts{load.CPU: cpu, load.Memory: 0.5})
-		}
-		m.next()
-	}
-	// (0.4 + 1) / 2, and half the distance between both, over the minute that there is
-	want := load.Stats{{Mean: 0.7, StdDev: 0.3, Span: time.Minute, Known: true}, {Mean: 0.5, Span: time.Minute, Known: true}}
-	var got load.Stats
-	for r := range load.ResourceCount {
-		got[r] = m.over(0, r, 5*time.Minute)
-	}
-	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if got := m.over(0, load.CPU, input.Tick); got.Mean != 1 || got.Span != 0 {
-		t.Errorf("over the last tick %+v, want a mean of 1 over the whole window", got)
-	}
-}
-
 func TestClairvoyant_AvoidsPeaksToCome(t *testing.T) {
 	workloads := []input.Workload{{Namespace: "n", Name: "later"}, {Namespace: "n", Name: "now"}, {Namespace: "n", Name: "new"}}
 	// At first the one uses 10 % and the other 60 %; after five minutes it is the other way round.

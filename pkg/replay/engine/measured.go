@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -11,30 +12,36 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
-// measured is what a source measures of the simulated nodes: their usage in each tick, at most their capacity. It implements
-// source.Source and refresh.Nodes.
+// measured is the simulated nodes' usage in each tick, at most their capacity. It implements source.Source and refresh.Nodes.
 type measured struct {
 	names []string
-	// start is the moment at which the first tick begins.
 	start time.Time
-	// ticks is how many ticks have been measured.
+	// ticks is the number of measured ticks.
 	ticks int
-	// last holds the last keptTicks utilizations as fractions of capacity, by node, at the number of the tick modulo keptTicks.
+	// last holds the last keptTicks utilizations as fractions of capacity, by node, at the tick's number modulo keptTicks.
 	last [][load.ResourceCount][keptTicks]float32
+	// expressions are the node metrics requested, by query.
+	expressions map[string]expression
+	sorted      []float64
 }
 
-// keptTicks are those of the longest window that plugins accept.
-const keptTicks = int(time.Hour / input.Tick)
+const (
+	// maxWindow is the longest window that plugins accept.
+	maxWindow = time.Hour
+	keptTicks = int(maxWindow / input.Tick)
+)
 
 func newMeasured(in *input.Input) *measured {
-	m := &measured{start: in.Start, last: make([][load.ResourceCount][keptTicks]float32, len(in.Nodes))}
+	m := &measured{
+		start: in.Start, last: make([][load.ResourceCount][keptTicks]float32, len(in.Nodes)), expressions: map[string]expression{},
+	}
 	for i := range in.Nodes {
 		m.names = append(m.names, in.Nodes[i].Name)
 	}
 	return m
 }
 
-// add adds a node's utilization during the tick that follows those measured. Call next after all nodes.
+// add adds a node's utilization in the current tick. Call next after all nodes.
 func (m *measured) add(node int, utilization podusage.Amounts) {
 	for r, u := range utilization {
 		m.last[node][r][m.ticks%keptTicks] = float32(min(u, 1))
@@ -48,38 +55,83 @@ func (m *measured) Name() string { return "Replay" }
 
 // Fetch implements source.Source.
 func (m *measured) Fetch(_ context.Context, request source.Request) (source.Batch, error) {
-	batch := source.Batch{Samples: make([]load.Sample, 0, len(m.names)*len(request.Windows))}
+	batch := source.Batch{Samples: make([]load.Sample, 0, len(m.names)*(len(request.Windows)+len(request.Quantiles)))}
 	if m.ticks == 0 {
 		return batch, nil
 	}
 	end := m.start.Add(time.Duration(m.ticks) * input.Tick)
 	for i, name := range m.names {
 		for _, window := range request.Windows {
-			sample := load.Sample{Node: name, Window: window, End: end}
-			for r := range load.ResourceCount {
-				sample.Stats[r] = m.over(i, r, window)
-			}
-			batch.Samples = append(batch.Samples, sample)
+			batch.Samples = append(batch.Samples, load.Sample{Node: name, Window: window, End: end, Stats: load.Stats{
+				m.over(i, load.CPU, window), m.over(i, load.Memory, window),
+			}})
 		}
+		for _, q := range request.Quantiles {
+			batch.Samples = append(batch.Samples, load.Sample{Node: name, Window: q.Window, Fraction: q.Fraction, End: end, Stats: load.Stats{
+				m.quantile(i, load.CPU, q), m.quantile(i, load.Memory, q),
+			}})
+		}
+	}
+	for _, query := range request.Metrics {
+		values := make(map[string]float64, len(m.names))
+		for i, name := range m.names {
+			values[name] = m.expressions[query](m, i, m.ticks)
+		}
+		batch.Metrics = append(batch.Metrics, source.MetricValues{Metric: query, End: end, Values: values})
 	}
 	return batch, nil
 }
 
-// over returns the statistics of the last ticks of the node.
-func (m *measured) over(node int, r load.Resource, window time.Duration) load.Stat {
-	n := min(input.Ticks(window), m.ticks, keptTicks)
+// window returns the first of the ticks before end that are within the window.
+func (m *measured) window(end int, window time.Duration) (first int) {
+	return max(end-input.Ticks(window), m.ticks-keptTicks, 0)
+}
+
+// mean returns the mean and the mean square of a node's utilization in the ticks before end.
+func (m *measured) mean(node int, r load.Resource, first, end int) (mean, meanSquare float64) {
 	sum, squares := 0.0, 0.0
-	for tick := m.ticks - n; tick < m.ticks; tick++ {
+	for tick := first; tick < end; tick++ {
 		u := float64(m.last[node][r][tick%keptTicks])
 		sum += u
 		squares += u * u
 	}
-	mean := sum / float64(n)
-	stat := load.Stat{Mean: mean, StdDev: math.Sqrt(max(squares/float64(n)-mean*mean, 0)), Known: true}
-	if span := time.Duration(n) * input.Tick; span < window {
-		stat.Span = span
+	n := float64(end - first)
+	return sum / n, squares / n
+}
+
+// over returns the mean and the deviation of a node's utilization over the window.
+func (m *measured) over(node int, r load.Resource, window time.Duration) load.Stat {
+	first := m.window(m.ticks, window)
+	mean, meanSquare := m.mean(node, r, first, m.ticks)
+	return m.stat(mean, math.Sqrt(max(meanSquare-mean*mean, 0)), first, window)
+}
+
+// quantile returns the quantile of a node's utilization over a window.
+func (m *measured) quantile(node int, r load.Resource, q load.Quantile) load.Stat {
+	first := m.window(m.ticks, q.Window)
+	m.sorted = m.sorted[:0]
+	for tick := first; tick < m.ticks; tick++ {
+		m.sorted = append(m.sorted, float64(m.last[node][r][tick%keptTicks]))
 	}
-	return stat
+	return m.stat(quantileOf(m.sorted, q.Fraction), math.NaN(), first, q.Window)
+}
+
+func (m *measured) stat(mean, deviation float64, first int, window time.Duration) load.Stat {
+	s := load.Stat{Mean: mean, StdDev: deviation, Known: true}
+	if span := time.Duration(m.ticks-first) * input.Tick; span < window {
+		s.Span = span
+	}
+	return s
+}
+
+// quantileOf interpolates as quantile_over_time of Prometheus does. It sorts the values.
+func quantileOf(values []float64, fraction float64) float64 {
+	slices.Sort(values)
+	rank := fraction * float64(len(values)-1)
+	below := int(rank)
+	above := min(below+1, len(values)-1)
+	share := rank - float64(below)
+	return values[below]*(1-share) + values[above]*share
 }
 
 // HasSynced implements refresh.Nodes.

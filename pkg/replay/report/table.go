@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strings"
-	"text/tabwriter"
 	"time"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
 
@@ -28,54 +27,47 @@ var tableColumns = []struct {
 
 // WriteTables writes a table for each report.
 func WriteTables(w io.Writer, reports []*Report) error {
+	p := &terminal.Printer{}
 	for i, r := range reports {
 		if i > 0 {
-			fmt.Fprintln(w)
+			p.Printf("\n")
 		}
-		if err := r.writeTable(w); err != nil {
-			return err
-		}
+		r.print(p)
 	}
-	return nil
+	_, err := io.WriteString(w, p.String())
+	return err
 }
 
-// writeTable writes a row for each policy, and a legend.
-func (r *Report) writeTable(w io.Writer) error {
-	fmt.Fprintf(w, "%s: %s, %s, %s, figures of %s\n", r.Title, text.Count(r.Nodes, "node"),
-		text.Count(int(math.Round(r.CPUCores)), "core"), text.Count(r.Pods, "pod"),
-		text.Count(int(r.Counted.Round(time.Hour).Hours()), "hour"))
+// print prints a row for each policy, and a legend.
+func (r *Report) print(p *terminal.Printer) {
+	p.Printf("%s: %s, %s, %s, figures of %s\n", r.Title, text.Count(r.Nodes, "node"), text.Count(int(math.Round(r.CPUCores)), "core"),
+		text.Count(r.Pods, "pod"), text.Count(int(r.Counted.Round(time.Hour).Hours()), "hour"))
 	figures := map[string]Figure{}
 	for _, f := range r.Figures() {
 		figures[f.Key] = f
 	}
-	header, legend := []string{"POLICY"}, []string{}
+	header := []string{"POLICY"}
 	for _, c := range tableColumns {
 		header = append(header, c.header)
-		legend = append(legend, c.header+": "+figures[c.key].Definition)
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, strings.Join(append(header, "× STOCK", "× CLAIRVOYANT"), "\t"))
+	var rows [][]string
 	for i := range r.Policies {
-		p := &r.Policies[i]
-		row := []string{p.Name}
+		policy := &r.Policies[i]
+		row := []string{policy.Name}
 		for _, c := range tableColumns {
-			row = append(row, p.cell(figures[c.key].Value, c.format, c.ranged))
+			row = append(row, policy.cell(figures[c.key].Value, c.format, c.ranged))
 		}
 		for _, name := range []string{Stock, Clairvoyant} {
-			row = append(row, cmp.Or(p.Ratio(r.Policy(name), Hot), "-"))
+			row = append(row, cmp.Or(policy.Ratio(r.Policy(name), Hot), "-"))
 		}
-		fmt.Fprintln(t, strings.Join(row, "\t"))
+		rows = append(rows, row)
 	}
-	if err := t.Flush(); err != nil {
-		return err
+	terminal.TextTable(append(header, "× STOCK", "× CLAIRVOYANT"), rows).Print(p, true)
+	p.Printf("\nFigures are means of %s; brackets hold the lowest and the highest day.\n", text.Count(r.Runs(), "day"))
+	for _, c := range tableColumns {
+		p.Printf("%s: %s\n", c.header, figures[c.key].Definition)
 	}
-	_, err := fmt.Fprintf(w, `
-Figures are means of %s; brackets hold the lowest and the highest day.
-%s
-× STOCK, × CLAIRVOYANT: hot node-minutes of all days, divided by those of that policy.
-%s
-`, text.Count(r.Runs(), "day"), strings.Join(legend, "\n"), Noise)
-	return err
+	p.Printf("× STOCK, × CLAIRVOYANT: hot node-minutes of all days, divided by those of that policy.\n%s\n", Noise)
 }
 
 func (p *PolicyReport) cell(value func(*Run) float64, format string, ranged bool) string {

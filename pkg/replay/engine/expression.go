@@ -1,0 +1,156 @@
+package engine
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
+)
+
+// expression returns the value of a PromQL expression for a node, of the ticks before end.
+type expression func(m *measured, node, end int) float64
+
+// series are the recorded series of nodes that a replay has, by name: means over a time.
+var series = map[string]struct {
+	resource load.Resource
+	over     time.Duration
+}{
+	"instance:node_cpu_utilisation:rate1m":   {load.CPU, time.Minute},
+	"instance:node_cpu_utilisation:rate5m":   {load.CPU, 5 * time.Minute},
+	"instance:node_memory_utilisation:ratio": {load.Memory, input.Tick},
+}
+
+// overTime are the functions of a range of values, which they may reorder.
+var overTime = map[string]func(values []float64, parameter float64) float64{
+	"avg_over_time": func(v []float64, _ float64) float64 { return average(v) },
+	"max_over_time": func(v []float64, _ float64) float64 { return slices.Max(v) },
+	"min_over_time": func(v []float64, _ float64) float64 { return slices.Min(v) },
+	"stddev_over_time": func(v []float64, _ float64) float64 {
+		mean, squares := average(v), 0.0
+		for _, value := range v {
+			squares += (value - mean) * (value - mean)
+		}
+		return math.Sqrt(squares / float64(len(v)))
+	},
+	"quantile_over_time": quantileOf,
+}
+
+func average(values []float64) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	return sum / float64(len(values))
+}
+
+// operators are those between two values of a node.
+var operators = map[parser.ItemType]func(a, b float64) float64{
+	parser.ADD: func(a, b float64) float64 { return a + b },
+	parser.SUB: func(a, b float64) float64 { return a - b },
+	parser.MUL: func(a, b float64) float64 { return a * b },
+	parser.DIV: func(a, b float64) float64 { return a / b },
+}
+
+// supported describes the expressions of a replay.
+const supported = "a replay has instance:node_cpu_utilisation:rate1m, instance:node_cpu_utilisation:rate5m and " +
+	"instance:node_memory_utilisation:ratio, without label matchers; avg, max, min, stddev and quantile_over_time of them over " +
+	"up to 1h; sum, avg, max and min by (instance); numbers; + - * /"
+
+// compile returns the expression of a query. It fails for queries without data in a replay.
+func compile(query string) (expression, error) {
+	parsed, err := parser.NewParser(parser.Options{}).ParseExpr(query)
+	if err != nil {
+		return nil, fmt.Errorf("query %q: %w", query, err)
+	}
+	e, err := compileNode(parsed)
+	if err != nil {
+		return nil, fmt.Errorf("query %q: no data of %w; %s", query, err, supported)
+	}
+	return e, nil
+}
+
+// unsupported is the part of a query without data.
+type unsupported string
+
+// Error implements error.
+func (u unsupported) Error() string { return string(u) }
+
+func compileNode(n parser.Expr) (expression, error) {
+	switch n := n.(type) {
+	case *parser.ParenExpr:
+		return compileNode(n.Expr)
+	case *parser.NumberLiteral:
+		return func(*measured, int, int) float64 { return n.Val }, nil
+	case *parser.AggregateExpr:
+		passes := n.Op == parser.SUM || n.Op == parser.AVG || n.Op == parser.MAX || n.Op == parser.MIN
+		if passes && !n.Without && slices.Equal(n.Grouping, []string{"instance"}) {
+			return compileNode(n.Expr)
+		}
+	case *parser.BinaryExpr:
+		return compileBinary(n)
+	case *parser.VectorSelector:
+		return compileSelector(n)
+	case *parser.Call:
+		return compileCall(n)
+	}
+	return nil, unsupported(n.String())
+}
+
+func compileBinary(n *parser.BinaryExpr) (expression, error) {
+	operator, ok := operators[n.Op]
+	if !ok {
+		return nil, unsupported(n.String())
+	}
+	left, err := compileNode(n.LHS)
+	if err != nil {
+		return nil, err
+	}
+	right, err := compileNode(n.RHS)
+	if err != nil {
+		return nil, err
+	}
+	return func(m *measured, node, end int) float64 { return operator(left(m, node, end), right(m, node, end)) }, nil
+}
+
+func compileSelector(n *parser.VectorSelector) (expression, error) {
+	s, ok := series[n.Name]
+	if !ok || len(n.LabelMatchers) > 1 || n.OriginalOffset != 0 || n.Timestamp != nil || n.StartOrEnd != 0 {
+		return nil, unsupported(n.String())
+	}
+	return func(m *measured, node, end int) float64 {
+		mean, _ := m.mean(node, s.resource, m.window(end, s.over), end)
+		return mean
+	}, nil
+}
+
+func compileCall(n *parser.Call) (expression, error) {
+	function, ok := overTime[n.Func.Name]
+	if !ok {
+		return nil, unsupported(n.String())
+	}
+	parameter := 0.0
+	if number, ok := n.Args[0].(*parser.NumberLiteral); ok {
+		parameter = number.Val
+	}
+	matrix, ok := n.Args[len(n.Args)-1].(*parser.MatrixSelector)
+	if !ok || matrix.Range > maxWindow || parameter < 0 || parameter > 1 {
+		return nil, unsupported(n.String())
+	}
+	selector, err := compileNode(matrix.VectorSelector)
+	if err != nil {
+		return nil, err
+	}
+	var values []float64
+	return func(m *measured, node, end int) float64 {
+		values = values[:0]
+		for tick := m.window(end, matrix.Range); tick < end; tick++ {
+			values = append(values, selector(m, node, tick+1))
+		}
+		return function(values, parameter)
+	}, nil
+}

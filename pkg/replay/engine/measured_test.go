@@ -1,0 +1,116 @@
+package engine
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+)
+
+func TestMeasured_IsCappedAtCapacity(t *testing.T) {
+	in := tiny(nil)
+	m := newMeasured(in)
+	for _, cpu := range []float64{0.4, 1.5} {
+		for node := range in.Nodes {
+			m.add(node, podusage.Amounts{load.CPU: cpu, load.Memory: 0.5})
+		}
+		m.next()
+	}
+	// (0.4 + 1) / 2, and half the distance between both, over the minute that there is
+	want := load.Stats{{Mean: 0.7, StdDev: 0.3, Span: time.Minute, Known: true}, {Mean: 0.5, Span: time.Minute, Known: true}}
+	var got load.Stats
+	for r := range load.ResourceCount {
+		got[r] = m.over(0, r, 5*time.Minute)
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := m.over(0, load.CPU, input.Tick); got.Mean != 1 || got.Span != 0 {
+		t.Errorf("over the last tick %+v, want a mean of 1 over the whole window", got)
+	}
+}
+
+// measure returns what was measured of two nodes with the cpu utilizations, one each tick, and half of their memory used.
+func measure(utilizations ...float64) *measured {
+	m := newMeasured(tiny(nil))
+	for _, cpu := range utilizations {
+		for node := range m.names {
+			m.add(node, podusage.Amounts{load.CPU: cpu, load.Memory: 0.5})
+		}
+		m.next()
+	}
+	return m
+}
+
+func TestMeasured_Quantiles(t *testing.T) {
+	// The window of two minutes has the last four: 0.1, 0.3, 0.5 and 0.9. Rank 0.95·3 = 2.85: 0.5 + 0.85·0.4.
+	m := measure(1, 0.5, 0.1, 0.9, 0.3)
+	p95, highest := load.Quantile{Window: 2 * time.Minute, Fraction: 0.95}, load.Quantile{Window: 2 * time.Minute, Fraction: 1}
+	batch, err := m.Fetch(t.Context(), source.Request{Quantiles: []load.Quantile{p95, highest}})
+	if err != nil || len(batch.Samples) != 4 {
+		t.Fatalf("%d samples, error %v; want one for each node and quantile", len(batch.Samples), err)
+	}
+	for i, want := range []struct{ fraction, cpu float64 }{{0.95, 0.84}, {1, 0.9}} {
+		s := batch.Samples[i]
+		if s.Node != "a" || s.Fraction != want.fraction || math.Abs(s.Stats[load.CPU].Mean-want.cpu) > 1e-6 || math.Abs(s.Stats[load.Memory].Mean-0.5) > 1e-6 {
+			t.Errorf("sample %d is %+v, want quantile %v of a: %v", i, s, want.fraction, want.cpu)
+		}
+	}
+	// Over an hour, five ticks are known.
+	if got := m.quantile(0, load.CPU, load.Quantile{Window: time.Hour, Fraction: 1}); got.Mean != 1 || got.Span != 5*input.Tick {
+		t.Errorf("over an hour %+v, want 1 over the five ticks", got)
+	}
+}
+
+func TestMeasured_Metrics(t *testing.T) {
+	// Means over a minute, which is two ticks: 0.2, 0.3, 0.5, 0.7.
+	m := measure(0.2, 0.4, 0.6, 0.8)
+	for query, want := range map[string]float64{
+		"instance:node_cpu_utilisation:rate1m":                                          0.7,
+		"instance:node_cpu_utilisation:rate5m":                                          0.5,
+		"instance:node_memory_utilisation:ratio":                                        0.5,
+		"avg_over_time(instance:node_cpu_utilisation:rate1m[2m])":                       1.7 / 4,
+		"max_over_time(instance:node_cpu_utilisation:rate1m[1m])":                       0.7,
+		"min_over_time(instance:node_cpu_utilisation:rate1m[2m])":                       0.2,
+		"stddev_over_time(instance:node_cpu_utilisation:rate1m[1m])":                    0.1,
+		"quantile_over_time(0.5, instance:node_cpu_utilisation:rate1m[90s])":            0.5,
+		"100 * (1 - max by (instance) (instance:node_cpu_utilisation:rate1m))":          30,
+		"instance:node_cpu_utilisation:rate1m / instance:node_memory_utilisation:ratio": 1.4,
+	} {
+		var err error
+		if m.expressions[query], err = compile(query); err != nil {
+			t.Error(err)
+			continue
+		}
+		batch, err := m.Fetch(t.Context(), source.Request{Metrics: []string{query}})
+		if err != nil || len(batch.Metrics) != 1 || math.Abs(batch.Metrics[0].Values["b"]-want) > 1e-5 {
+			t.Errorf("%s: %+v, error %v; want %v for b", query, batch.Metrics, err, want)
+		}
+	}
+}
+
+func TestCompile_NamesWhatHasNoData(t *testing.T) {
+	for query, want := range map[string]string{
+		"rate(node_disk_io_time_seconds_total[5m])": "no data of rate(node_disk_io_time_seconds_total[5m]);",
+		"1 - node_load1": "no data of node_load1;",
+		`instance:node_cpu_utilisation:rate1m{job="x"}`:                     `no data of instance:node_cpu_utilisation:rate1m{job="x"};`,
+		"instance:node_cpu_utilisation:rate1m offset 5m":                    "no data of instance:node_cpu_utilisation:rate1m offset 5m;",
+		"sum(instance:node_cpu_utilisation:rate1m)":                         "no data of sum(",
+		"max_over_time(instance:node_cpu_utilisation:rate1m[2h])":           "no data of max_over_time(",
+		"instance:node_cpu_utilisation:rate1m > 0.7":                        "no data of instance:node_cpu_utilisation:rate1m > 0.7;",
+		"max_over_time(instance:node_cpu_utilisation:rate1m[5m] offset 5m)": "no data of instance:",
+		"(": "parse error",
+	} {
+		if _, err := compile(query); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", query, err, want)
+		}
+	}
+}
