@@ -20,6 +20,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
 )
 
 // Config says where the history is read, and how much.
@@ -81,7 +82,7 @@ type pod struct {
 }
 
 type reader struct {
-	client *client
+	client *response.Client
 	start  time.Time
 	length time.Duration
 	nodes  map[string]*input.Node
@@ -95,11 +96,14 @@ func Read(ctx context.Context, c Config) (*History, error) {
 	if c.Since < MinSince || c.Since > MaxSince {
 		return nil, fmt.Errorf("since: %v; want from %v to %v", c.Since, MinSince, MaxSince)
 	}
-	client, err := newClient(c.Address, c.HTTP)
+	if err := ValidateAddress(c.Address); err != nil {
+		return nil, err
+	}
+	client, err := response.NewClient(c.Address, response.RangeQuery, c.HTTP)
 	if err != nil {
 		return nil, err
 	}
-	defer client.http.CloseIdleConnections()
+	defer client.Close()
 	length := c.Since.Truncate(input.TraceStep)
 	r := &reader{
 		client: client, length: length, start: c.End.Truncate(time.Second).Add(-length),
@@ -153,8 +157,8 @@ func (r *reader) readAll(ctx context.Context) error {
 			if q.query == cpuQuery || q.query == memoryQuery {
 				first = r.start.Add(from + input.TraceStep) // a sample is of the step before it
 			}
-			series, err := r.client.queryRange(ctx, q.query, first, r.start.Add(to), func(labels map[string]string, at time.Time, value float64) {
-				if value >= 0 {
+			series, err := r.queryRange(ctx, q.query, first, r.start.Add(to), func(labels map[string]string, at time.Time, value float64) {
+				if value >= 0 && value <= math.MaxFloat64 {
 					q.store(labels, at.Sub(r.start), value)
 				}
 			})

@@ -3,6 +3,7 @@ package history
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -184,11 +185,20 @@ func TestRead_NamesWhatIsMissing(t *testing.T) {
 	}
 }
 
+func TestRead_InfiniteUsageIsUnknown(t *testing.T) {
+	series := cluster()
+	series[cpuQuery][0].value = math.Inf(1) // of n/old
+	h, err := read(t, series)
+	if err != nil || len(h.Input.Pods) != 1 || h.Input.Workloads[0].Name != "web" {
+		t.Errorf("error %v, %+v; want the pod of web alone", err, h)
+	}
+}
+
 func TestRead_Fails(t *testing.T) {
 	for _, tc := range []struct{ name, body, want string }{
 		{"no JSON", "<html>", "invalid"},
-		{"an error", `{"status":"error","error":"x"}`, "error"},
-		{"a value that is none", `{"status":"success","data":{"result":[{"metric":{"node":"a"},"values":[[1,"x"]]}]}}`, "sample"},
+		{"an error", `{"status":"error","error":"x"}`, "query refused"},
+		{"a value that is none", `{"status":"success","data":{"result":[{"metric":{"node":"a"},"values":[[1,"x"]]}]}}`, "has no value"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(tc.body)) }))
