@@ -50,11 +50,14 @@ func TestReplay_RepeatsToTheBit(t *testing.T) {
 	for _, name := range engine.BuiltinPolicies() {
 		o.Policies = append(o.Policies, policy(t, name))
 	}
-	known, err := engine.ReadPolicies(t.Context(), "testdata/known.yaml")
-	if err != nil {
-		t.Fatal(err)
+	// The second file has every statistic of a load line, and node metrics.
+	for _, file := range []string{"testdata/known.yaml", "testdata/options.yaml"} {
+		policies, err := engine.ReadPolicies(t.Context(), file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Policies = append(o.Policies, policies...)
 	}
-	o.Policies = append(o.Policies, known...)
 	var reports []*report.Report
 	for _, parallelism := range []int{1, 4} {
 		o.Parallelism = parallelism

@@ -12,6 +12,9 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 )
 
+// maxRange is the longest range in an expression.
+const maxRange = time.Hour
+
 // expression returns the value of a PromQL expression for a node, of the ticks before end.
 type expression func(m *measured, node, end int) float64
 
@@ -138,7 +141,7 @@ func compileCall(n *parser.Call) (expression, error) {
 		parameter = number.Val
 	}
 	matrix, ok := n.Args[len(n.Args)-1].(*parser.MatrixSelector)
-	if !ok || matrix.Range > maxWindow || parameter < 0 || parameter > 1 {
+	if !ok || matrix.Range > maxRange || parameter < 0 || parameter > 1 {
 		return nil, unsupported(n.String())
 	}
 	selector, err := compileNode(matrix.VectorSelector)

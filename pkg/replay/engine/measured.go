@@ -18,22 +18,18 @@ type measured struct {
 	start time.Time
 	// ticks is the number of measured ticks.
 	ticks int
-	// last holds the last keptTicks utilizations as fractions of capacity, by node, at the tick's number modulo keptTicks.
-	last [][load.ResourceCount][keptTicks]float32
+	// kept is the number of ticks of the longest window requested.
+	kept int
+	// last holds the last kept utilizations as fractions of capacity, by node, at the tick's number modulo kept.
+	last [][load.ResourceCount][]float32
 	// expressions are the node metrics requested, by query.
 	expressions map[string]expression
 	sorted      []float64
 }
 
-const (
-	// maxWindow is the longest window that plugins accept.
-	maxWindow = time.Hour
-	keptTicks = int(maxWindow / input.Tick)
-)
-
 func newMeasured(in *input.Input) *measured {
 	m := &measured{
-		start: in.Start, last: make([][load.ResourceCount][keptTicks]float32, len(in.Nodes)), expressions: map[string]expression{},
+		start: in.Start, kept: 1, last: make([][load.ResourceCount][]float32, len(in.Nodes)), expressions: map[string]expression{},
 	}
 	for i := range in.Nodes {
 		m.names = append(m.names, in.Nodes[i].Name)
@@ -41,10 +37,17 @@ func newMeasured(in *input.Input) *measured {
 	return m
 }
 
+// keep makes windows of this length available. It must be called before add.
+func (m *measured) keep(window time.Duration) { m.kept = max(m.kept, input.Ticks(window)) }
+
 // add adds a node's utilization in the current tick. Call next after all nodes.
 func (m *measured) add(node int, utilization podusage.Amounts) {
 	for r, u := range utilization {
-		m.last[node][r][m.ticks%keptTicks] = float32(min(u, 1))
+		values := &m.last[node][r]
+		if len(*values) < m.kept {
+			*values = append(*values, 0)
+		}
+		(*values)[m.ticks%m.kept] = float32(min(u, 1))
 	}
 }
 
@@ -84,14 +87,15 @@ func (m *measured) Fetch(_ context.Context, request source.Request) (source.Batc
 
 // window returns the first of the ticks before end that are within the window.
 func (m *measured) window(end int, window time.Duration) (first int) {
-	return max(end-input.Ticks(window), m.ticks-keptTicks, 0)
+	return max(end-input.Ticks(window), m.ticks-m.kept, 0)
 }
 
 // mean returns the mean and the mean square of a node's utilization in the ticks before end.
 func (m *measured) mean(node int, r load.Resource, first, end int) (mean, meanSquare float64) {
 	sum, squares := 0.0, 0.0
+	values := m.last[node][r]
 	for tick := first; tick < end; tick++ {
-		u := float64(m.last[node][r][tick%keptTicks])
+		u := float64(values[tick%m.kept])
 		sum += u
 		squares += u * u
 	}
@@ -111,7 +115,7 @@ func (m *measured) quantile(node int, r load.Resource, q load.Quantile) load.Sta
 	first := m.window(m.ticks, q.Window)
 	m.sorted = m.sorted[:0]
 	for tick := first; tick < m.ticks; tick++ {
-		m.sorted = append(m.sorted, float64(m.last[node][r][tick%keptTicks]))
+		m.sorted = append(m.sorted, float64(m.last[node][r][tick%m.kept]))
 	}
 	return m.stat(quantileOf(m.sorted, q.Fraction), math.NaN(), first, q.Window)
 }
@@ -132,6 +136,14 @@ func quantileOf(values []float64, fraction float64) float64 {
 	above := min(below+1, len(values)-1)
 	share := rank - float64(below)
 	return values[below]*(1-share) + values[above]*share
+}
+
+// require makes Fetch answer a node metric's query. It fails for a query without data.
+func (m *measured) require(query string) error {
+	m.keep(maxRange + 5*time.Minute)
+	e, err := compile(query)
+	m.expressions[query] = e
+	return err
 }
 
 // HasSynced implements refresh.Nodes.

@@ -1,7 +1,11 @@
 package engine
 
 import (
+	"fmt"
 	"math"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +22,7 @@ import (
 func TestMeasured_IsCappedAtCapacity(t *testing.T) {
 	in := tiny(nil)
 	m := newMeasured(in)
+	m.keep(time.Hour)
 	for _, cpu := range []float64{0.4, 1.5} {
 		for node := range in.Nodes {
 			m.add(node, podusage.Amounts{load.CPU: cpu, load.Memory: 0.5})
@@ -41,6 +46,7 @@ func TestMeasured_IsCappedAtCapacity(t *testing.T) {
 // measure returns what was measured of two nodes with the cpu utilizations, one each tick, and half of their memory used.
 func measure(utilizations ...float64) *measured {
 	m := newMeasured(tiny(nil))
+	m.keep(time.Hour)
 	for _, cpu := range utilizations {
 		for node := range m.names {
 			m.add(node, podusage.Amounts{load.CPU: cpu, load.Memory: 0.5})
@@ -85,8 +91,7 @@ func TestMeasured_Metrics(t *testing.T) {
 		"100 * (1 - max by (instance) (instance:node_cpu_utilisation:rate1m))":          30,
 		"instance:node_cpu_utilisation:rate1m / instance:node_memory_utilisation:ratio": 1.4,
 	} {
-		var err error
-		if m.expressions[query], err = compile(query); err != nil {
+		if err := m.require(query); err != nil {
 			t.Error(err)
 			continue
 		}
@@ -111,6 +116,54 @@ func TestCompile_NamesWhatHasNoData(t *testing.T) {
 	} {
 		if _, err := compile(query); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", query, err, want)
+		}
+	}
+}
+
+func TestRun_NodeMetricWithoutData(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	err := os.WriteFile(file, []byte(`
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins: {multiPoint: {enabled: [{name: NodeMetrics}]}}
+  pluginConfig:
+  - name: NodeMetrics
+    args:
+      metricProvider: {type: Prometheus, address: "http://prometheus"}
+      metrics: [{name: load, query: node_load1, prefer: Lower}]
+`), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies, err := ReadPolicies(t.Context(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(t.Context(), tiny(nil), policies[0], func(float64) {}); err == nil || !strings.Contains(err.Error(), "no data of node_load1; a replay has instance:") {
+		t.Errorf("error %v, want one that names the series and those of a replay", err)
+	}
+}
+
+// A line on the maximum rejects a node that a line on the mean accepts.
+func TestRun_LineOnMaximum(t *testing.T) {
+	policies, err := ReadPolicies(t.Context(), "../testdata/options.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	requests := func(millis float64) input.Workload {
+		return input.Workload{Namespace: "n", Name: fmt.Sprint("w", millis), Requests: podusage.Amounts{load.CPU: millis}}
+	}
+	// One node is hot from 0:30 to 5:00, and then has 10 %; the other always has 30 %. The third pod prefers the first by requests,
+	// and uses 60 % for ten minutes: 70 % there, 90 % on the other node.
+	burst := steady(0, 0, 2*time.Hour, 1000)
+	burst.Trace = []float32{1, 0.1}
+	in := tiny([]input.Workload{requests(600), requests(800), requests(100)},
+		burst, steady(1, 0, 2*time.Hour, 300), steady(2, 40*time.Minute, 10*time.Minute, 600))
+	for name, want := range map[string]float64{"line on the mean": 4.5, "line on the maximum of 2h": 14.5} {
+		i := slices.IndexFunc(policies, func(p Policy) bool { return p.Name == name })
+		if got := replayOne(t, in, policies[i]); got.HotMinutes != want {
+			t.Errorf("%s: %v hot minutes, want %v", name, got.HotMinutes, want)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
@@ -15,12 +14,12 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 )
 
-// loadProvider gives plugins the simulated load, whatever source their arguments name. It is read each Tick, whatever their
-// refreshInterval is.
+// loadProvider gives plugins the simulated load instead of their source's. It reads it each Tick instead of each refreshInterval.
 type loadProvider struct {
-	watcher *refresh.Watcher
-	source  *reading.Source
-	// used says that a plugin reads load.
+	measured *measured
+	watcher  *refresh.Watcher
+	source   *reading.Source
+	// used is true once a plugin reads load.
 	used       bool
 	statistics []*statistics
 }
@@ -29,19 +28,21 @@ var _ plugins.LoadProvider = &loadProvider{}
 
 func newLoadProvider(m *measured, c clock.Clock, registry metrics.KubeRegistry) *loadProvider {
 	watcher := refresh.NewWatcher(m, m.Name(), m, c, refresh.NewMetrics(registry))
-	return &loadProvider{watcher: watcher, source: reading.NewSource(watcher.Publisher(), c)}
+	return &loadProvider{measured: m, watcher: watcher, source: reading.NewSource(watcher.Publisher(), c)}
 }
 
 // Open implements plugins.LoadProvider.
 func (p *loadProvider) Open(_ context.Context, request reading.Request) (*reading.Reader, error) {
-	switch {
-	case len(request.Metrics) > 0:
-		return nil, errors.New("a replay has no values of PromQL expressions: remove the plugin from the profile")
-	case request.Fraction > 0:
-		return nil, errors.New("a replay measures means and deviations alone: write another statistic than P95 and Max")
+	for _, query := range request.Metrics {
+		if err := p.measured.require(query); err != nil {
+			return nil, err
+		}
 	}
 	requirements := request.Requirements()
 	requirements.RefreshInterval = input.Tick
+	for _, window := range request.Windows {
+		p.measured.keep(window)
+	}
 	p.watcher.Register(requirements, request.Trust())
 	p.used = true
 	if request.Peak != nil {
@@ -50,7 +51,7 @@ func (p *loadProvider) Open(_ context.Context, request reading.Request) (*readin
 	return p.source.Reader(request, nil), nil
 }
 
-// workloads returns the statistics that the spec describes.
+// workloads returns the statistics of a spec, which readers share.
 func (p *loadProvider) workloads(spec config.StatisticsSpec) *learned.Publisher {
 	for _, s := range p.statistics {
 		if s.spec == spec {
@@ -62,7 +63,7 @@ func (p *loadProvider) workloads(spec config.StatisticsSpec) *learned.Publisher 
 	return s.publisher
 }
 
-// refresh reads the load that was measured up to now.
+// refresh publishes the load of the ticks so far.
 func (p *loadProvider) refresh(ctx context.Context) error {
 	if !p.used {
 		return nil
