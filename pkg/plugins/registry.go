@@ -12,6 +12,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadvariationriskbalancing"
@@ -52,23 +53,40 @@ type PodUsage = explain.PodUsage
 // UsageExplainer is an Explainer that judges nodes by what the pod to place is expected to use.
 type UsageExplainer = explain.UsageExplainer
 
+// Descriptor is what the rest of the program knows of a plugin.
+type Descriptor = descriptor.Descriptor
+
+// All returns the descriptors of all plugins, for one scheduler.
+func All() []Descriptor {
+	return []Descriptor{
+		loadthreshold.Describe(),
+		loadvariationriskbalancing.Describe(),
+		lowriskovercommitment.Describe(),
+		nodemetrics.Describe(),
+		peaks.Describe(),
+		predictedpeak.Describe(),
+		targetloadpacking.Describe(),
+	}
+}
+
+// Find returns the descriptor of the named plugin; the zero Descriptor if it is none of these.
+func Find(name string) Descriptor {
+	for _, d := range All() {
+		if d.Name == name {
+			return d
+		}
+	}
+	return Descriptor{}
+}
+
 // NewRegistry returns the factories of all plugins of one scheduler, by name. Their telemetry is registered by register.
 func NewRegistry(provider LoadProvider, c clock.Clock, register func(...metrics.Registerable)) frameworkruntime.Registry {
-	type factory = func(context.Context, runtime.Object, minor.Handle, deps.Deps) (minor.Plugin, error)
 	counterSets := counters.NewMetrics(register)
 	registry := frameworkruntime.Registry{}
-	for name, newPlugin := range map[string]factory{
-		loadthreshold.Name:              new(loadthreshold.Factory).New,
-		loadvariationriskbalancing.Name: loadvariationriskbalancing.New,
-		lowriskovercommitment.Name:      lowriskovercommitment.New,
-		nodemetrics.Name:                nodemetrics.New,
-		peaks.Name:                      peaks.New,
-		predictedpeak.Name:              predictedpeak.New,
-		targetloadpacking.Name:          targetloadpacking.New,
-	} {
-		given := deps.Deps{Load: provider, Counters: counterSets.For(name), Clock: c}
-		registry[name] = func(ctx context.Context, args runtime.Object, handle minor.Handle) (minor.Plugin, error) {
-			return newPlugin(ctx, args, handle, given)
+	for _, d := range All() {
+		given := deps.Deps{Load: provider, Counters: counterSets.For(d.Name), Clock: c}
+		registry[d.Name] = func(ctx context.Context, args runtime.Object, handle minor.Handle) (minor.Plugin, error) {
+			return d.New(ctx, args, handle, given)
 		}
 	}
 	return registry

@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -35,7 +36,6 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/clock"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 )
@@ -192,7 +192,7 @@ func (s *Scheduler) NodeInfos(ctx context.Context) ([]fwk.NodeInfo, error) {
 }
 
 // LoadReaders returns the plugins of the named profile that judge nodes by their load; none if there is no such profile. Those that
-// may have a load line come first, LoadThreshold before the plugins that only score; the others are sorted by name.
+// may have a load line come first, by their rank; the others are sorted by name.
 func (s *Scheduler) LoadReaders(schedulerName string) (readers []plugins.LoadReader) {
 	p, ok := s.profiles[schedulerName]
 	if !ok {
@@ -203,13 +203,7 @@ func (s *Scheduler) LoadReaders(schedulerName string) (readers []plugins.LoadRea
 			readers = append(readers, r)
 		}
 	}
-	withLine := []string{config.LoadThreshold, config.TargetLoadPacking, config.PredictedPeak}
-	rank := func(r plugins.LoadReader) int {
-		if i := slices.Index(withLine, r.Name()); i >= 0 {
-			return i
-		}
-		return len(withLine)
-	}
+	rank := func(r plugins.LoadReader) int { return cmp.Or(plugins.Find(r.Name()).LineRank, math.MaxInt) }
 	slices.SortStableFunc(readers, func(a, b plugins.LoadReader) int { return cmp.Compare(rank(a), rank(b)) })
 	return readers
 }

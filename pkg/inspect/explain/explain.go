@@ -14,7 +14,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
@@ -240,34 +239,34 @@ func (r *Result) sample(ctx context.Context, s *sim.Scheduler, pod *corev1.Pod, 
 	return nil
 }
 
-// noteSkipped says why plugins that read load had nothing to filter or to score.
+// noteSkipped says why plugins had nothing to filter or to score.
 func (r *Result) noteSkipped(ctx context.Context, s *sim.Scheduler) error {
-	add := func(format string, args ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, args...)) }
 	for _, reader := range s.LoadReaders(r.Profile) {
-		plugin := reader.Name()
-		filters := slices.Contains(r.SkippedFilters, plugin) && (r.Relaxed == nil || !slices.Contains(r.Relaxed.Plugins, plugin))
-		scores := r.FeasibleNodes > 1 && slices.Contains(r.SkippedScores, plugin)
-		if !filters && !scores {
-			continue
-		}
 		known, err := knowsLoad(ctx, s, reader)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case filters && known:
-			add("%s rules out nothing: the pod is exempt (ignoreDaemonSets or exempt in the plugin's arguments).", plugin)
-		case filters:
-			add("%s rules out nothing: no node has fresh load.", plugin)
-		case plugin == config.LowRiskOverCommitment && known:
-			add("%s scores nothing: the pod states neither requests nor limits. The other plugins decide.", plugin)
-		case plugin != config.LoadThreshold:
-			add("%s scores nothing: no node has fresh load. The other plugins decide.", plugin)
 		}
+		r.noteSkippedPlugin(reader.Name(), known)
 	}
-	if r.FeasibleNodes > 1 && slices.Contains(r.SkippedScores, config.NodeMetrics) {
-		add("%s scores nothing: no candidate has a value of any metric that has a weight.", config.NodeMetrics)
+	for _, d := range plugins.All() {
+		if !slices.ContainsFunc(s.LoadReaders(r.Profile), func(reader plugins.LoadReader) bool { return reader.Name() == d.Name }) {
+			r.noteSkippedPlugin(d.Name, false)
+		}
 	}
 	return nil
+}
+
+func (r *Result) noteSkippedPlugin(plugin string, loadKnown bool) {
+	d := plugins.Find(plugin)
+	if slices.Contains(r.SkippedFilters, plugin) && (r.Relaxed == nil || !slices.Contains(r.Relaxed.Plugins, plugin)) {
+		if reason := d.FilterSkipped.Reason(loadKnown); reason != "" {
+			r.Notes = append(r.Notes, fmt.Sprintf("%s rules out nothing: %s.", plugin, reason))
+			return
+		}
+	}
+	if reason := d.ScoreSkipped.Reason(loadKnown); reason != "" && r.FeasibleNodes > 1 && slices.Contains(r.SkippedScores, plugin) {
+		r.Notes = append(r.Notes, fmt.Sprintf("%s scores nothing: %s. The other plugins decide.", plugin, reason))
+	}
 }
 
 // knowsLoad reports whether the plugin finds something to judge some node by: fresh load, or a line that holds without it.

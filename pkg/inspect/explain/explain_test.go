@@ -382,7 +382,7 @@ func TestExplain_PeaksAndLowRiskOverCommitment(t *testing.T) {
 		}
 	}
 	r = explained(t, s, explain.Options{Pod: st.MakePod().Namespace("ns").Name("q").UID("q").SchedulerName(corev1.DefaultSchedulerName).Obj()})
-	const want = "LowRiskOverCommitment scores nothing: the pod states neither requests nor limits. The other plugins decide."
+	const want = "LowRiskOverCommitment scores nothing: the pod has neither requests nor limits. The other plugins decide."
 	if !slices.Contains(r.Notes, want) {
 		t.Errorf("notes %q, want %q", r.Notes, want)
 	}

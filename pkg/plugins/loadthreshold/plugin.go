@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -23,7 +22,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/cyclestate"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/softlimit"
@@ -68,31 +67,37 @@ var (
 	_ explain.LoadReader      = &LoadThreshold{}
 )
 
-// Factory makes the plugins of all profiles of one scheduler, which share what they know of annotations. Its zero value is
-// ready.
-type Factory struct{ annotations annotations }
+// Describe returns the descriptor of the plugin for one scheduler.
+func Describe() descriptor.Descriptor {
+	a := &annotations{} // of all profiles
+	return descriptor.Of(descriptor.Descriptor{
+		Name:     Name,
+		LineRank: 1,
+		FilterSkipped: descriptor.Skipped{
+			Unknown: descriptor.NoLoad, Known: "the pod is exempt (ignoreDaemonSets or exempt in the plugin's arguments)",
+		},
+	}, descriptor.Parts[*config.LoadThresholdArgs]{
+		Validate: validation.ValidateLoadThresholdArgs,
+		Reads:    reads,
+		Limits:   limits,
+		Build:    a.build,
+	})
+}
 
-// New returns the plugin. It requeues waiting pods until ctx is done.
-func (f *Factory) New(ctx context.Context, object runtime.Object, handle minor.Handle, given deps.Deps) (minor.Plugin, error) {
-	args, ok := object.(*config.LoadThresholdArgs)
-	if !ok {
-		return nil, fmt.Errorf("want args of type LoadThresholdArgs, got %T", object)
-	}
-	if err := validation.ValidateLoadThresholdArgs(nil, args); err != nil {
-		return nil, err
-	}
-	exemptions, err := newExemptions(args, handle)
+func (a *annotations) build(ctx context.Context, args *config.LoadThresholdArgs, given descriptor.Given) (minor.Plugin, error) {
+	exemptions, err := newExemptions(args, given.Handle)
 	if err != nil {
 		return nil, err
 	}
 	pl := &LoadThreshold{
+		reader:      given.Reader,
 		line:        lineOf(args.Thresholds),
 		missingLoad: args.MissingLoad,
 		exemptions:  exemptions,
 		states:      cyclestate.New[filterState](Name),
 		counters:    given.Counters,
-		events:      handle.EventRecorder(),
-		annotations: &f.annotations,
+		events:      given.Handle.EventRecorder(),
+		annotations: a,
 	}
 	switch args.Statistic {
 	case config.StatisticMeanPlusStdDev:
@@ -100,20 +105,20 @@ func (f *Factory) New(ctx context.Context, object runtime.Object, handle minor.H
 	case config.StatisticPredictedPeak:
 		pl.deviations = args.PredictedPeak.Deviations
 	}
-	pl.reader, err = given.Load.Open(ctx, reads(args).In(reading.ClusterOf(handle)))
-	if err != nil {
-		return nil, err
-	}
 	for r := range load.ResourceCount {
 		pl.reasons[r], pl.models[r] = reasonsOf(r), pl.reader.Model(r)
 	}
 	pl.predictor = pl.reader.Predictor()
-	if err := pl.observe(handle.SharedInformerFactory().Core().V1().Nodes().Informer()); err != nil {
+	if err := pl.observe(given.Handle.SharedInformerFactory().Core().V1().Nodes().Informer()); err != nil {
 		return nil, err
 	}
 	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, Refuses: pl.refuses, HasRoom: pl.hasRoom}
-	pl.gate = softlimit.NewGate(ctx, limit, handle, pl.reader.Snapshots(), given.Clock)
+	pl.gate = softlimit.NewGate(ctx, limit, given.Handle, pl.reader.Snapshots(), given.Clock)
 	return pl, nil
+}
+
+func limits(args *config.LoadThresholdArgs) descriptor.Limits {
+	return descriptor.Limits{Filters: true, Waives: args.WhenNoneFits == config.WhenNoneFitsRelax, Scores: true}
 }
 
 func reads(args *config.LoadThresholdArgs) reading.Request {

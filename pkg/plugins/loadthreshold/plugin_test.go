@@ -27,6 +27,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
@@ -72,17 +73,17 @@ func nothing() *corev1.Pod { return podOf("0", "0") }
 // testee is a plugin on a cluster of known load.
 type testee struct {
 	*LoadThreshold
-	Factory
-	handle *plugintest.Handle
-	loads  *plugintest.Loads
+	descriptor descriptor.Descriptor
+	handle     *plugintest.Handle
+	loads      *plugintest.Loads
 }
 
 func build(t testing.TB, args string, known loads, nodes ...*corev1.Node) *testee {
 	t.Helper()
 	ctx := t.Context()
-	b := &testee{handle: plugintest.NewHandle(nodes...), loads: plugintest.NewLoads()}
+	b := &testee{descriptor: Describe(), handle: plugintest.NewHandle(nodes...), loads: plugintest.NewLoads()}
 	b.loads.Measure(known, nil)
-	plugin, err := b.New(ctx, plugintest.Args(t, "LoadThresholdArgs", args), b.handle, b.loads.Deps())
+	plugin, err := b.descriptor.New(ctx, plugintest.Args(t, "LoadThresholdArgs", args), b.handle, b.loads.Deps())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -500,7 +501,7 @@ func (b *testee) nextEvent(t *testing.T, n *corev1.Node) string {
 func TestAnnotation_OneEvent(t *testing.T) {
 	bad := node("n", "wrong")
 	b := build(t, "", loads{"other": both(0.1, 0.1)})
-	other, err := b.New(t.Context(), plugintest.Args(t, "LoadThresholdArgs", ""), b.handle, b.loads.Deps())
+	other, err := b.descriptor.New(t.Context(), plugintest.Args(t, "LoadThresholdArgs", ""), b.handle, b.loads.Deps())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -961,7 +962,7 @@ func TestPostFilter_Requeues(t *testing.T) {
 
 func TestNew_InvalidArgs(t *testing.T) {
 	args := plugintest.Args(t, "LoadThresholdArgs", "thresholds: {cpu: 101}")
-	if _, err := new(Factory).New(t.Context(), args, plugintest.NewHandle(), plugintest.NewLoads().Deps()); err == nil {
+	if _, err := Describe().New(t.Context(), args, plugintest.NewHandle(), plugintest.NewLoads().Deps()); err == nil {
 		t.Error("not refused")
 	}
 }

@@ -107,7 +107,7 @@ func TestScore(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			pl := plugintest.Build(t, New, plugintest.Args(t, "LoadVariationRiskBalancingArgs", tc.args), tc.load)
+			pl := plugintest.Build(t, Describe().New, plugintest.Args(t, "LoadVariationRiskBalancingArgs", tc.args), tc.load)
 			size := plugintest.CPUAndMemory("8", "16Gi")
 			got := plugintest.Scores(t, pl, tc.pod, plugintest.Node("a", size, tc.onA...), plugintest.Node("b", size))
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -124,7 +124,7 @@ func TestScore_Allocatable(t *testing.T) {
 	object.Status.Allocatable = st.MakeNode().Capacity(plugintest.CPUAndMemory("4", "16Gi")).Obj().Status.Allocatable
 	node.SetNode(object)
 
-	pl := plugintest.Build(t, New, plugintest.Args(t, "LoadVariationRiskBalancingArgs", ""), map[string]load.NodeLoad{"a": {load.CPU: plugintest.Measurement(0.25, 0.05)}})
+	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, "LoadVariationRiskBalancingArgs", ""), map[string]load.NodeLoad{"a": {load.CPU: plugintest.Measurement(0.25, 0.05)}})
 	got := plugintest.Scores(t, pl, st.MakePod().Req(plugintest.CPU("400m")).Obj(), node)
 	// μ = (0.25 · 8,000 + 400) / 4,000 = 0.6; σ = 0.05 · 8,000 / 4,000 = 0.1; risk 0.35.
 	if got["a"] != 65 {
@@ -134,7 +134,7 @@ func TestScore_Allocatable(t *testing.T) {
 
 // A node that offers nothing is full.
 func TestScore_NoAllocatable(t *testing.T) {
-	pl := plugintest.Build(t, New, plugintest.Args(t, "LoadVariationRiskBalancingArgs", ""), map[string]load.NodeLoad{"a": {load.CPU: plugintest.Measurement(0.25, 0)}})
+	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, "LoadVariationRiskBalancingArgs", ""), map[string]load.NodeLoad{"a": {load.CPU: plugintest.Measurement(0.25, 0)}})
 	got := plugintest.Scores(t, pl, st.MakePod().Obj(), plugintest.Node("a", nil))
 	// μ = 1, σ = 0: risk 0.5.
 	if got["a"] != 50 {
@@ -162,7 +162,7 @@ func TestScore_Fallbacks(t *testing.T) {
 			loads.Measure(map[string]load.NodeLoad{"n": tc.load, "other": {load.CPU: measured}}, nil)
 			deps := loads.Deps()
 			deps.Counters = counters.NewMetrics(metrics.NewKubeRegistry().MustRegister).For(Name)
-			plugin, err := New(t.Context(), plugintest.Args(t, "LoadVariationRiskBalancingArgs", "missingLoad: Lowest"), plugintest.NewHandle(), deps)
+			plugin, err := Describe().New(t.Context(), plugintest.Args(t, "LoadVariationRiskBalancingArgs", "missingLoad: Lowest"), plugintest.NewHandle(), deps)
 			if err != nil {
 				t.Fatal(err)
 			}

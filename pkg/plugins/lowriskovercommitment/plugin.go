@@ -4,10 +4,8 @@ package lowriskovercommitment
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
@@ -16,7 +14,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
@@ -41,24 +39,25 @@ var (
 	_ explain.Explainer    = &LowRiskOverCommitment{}
 )
 
-// New returns the plugin.
-func New(ctx context.Context, object runtime.Object, handle minor.Handle, given deps.Deps) (minor.Plugin, error) {
-	args, ok := object.(*config.LowRiskOverCommitmentArgs)
-	if !ok {
-		return nil, fmt.Errorf("want args of type LowRiskOverCommitmentArgs, got %T", object)
-	}
-	if err := validation.ValidateLowRiskOverCommitmentArgs(nil, args); err != nil {
-		return nil, err
-	}
-	reader, err := given.Load.Open(ctx, reads(args).In(reading.ClusterOf(handle)))
-	if err != nil {
-		return nil, err
-	}
+// Describe returns the descriptor of the plugin for one scheduler.
+func Describe() descriptor.Descriptor {
+	return descriptor.Of(descriptor.Descriptor{
+		Name:         Name,
+		ScoresByLoad: true,
+		ScoreSkipped: descriptor.Skipped{Unknown: descriptor.NoLoad, Known: "the pod has neither requests nor limits"},
+	}, descriptor.Parts[*config.LowRiskOverCommitmentArgs]{
+		Validate: validation.ValidateLowRiskOverCommitmentArgs,
+		Reads:    reads,
+		Build:    build,
+	})
+}
+
+func build(_ context.Context, args *config.LowRiskOverCommitmentArgs, given descriptor.Given) (minor.Plugin, error) {
 	e := estimatorOf(args)
 	pl := &LowRiskOverCommitment{
-		Extensions:   loadscore.New(Name, reader, []load.Resource{load.CPU, load.Memory}, args.MissingLoad, given.Counters),
+		Extensions:   loadscore.New(Name, given.Reader, []load.Resource{load.CPU, load.Memory}, args.MissingLoad, given.Counters),
 		estimator:    e,
-		nodes:        estimate.NewPerNode[nodeTerms](reader.Model(load.CPU)),
+		nodes:        estimate.NewPerNode[nodeTerms](given.Reader.Model(load.CPU)),
 		limitWeights: podusage.Amounts{load.CPU: args.RiskLimitWeights[corev1.ResourceCPU], load.Memory: args.RiskLimitWeights[corev1.ResourceMemory]},
 	}
 	pl.SetPodState(func(pod *corev1.Pod) (any, bool) { return new(e.stated(pod)), isBestEffort(pod) })

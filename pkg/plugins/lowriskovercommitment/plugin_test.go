@@ -214,7 +214,7 @@ func TestScore(t *testing.T) {
 			if args == "" || args[0] != 'r' {
 				args = cpuAlone + args
 			}
-			pl := plugintest.Build(t, New, plugintest.Args(t, kind, args), tc.load)
+			pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, args), tc.load)
 			got := plugintest.Scores(t, pl, tc.pod, plugintest.Node("a", plugintest.CPU("8"), tc.onA...), plugintest.Node("b", plugintest.CPU("8"), tc.onB...))
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("scores (-want +got):\n%s", diff)
@@ -238,7 +238,7 @@ func TestScore_RiskierResource(t *testing.T) {
 		return pod
 	}
 	idle := load.NodeLoad{load.CPU: plugintest.Measurement(0, 0), load.Memory: plugintest.Measurement(0, 0)}
-	pl := plugintest.Build(t, New, plugintest.Args(t, kind, ""), map[string]load.NodeLoad{"n": idle})
+	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, ""), map[string]load.NodeLoad{"n": idle})
 	node := plugintest.Node("n", plugintest.CPUAndMemory("8", "8Gi"))
 	for _, tc := range []struct {
 		pod  *corev1.Pod
@@ -260,7 +260,7 @@ func TestScore_FollowsTheNode(t *testing.T) {
 	loads := plugintest.NewLoads()
 	measure := func(n load.NodeLoad) { loads.Measure(map[string]load.NodeLoad{"n": n}, nil) }
 	measure(uniform())
-	plugin, err := New(t.Context(), plugintest.Args(t, kind, "riskLimitWeights: {memory: 0}"), plugintest.NewHandle(), loads.Deps())
+	plugin, err := Describe().New(t.Context(), plugintest.Args(t, kind, "riskLimitWeights: {memory: 0}"), plugintest.NewHandle(), loads.Deps())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,7 +289,7 @@ func TestScore_FollowsTheNode(t *testing.T) {
 
 // Limits are compared with what the node has, and not with what it offers to pods.
 func TestScore_Capacity(t *testing.T) {
-	pl := plugintest.Build(t, New, plugintest.Args(t, kind, "riskLimitWeights: {memory: 0}"), map[string]load.NodeLoad{"n": uniform()})
+	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, "riskLimitWeights: {memory: 0}"), map[string]load.NodeLoad{"n": uniform()})
 	node := plugintest.Node("n", plugintest.CPU("8"), podOf("x", "2", "4"))
 	object := node.Node().DeepCopy()
 	object.Status.Allocatable = st.MakeNode().Capacity(plugintest.CPU("4")).Obj().Status.Capacity
@@ -302,7 +302,7 @@ func TestScore_Capacity(t *testing.T) {
 
 // A plugin skips pods that state nothing where PreScore is enabled.
 func TestPreScore_BestEffort(t *testing.T) {
-	pl := plugintest.Build(t, New, plugintest.Args(t, kind, ""), map[string]load.NodeLoad{"n": uniform()}).(minor.PreScorePlugin)
+	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, ""), map[string]load.NodeLoad{"n": uniform()}).(minor.PreScorePlugin)
 	for _, tc := range []struct {
 		name string
 		pod  *corev1.Pod
@@ -319,7 +319,7 @@ func TestPreScore_BestEffort(t *testing.T) {
 
 // Pods are signed alike if and only if they are scored alike.
 func TestSignPod(t *testing.T) {
-	pl := plugintest.Build(t, New, plugintest.Args(t, kind, ""), nil).(minor.SignPlugin)
+	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, ""), nil).(minor.SignPlugin)
 	sign := func(pod *corev1.Pod) []minor.SignFragment {
 		fragments, status := pl.SignPod(t.Context(), pod)
 		if !status.IsSuccess() {
@@ -339,7 +339,7 @@ func TestSignPod(t *testing.T) {
 }
 
 func TestExplain(t *testing.T) {
-	pl := plugintest.Build(t, New, plugintest.Args(t, kind, "riskLimitWeights: {memory: 0}"), map[string]load.NodeLoad{"n": uniform()})
+	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, "riskLimitWeights: {memory: 0}"), map[string]load.NodeLoad{"n": uniform()})
 	node := plugintest.Node("n", plugintest.CPUAndMemory("8", "8Gi"), podOf("x", "4", "6"))
 	terms := pl.(*LowRiskOverCommitment).Explain(t.Context(), framework.NewCycleState(), podOf("p", "1", "4"), node)
 	if got := terms.Score(); math.Abs(got-100*(1-0.2-1.0/6)) > 1e-9 {

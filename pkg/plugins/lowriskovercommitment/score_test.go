@@ -223,7 +223,7 @@ func TestScore_PublishedFormula(t *testing.T) {
 			risk = math.Max(risk, published(sums[r], states[r], capacity[r], mean, stdDev, float64(window), weights[r]))
 		}
 		args := fmt.Sprintf("smoothingWindowSize: %d\nriskLimitWeights: {cpu: %v, memory: %v}", window, weights[load.CPU], weights[load.Memory])
-		pl := plugintest.Build(t, New, plugintest.Args(t, "LowRiskOverCommitmentArgs", args), map[string]load.NodeLoad{"n": measured})
+		pl := plugintest.Build(t, Describe().New, plugintest.Args(t, "LowRiskOverCommitmentArgs", args), map[string]load.NodeLoad{"n": measured})
 		got := plugintest.Scores(t, pl, pod, plugintest.Node("n", plugintest.CPUAndMemory("8", "16Gi"), pods...))["n"]
 		if want := 100 * (1 - risk); math.Abs(float64(got)-want) > 1 {
 			rt.Fatalf("score %d, the published formula gives %v", got, want)

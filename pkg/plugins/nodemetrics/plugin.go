@@ -5,10 +5,10 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -20,7 +20,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/cyclestate"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/softlimit"
 )
@@ -57,15 +57,21 @@ var (
 	_ explain.Explainer       = &NodeMetrics{}
 )
 
-// New returns the plugin. It requeues waiting pods until ctx is done.
-func New(ctx context.Context, object runtime.Object, handle minor.Handle, given deps.Deps) (minor.Plugin, error) {
-	args, ok := object.(*config.NodeMetricsArgs)
-	if !ok {
-		return nil, fmt.Errorf("want args of type NodeMetricsArgs, got %T", object)
-	}
-	if err := validation.ValidateNodeMetricsArgs(nil, args); err != nil {
-		return nil, err
-	}
+// Describe returns the descriptor of the plugin for one scheduler.
+func Describe() descriptor.Descriptor {
+	return descriptor.Of(descriptor.Descriptor{
+		Name:         Name,
+		ScoresByLoad: true,
+		ScoreSkipped: descriptor.Skipped{Unknown: "no candidate has a value of any metric that has a weight"},
+	}, descriptor.Parts[*config.NodeMetricsArgs]{
+		Validate: validation.ValidateNodeMetricsArgs,
+		Reads:    reads,
+		Limits:   limits,
+		Build:    build,
+	})
+}
+
+func build(ctx context.Context, args *config.NodeMetricsArgs, given descriptor.Given) (minor.Plugin, error) {
 	pl := &NodeMetrics{states: cyclestate.New[cycleState](Name), counters: given.Counters}
 	for _, m := range args.Metrics {
 		rule, err := config.ParseRejectRule(m.Reject)
@@ -74,14 +80,15 @@ func New(ctx context.Context, object runtime.Object, handle minor.Handle, given 
 		}
 		pl.metrics = append(pl.metrics, &metric{NodeMetric: m, reject: rule, reason: fmt.Sprintf("node(s) with %s %s", m.Name, rule)})
 	}
-	reader, err := given.Load.Open(ctx, reads(args).In(reading.ClusterOf(handle)))
-	if err != nil {
-		return nil, err
-	}
-	pl.source = reader.NodeMetrics()
+	pl.source = given.Reader.NodeMetrics()
 	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, Refuses: pl.refuses, HasRoom: pl.hasRoom}
-	pl.gate = softlimit.NewGate(ctx, limit, handle, pl.source.Snapshots(), given.Clock)
+	pl.gate = softlimit.NewGate(ctx, limit, given.Handle, pl.source.Snapshots(), given.Clock)
 	return pl, nil
+}
+
+func limits(args *config.NodeMetricsArgs) descriptor.Limits {
+	rejects := slices.ContainsFunc(args.Metrics, func(m config.NodeMetric) bool { return m.Reject != "" })
+	return descriptor.Limits{Filters: rejects, Waives: rejects && args.WhenNoneFits == config.WhenNoneFitsRelax}
 }
 
 func reads(args *config.NodeMetricsArgs) reading.Request {

@@ -54,7 +54,7 @@ type testee struct {
 }
 
 // build makes the plugin with metrics in YAML, one a line; what is called x in it is asked by the query of_x.
-func build(t testing.TB, metrics string, nodes ...string) *testee {
+func pluginOn(t testing.TB, metrics string, nodes ...string) *testee {
 	t.Helper()
 	ctx := t.Context()
 	var objects []*corev1.Node
@@ -62,7 +62,7 @@ func build(t testing.TB, metrics string, nodes ...string) *testee {
 		objects = append(objects, st.MakeNode().Name(name).Obj())
 	}
 	b := &testee{handle: plugintest.NewHandle(objects...), loads: plugintest.NewLoads()}
-	plugin, err := New(ctx, plugintest.Args(t, "NodeMetricsArgs", prometheus+metrics), b.handle, b.loads.Deps())
+	plugin, err := Describe().New(ctx, plugintest.Args(t, "NodeMetricsArgs", prometheus+metrics), b.handle, b.loads.Deps())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestScores(t *testing.T) {
 		{"values as near to each other as there are", lower, map[string]values{"x": {"a": 0, "b": math.SmallestNonzeroFloat64, "c": 0}}, map[string]int64{"a": 100, "b": 100, "c": 100}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b := build(t, "metrics:\n"+tc.metrics)
+			b := pluginOn(t, "metrics:\n"+tc.metrics)
 			publish(b.loads, tc.known)
 			nodes := nodesNamed("a", "b", "c")
 			if diff := cmp.Diff(tc.want, plugintest.Scores(t, b, pod(), nodes...)); diff != "" {
@@ -205,7 +205,7 @@ func TestMetric_LogsMissingOnce(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b := build(t, "metrics: [{name: x, query: of_x, prefer: Lower}, "+tc.metric+"]")
+			b := pluginOn(t, "metrics: [{name: x, query: of_x, prefer: Lower}, "+tc.metric+"]")
 			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2), ktesting.BufferLogs(true)))
 			ctx := klog.NewContext(t.Context(), logger)
 			buffer := logger.GetSink().(ktesting.Underlier).GetBuffer()
@@ -253,7 +253,7 @@ func TestFilter(t *testing.T) {
 		{"nothing when nothing is known", nil, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b, state := build(t, rules), framework.NewCycleState()
+			b, state := pluginOn(t, rules), framework.NewCycleState()
 			publish(b.loads, tc.known)
 			if _, status := b.PreFilter(t.Context(), state, pod(), nil); status.IsSkip() && tc.want != "" {
 				t.Error("PreFilter skips")
@@ -275,7 +275,7 @@ func TestFilterAndScore_MaxAge(t *testing.T) {
 		age  time.Duration
 		used bool
 	}{{2 * time.Minute, true}, {2*time.Minute + 1, false}} {
-		b := build(t, "maxAge: 2m\nmetrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]", "a")
+		b := pluginOn(t, "maxAge: 2m\nmetrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]", "a")
 		b.loads.Measure(nil, map[string]load.MetricTable{"of_x": table(values{"a": 6, "b": 1}, tc.age)})
 		if got := !b.Filter(t.Context(), framework.NewCycleState(), pod(), nodesNamed("a")[0]).IsSuccess(); got != tc.used {
 			t.Errorf("%v old: ruled out: %v, want %v", tc.age, got, tc.used)
@@ -309,7 +309,7 @@ func TestPreFilter(t *testing.T) {
 		{"< 5", values{"a": 9, "b": 4.9}, fwk.Success},
 		{"<= 5", values{"a": 9, "b": 5}, fwk.Success},
 	} {
-		b := build(t, fmt.Sprintf("metrics: [{name: x, query: of_x, prefer: Lower, reject: %q}]", tc.rule))
+		b := pluginOn(t, fmt.Sprintf("metrics: [{name: x, query: of_x, prefer: Lower, reject: %q}]", tc.rule))
 		publish(b.loads, map[string]values{"x": tc.known})
 		if _, status := b.PreFilter(t.Context(), framework.NewCycleState(), pod(), nil); status.Code() != tc.want {
 			t.Errorf("%q of %v: %v, want %v", tc.rule, tc.known, status.Code(), tc.want)
@@ -329,7 +329,7 @@ func TestPreScore(t *testing.T) {
 		{"no node has a value", nil, fwk.Skip},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b := build(t, "metrics: [{name: x, query: of_x, prefer: Lower}]")
+			b := pluginOn(t, "metrics: [{name: x, query: of_x, prefer: Lower}]")
 			publish(b.loads, map[string]values{"x": tc.known})
 			if got := b.PreScore(t.Context(), framework.NewCycleState(), pod(), nodesNamed("a", "b")).Code(); got != tc.want {
 				t.Errorf("%v, want %v", got, tc.want)
@@ -340,7 +340,7 @@ func TestPreScore(t *testing.T) {
 
 // There are no terms, and no score, until the candidates are known.
 func TestExplain(t *testing.T) {
-	b := build(t, "metrics:\n- {name: x, query: of_x, prefer: Lower, weight: 3}\n- {name: w, query: of_w, prefer: Higher}")
+	b := pluginOn(t, "metrics:\n- {name: x, query: of_x, prefer: Lower, weight: 3}\n- {name: w, query: of_w, prefer: Higher}")
 	publish(b.loads, map[string]values{"x": {"a": 2, "b": 1, "elsewhere": 5}, "w": {"b": 7}})
 	nodes := nodesNamed("a", "b")
 	explained := func(state fwk.CycleState, want []explain.Term, wantScore float64) {
@@ -370,7 +370,7 @@ func TestExplain(t *testing.T) {
 
 // A rule is shown with the node's value, whether or not the metric has a weight; a metric without a value or a rule is not.
 func TestExplain_Limits(t *testing.T) {
-	b := build(t, `metrics:
+	b := pluginOn(t, `metrics:
 - {name: x, query: of_x, prefer: Lower, weight: 0, reject: '> 5'}
 - {name: v, query: of_v, prefer: Lower, reject: '< 1'}
 - {name: z, query: of_z, prefer: Lower, reject: '> 5'}
@@ -385,7 +385,7 @@ func TestExplain_Limits(t *testing.T) {
 
 // Rules are waived for one attempt.
 func TestPostFilter_Relax(t *testing.T) {
-	b := build(t, "metrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]", "a")
+	b := pluginOn(t, "metrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]", "a")
 	publish(b.loads, map[string]values{"x": {"a": 6}})
 	node, state := nodesNamed("a")[0], framework.NewCycleState()
 	b.PreFilter(t.Context(), state, pod(), nil)
@@ -407,7 +407,7 @@ func TestPostFilter_Relax(t *testing.T) {
 
 // Filter allocates nothing for a node that passes.
 func TestFilter_AllocatesNothing(t *testing.T) {
-	b, state := build(t, "metrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]"), framework.NewCycleState()
+	b, state := pluginOn(t, "metrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]"), framework.NewCycleState()
 	publish(b.loads, map[string]values{"x": {"a": 1}})
 	b.PreFilter(t.Context(), state, pod(), nil)
 	ctx, p, n := t.Context(), pod(), nodesNamed("a")[0]
@@ -420,7 +420,7 @@ func TestFilter_AllocatesNothing(t *testing.T) {
 
 // A cycle sees one snapshot, also in clones of its state.
 func TestFilter_OneSnapshotPerCycle(t *testing.T) {
-	b, n := build(t, "metrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]"), nodesNamed("a")[0]
+	b, n := pluginOn(t, "metrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]"), nodesNamed("a")[0]
 	publish(b.loads, map[string]values{"x": {"a": 1, "other": 9}})
 	state := framework.NewCycleState()
 	b.PreFilter(t.Context(), state, pod(), nil)
@@ -448,7 +448,7 @@ func TestEventsToRegister(t *testing.T) {
 		{"a pod ends", framework.EventAssignedPodDelete, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			q := plugintest.RefusedIn(t, build(t, "metrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]"), pod())
+			q := plugintest.RefusedIn(t, pluginOn(t, "metrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]"), pod())
 			q.MoveAllToActiveOrBackoffQueue(klog.FromContext(t.Context()), tc.event, nil, nodesNamed("a")[0].Node(), nil)
 			if got := len(q.UnschedulablePods()) == 0; got != tc.want {
 				t.Errorf("retried: %v, want %v", got, tc.want)

@@ -3,12 +3,10 @@ package peaks
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -18,7 +16,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
@@ -46,26 +44,27 @@ var (
 	_ explain.Explainer     = &Peaks{}
 )
 
-// New returns the plugin. It reads the file that NODE_POWER_MODEL names if the arguments have no models by name.
-func New(ctx context.Context, object runtime.Object, handle minor.Handle, given deps.Deps) (minor.Plugin, error) {
-	args, ok := object.(*config.PeaksArgs)
-	if !ok {
-		return nil, fmt.Errorf("want args of type PeaksArgs, got %T", object)
-	}
-	if err := validation.ValidatePeaksArgs(nil, args); err != nil {
-		return nil, err
-	}
+// Describe returns the descriptor of the plugin for one scheduler.
+func Describe() descriptor.Descriptor {
+	return descriptor.Of(descriptor.Descriptor{
+		Name:         Name,
+		ScoresByLoad: true,
+		ScoreSkipped: descriptor.Skipped{Unknown: descriptor.NoLoad, Known: descriptor.NoLoad},
+	}, descriptor.Parts[*config.PeaksArgs]{
+		Validate: validation.ValidatePeaksArgs,
+		Reads:    reads,
+		Build:    build,
+	})
+}
+
+func build(ctx context.Context, args *config.PeaksArgs, given descriptor.Given) (minor.Plugin, error) {
 	args, err := withModels(ctx, args)
 	if err != nil {
 		return nil, err
 	}
-	reader, err := given.Load.Open(ctx, reads(args).In(reading.ClusterOf(handle)))
-	if err != nil {
-		return nil, err
-	}
 	pl := &Peaks{
-		Extensions:  loadscore.New(Name, reader, []load.Resource{load.CPU}, args.MissingLoad, given.Counters),
-		models:      models{args: args, nodes: estimate.NewPerNode[*config.PowerModel](reader.Model(load.CPU))},
+		Extensions:  loadscore.New(Name, given.Reader, []load.Resource{load.CPU}, args.MissingLoad, given.Counters),
+		models:      models{args: args, nodes: estimate.NewPerNode[*config.PowerModel](given.Reader.Model(load.CPU))},
 		missingLoad: args.MissingLoad,
 		unmodelled:  map[string]struct{}{},
 	}

@@ -177,7 +177,7 @@ func TestScore(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			pl := plugintest.Build(t, New, plugintest.Args(t, kind, tc.args), tc.load)
+			pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, tc.args), tc.load)
 			request := "2"
 			if tc.pod != "" {
 				request = tc.pod
@@ -192,7 +192,7 @@ func TestScore(t *testing.T) {
 
 // A node without cpu is not the best because nothing changes there.
 func TestScore_NoCapacity(t *testing.T) {
-	pl := plugintest.Build(t, New, plugintest.Args(t, kind, "nodePowerModels: [{k1: 1, k2: 0.01}]"), map[string]load.NodeLoad{"a": cpu(0.5), "b": cpu(0.5)})
+	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, "nodePowerModels: [{k1: 1, k2: 0.01}]"), map[string]load.NodeLoad{"a": cpu(0.5), "b": cpu(0.5)})
 	got := plugintest.Scores(t, pl, st.MakePod().Req(plugintest.CPU("1")).Obj(), plugintest.Node("a", nil), plugintest.Node("b", plugintest.CPU("8")))
 	if want := (map[string]int64{"a": 0, "b": 100}); !cmp.Equal(got, want) {
 		t.Errorf("scores %v, want %v", got, want)
@@ -201,7 +201,7 @@ func TestScore_NoCapacity(t *testing.T) {
 
 // A node's labels count as they are.
 func TestScore_FollowsLabels(t *testing.T) {
-	pl := plugintest.Build(t, New, plugintest.Args(t, kind, fmt.Sprintf("nodePowerModels: [{nodeSelector: {type: large}, k1: 40, k2: %v}, {k1: 20, k2: %v}]", k2, k2)),
+	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, fmt.Sprintf("nodePowerModels: [{nodeSelector: {type: large}, k1: 40, k2: %v}, {k1: 20, k2: %v}]", k2, k2)),
 		map[string]load.NodeLoad{"a": cpu(0), "b": cpu(0)})
 	pod, a, b := st.MakePod().Req(plugintest.CPU("2")).Obj(), labelled("a", "small"), labelled("b", "large")
 	check := func(want map[string]int64) {
@@ -225,7 +225,7 @@ func TestScore_LogsNodesWithoutModel(t *testing.T) {
 		t.Run(string(missingLoad), func(t *testing.T) {
 			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2), ktesting.BufferLogs(true)))
 			ctx := klog.NewContext(t.Context(), logger)
-			pl := plugintest.Build(t, New, plugintest.Args(t, kind, "missingLoad: "+string(missingLoad)+"\nnodePowerModel: {n0: {k1: 1, k2: 0.01}}"), map[string]load.NodeLoad{"n0": cpu(0.5)}).(*Peaks)
+			pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, "missingLoad: "+string(missingLoad)+"\nnodePowerModel: {n0: {k1: 1, k2: 0.01}}"), map[string]load.NodeLoad{"n0": cpu(0.5)}).(*Peaks)
 			decide := func(nodes int) {
 				state, pod := framework.NewCycleState(), st.MakePod().Req(plugintest.CPU("1")).Obj()
 				var scores minor.NodeScoreList
@@ -251,7 +251,7 @@ func TestScore_LogsNodesWithoutModel(t *testing.T) {
 
 // Nodes that come and go for ever take no more memory.
 func TestNormalizeScore_NodesWithoutModelAreBounded(t *testing.T) {
-	pl := plugintest.Build(t, New, plugintest.Args(t, kind, "nodePowerModels: [{nodeSelector: {a: b}, k1: 1, k2: 0.01}]"), map[string]load.NodeLoad{"n": cpu(0.5)}).(*Peaks)
+	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, "nodePowerModels: [{nodeSelector: {a: b}, k1: 1, k2: 0.01}]"), map[string]load.NodeLoad{"n": cpu(0.5)}).(*Peaks)
 	state, pod := framework.NewCycleState(), st.MakePod().Req(plugintest.CPU("1")).Obj()
 	for i := range 4 {
 		scores := make(minor.NodeScoreList, maxUnmodelled/3)
@@ -297,7 +297,7 @@ func TestNew_File(t *testing.T) {
 			}
 			loads := plugintest.NewLoads()
 			loads.Measure(map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75)}, nil)
-			pl, err := New(t.Context(), plugintest.Args(t, kind, tc.args), plugintest.NewHandle(), loads.Deps())
+			pl, err := Describe().New(t.Context(), plugintest.Args(t, kind, tc.args), plugintest.NewHandle(), loads.Deps())
 			for _, want := range tc.wantErr {
 				if err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("error %v, want one with %q", err, want)
@@ -320,14 +320,14 @@ func TestNew_File(t *testing.T) {
 
 func TestNew_MissingFile(t *testing.T) {
 	t.Setenv(config.NodePowerModelVariable, filepath.Join(t.TempDir(), "missing.json"))
-	_, err := New(t.Context(), plugintest.Args(t, kind, ""), plugintest.NewHandle(), plugintest.NewLoads().Deps())
+	_, err := Describe().New(t.Context(), plugintest.Args(t, kind, ""), plugintest.NewHandle(), plugintest.NewLoads().Deps())
 	if err == nil || !strings.Contains(err.Error(), config.NodePowerModelVariable) || !strings.Contains(err.Error(), "missing.json: no such file") {
 		t.Errorf("error %v, want one that names the variable and the file", err)
 	}
 }
 
 func TestExplain(t *testing.T) {
-	pl := plugintest.Build(t, New, plugintest.Args(t, kind, fmt.Sprintf("nodePowerModel: {a: {k0: 100, k1: 10, k2: %v}}", k2)), map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.9)})
+	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, fmt.Sprintf("nodePowerModel: {a: {k0: 100, k1: 10, k2: %v}}", k2)), map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.9)})
 	explain := func(name string) (float64, []string) {
 		terms := pl.(*Peaks).Explain(t.Context(), framework.NewCycleState(), st.MakePod().Req(plugintest.CPU("2")).Obj(), plugintest.Node(name, plugintest.CPU("8"), plugintest.Running(st.MakePod().Obj(), time.Hour)))
 		var list []string

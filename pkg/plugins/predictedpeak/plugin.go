@@ -2,10 +2,8 @@ package predictedpeak
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
@@ -13,7 +11,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/peak"
@@ -41,22 +39,23 @@ var (
 	_ explain.LoadReader     = &PredictedPeak{}
 )
 
-// New returns the plugin.
-func New(ctx context.Context, object runtime.Object, handle minor.Handle, given deps.Deps) (minor.Plugin, error) {
-	args, ok := object.(*config.PredictedPeakArgs)
-	if !ok {
-		return nil, fmt.Errorf("want args of type PredictedPeakArgs, got %T", object)
-	}
-	if err := validation.ValidatePredictedPeakArgs(nil, args); err != nil {
-		return nil, err
-	}
-	reader, err := given.Load.Open(ctx, reads(args).In(reading.ClusterOf(handle)))
-	if err != nil {
-		return nil, err
-	}
+// Describe returns the descriptor of the plugin for one scheduler.
+func Describe() descriptor.Descriptor {
+	return descriptor.Of(descriptor.Descriptor{
+		Name:     Name,
+		LineRank: 3, ScoresByLoad: true,
+		ScoreSkipped: descriptor.Skipped{Unknown: descriptor.NoLoad, Known: descriptor.NoLoad},
+	}, descriptor.Parts[*config.PredictedPeakArgs]{
+		Validate: validation.ValidatePredictedPeakArgs,
+		Reads:    reads,
+		Build:    build,
+	})
+}
+
+func build(_ context.Context, args *config.PredictedPeakArgs, given descriptor.Given) (minor.Plugin, error) {
 	return &PredictedPeak{
-		Extensions:    loadscore.New(Name, reader, []load.Resource{load.CPU, load.Memory}, args.MissingLoad, given.Counters),
-		predictor:     reader.Predictor(),
+		Extensions:    loadscore.New(Name, given.Reader, []load.Resource{load.CPU, load.Memory}, args.MissingLoad, given.Counters),
+		predictor:     given.Reader.Predictor(),
 		deviations:    args.Deviations,
 		strategy:      args.Strategy,
 		targetPercent: float64(args.Target),

@@ -71,7 +71,7 @@ func measured(cpu float64) map[string]load.NodeLoad {
 
 func newPlugin(t testing.TB, loads *plugintest.Loads, args string) *PredictedPeak {
 	t.Helper()
-	pl, err := New(t.Context(), plugintest.Args(t, "PredictedPeakArgs", args), plugintest.NewHandle(), loads.Deps())
+	pl, err := Describe().New(t.Context(), plugintest.Args(t, "PredictedPeakArgs", args), plugintest.NewHandle(), loads.Deps())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,11 +4,9 @@ package targetloadpacking
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
@@ -16,7 +14,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
@@ -40,21 +38,22 @@ var (
 	_ explain.LoadReader     = &TargetLoadPacking{}
 )
 
-// New returns the plugin.
-func New(ctx context.Context, object runtime.Object, handle minor.Handle, given deps.Deps) (minor.Plugin, error) {
-	args, ok := object.(*config.TargetLoadPackingArgs)
-	if !ok {
-		return nil, fmt.Errorf("want args of type TargetLoadPackingArgs, got %T", object)
-	}
-	if err := validation.ValidateTargetLoadPackingArgs(nil, args); err != nil {
-		return nil, err
-	}
-	reader, err := given.Load.Open(ctx, reads(args).In(reading.ClusterOf(handle)))
-	if err != nil {
-		return nil, err
-	}
+// Describe returns the descriptor of the plugin for one scheduler.
+func Describe() descriptor.Descriptor {
+	return descriptor.Of(descriptor.Descriptor{
+		Name:     Name,
+		LineRank: 2, ScoresByLoad: true,
+		ScoreSkipped: descriptor.Skipped{Unknown: descriptor.NoLoad, Known: descriptor.NoLoad},
+	}, descriptor.Parts[*config.TargetLoadPackingArgs]{
+		Validate: validation.ValidateTargetLoadPackingArgs,
+		Reads:    reads,
+		Build:    build,
+	})
+}
+
+func build(_ context.Context, args *config.TargetLoadPackingArgs, given descriptor.Given) (minor.Plugin, error) {
 	return &TargetLoadPacking{
-		Extensions:    loadscore.New(Name, reader, []load.Resource{load.CPU}, args.MissingLoad, given.Counters),
+		Extensions:    loadscore.New(Name, given.Reader, []load.Resource{load.CPU}, args.MissingLoad, given.Counters),
 		targetPercent: float64(args.TargetUtilization),
 	}, nil
 }

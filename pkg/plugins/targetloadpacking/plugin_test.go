@@ -92,7 +92,7 @@ func TestScore(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			pl := plugintest.Build(t, New, plugintest.Args(t, "TargetLoadPackingArgs", tc.args), tc.load)
+			pl := plugintest.Build(t, Describe().New, plugintest.Args(t, "TargetLoadPackingArgs", tc.args), tc.load)
 			var nodes []fwk.NodeInfo
 			for _, name := range []string{"worker-1", "worker-2", "worker-3"} {
 				var pods []*corev1.Pod
@@ -111,7 +111,7 @@ func TestScore(t *testing.T) {
 // Known memory alone is no reason to score.
 func TestPreScore_MemoryOnly(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
-	pl := plugintest.Build(t, New, plugintest.Args(t, "TargetLoadPackingArgs", ""), map[string]load.NodeLoad{"a": {load.Memory: plugintest.Measurement(0.5, 0)}})
+	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, "TargetLoadPackingArgs", ""), map[string]load.NodeLoad{"a": {load.Memory: plugintest.Measurement(0.5, 0)}})
 	status := pl.(minor.PreScorePlugin).PreScore(ctx, framework.NewCycleState(), st.MakePod().Obj(), nil)
 	if !status.IsSkip() {
 		t.Errorf("PreScore: %v, want Skip", status)
@@ -123,7 +123,7 @@ func TestLoadLine(t *testing.T) {
 		"below": {load.CPU: plugintest.Measurement(0.40, 0), load.Memory: plugintest.Measurement(0.90, 0)},
 		"above": {load.CPU: plugintest.Measurement(0.41, 0), load.Memory: plugintest.Measurement(0.90, 0)},
 	}
-	pl := plugintest.Build(t, New, plugintest.Args(t, "TargetLoadPackingArgs", ""), loads).(*TargetLoadPacking)
+	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, "TargetLoadPackingArgs", ""), loads).(*TargetLoadPacking)
 	for name, above := range map[string]bool{"below": false, "above": true} {
 		l := pl.LoadLine(framework.NewCycleState(), plugintest.Node(name, plugintest.CPUAndMemory("8", "16Gi")))
 		// The default target is 40. Memory has none.
