@@ -41,7 +41,7 @@ func TestFile_Read(t *testing.T) {
 		want    string
 		wantErr string
 	}{
-		{"content is returned as it is", func(t *testing.T, path string) { write(t, path, " token\n") }, " token\n", ""},
+		{"content is unchanged", func(t *testing.T, path string) { write(t, path, " token\n") }, " token\n", ""},
 		{"a file as large as the limit", func(t *testing.T, path string) { write(t, path, "12345678") }, "12345678", ""},
 		{"a file one byte larger", func(t *testing.T, path string) { write(t, path, "123456789") }, "", "has more than 8 bytes"},
 		{"a huge file", func(t *testing.T, path string) {
@@ -118,7 +118,7 @@ func TestFile_ReadsWhatIsThereNow(t *testing.T) {
 		}
 		expect(t, f, "renamed")
 	})
-	// A kubelet writes the files of a Secret to a new folder, to which it then turns the link ..data; token links to ..data/token.
+	// A kubelet writes the files of a Secret to a new folder, and moves the link ..data there. token links to ..data/token.
 	t.Run("replaced as in the volume of a Secret", func(t *testing.T) {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "token")

@@ -33,7 +33,7 @@ func (q *Bounded) UnmarshalJSON(text []byte) error {
 	return check(canonical, text)
 }
 
-// check returns an error that names the original if a JSON value is too long or has too large an exponent.
+// check fails if a JSON value is too long or has too large an exponent. The error names the original.
 // All other values are read quickly, whether they are quantities or not.
 func check(text, original []byte) error {
 	text = bytes.TrimSpace(bytes.Trim(text, `"`))

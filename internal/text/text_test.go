@@ -19,7 +19,7 @@ func TestExcerpt(t *testing.T) {
 		{"256 bytes stay", strings.Repeat("x", 256), strings.Repeat("x", 256)},
 		{"more are cut to 256", strings.Repeat("x", 257), strings.Repeat("x", 253) + "…"},
 		{"no character is cut in two", strings.Repeat("ß", 200), strings.Repeat("ß", 126) + "…"},
-		{"what is escaped is cut by its length as escaped", strings.Repeat("\x00", 257), strings.Repeat(`\x00`, 63) + `\…`},
+		{"the escaped text is cut", strings.Repeat("\x00", 257), strings.Repeat(`\x00`, 63) + `\…`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := Excerpt(tt.text); got != tt.want {

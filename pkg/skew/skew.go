@@ -29,7 +29,7 @@ func Compare(scheduler, apiServer string) (Skew, error) {
 		return Skew{}, fmt.Errorf("the API server's version: %w", err)
 	}
 	if s.Major() != a.Major() {
-		return Skew{}, fmt.Errorf("compare the scheduler's version %s and the API server's %s: the major versions differ", scheduler, apiServer)
+		return Skew{}, fmt.Errorf("the scheduler (%s) and the API server (%s) have different major versions", scheduler, apiServer)
 	}
 	behind := int(a.Minor()) - int(s.Minor())
 	switch {

@@ -50,7 +50,7 @@ func (x *NodeIndex) addAlias(value string, node *corev1.Node) {
 	x.byAlias[alias] = node
 }
 
-// Match returns the Node with value as its name, or else the only Node with value as host name, address or AWS instance.
+// Match returns the Node with value as its name. Otherwise it returns the only Node with that host name, address or AWS instance.
 //   - A port is ignored: "10.0.0.1:9100", "[fd00::1]:9100".
 //   - IP addresses are compared by meaning, and host names without case.
 //   - A value of two Nodes matches neither, unless it is the name of one.

@@ -52,7 +52,7 @@ func TestNodeIndex_Match(t *testing.T) {
 		node("mixed-1", "shared.example.org"),
 		node("mixed-2", "", address(corev1.NodeInternalDNS, "shared.example.org")),
 		node("win-1", "WIN-ABC"),
-		// No API server takes such a name, other callers might.
+		// No API server accepts this name, but other callers may use it.
 		node("Odd", ""),
 		node("mapped", "", address(corev1.NodeInternalIP, "::ffff:10.0.3.1")),
 		node("long", "", address(corev1.NodeInternalIP, "FD00:0000:0000:0000:0000:0000:0000:00AB")),

@@ -22,7 +22,7 @@ type PodUsage struct {
 	Resource       load.Resource
 	// Usage is in milliCPU or bytes, as measured: the reader checks it.
 	Usage float64
-	// Window is the divisor of the usage, even if the pod ran for a part of it; 0 for a usage while the pod ran.
+	// Window is the divisor of the usage, even if the pod ran for a part of it. It is 0 for a momentary usage.
 	Window time.Duration
 }
 
@@ -42,9 +42,9 @@ type Period struct {
 
 // WorkloadUsage is the usage of one resource by a workload's pods, on average over a Period.
 type WorkloadUsage struct {
-	// Workload is the name of the controlling owner, without the hash of a ReplicaSet or the time of a CronJob's Job.
+	// Workload is the controlling owner's name, without a ReplicaSet's hash or the time of a CronJob's Job.
 	Namespace, Workload string
 	Resource            load.Resource
-	// Pods is the number of pods, Sum the sum of their usages in milliCPU or bytes, SumSquares the sum of squares.
+	// Pods counts the pods, Sum adds their usages in milliCPU or bytes, SumSquares the squares.
 	Pods, Sum, SumSquares float64
 }

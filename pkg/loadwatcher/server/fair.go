@@ -7,7 +7,7 @@ import (
 )
 
 // fairSet is a set of at most limit items, each of a client address. It is safe for concurrent use.
-// If it is full, a new item replaces the oldest of the address with most items: no address keeps others out.
+// In a full set, a new item replaces the oldest of the address with most items. So no address keeps others out.
 type fairSet[T comparable] struct {
 	limit int
 
@@ -34,7 +34,7 @@ func (s *fairSet[T]) add(address netip.Addr, item T) (replaced T, full bool) {
 	return replaced, full
 }
 
-// tryAdd is like add. But if the set is full, it adds the item only if its address then still has fewer items than the other had.
+// tryAdd is like add. To a full set it adds only items of an address that then still has fewer than the other.
 func (s *fairSet[T]) tryAdd(address netip.Addr, item T) (replaced T, full, added bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

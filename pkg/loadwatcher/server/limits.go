@@ -14,7 +14,7 @@ import (
 const sendBufferBytes = 64 << 10
 
 // limited passes on at most Config.MaxRequests requests at a time, and those of probes. It sheds further ones.
-// But if another address has more requests in flight, it aborts that address' oldest: slow clients do not keep others out.
+// But it aborts the oldest request of an address with more requests in flight: slow clients keep no others out.
 func (s *Server) limited(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == pathHealthz {

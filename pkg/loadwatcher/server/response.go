@@ -125,9 +125,9 @@ func (s *Server) freshLoad(table *load.Table, names []string, now time.Time) fre
 	return fresh
 }
 
-// within returns the samples that end within spread of the newest. A response has one end for all nodes, the earliest:
-// a node that is no longer measured would make the load of all others look as old.
-// Clients have that node's last sample, and its age, from an earlier response.
+// within returns the samples that end within spread of the newest. A response has one end for all nodes, the earliest.
+// So a node that is no longer measured would make the load of all others look as old.
+// Clients have its last sample, and its age, from an earlier response.
 func (f freshLoad) within(spread time.Duration) []load.Sample {
 	earliest := f.newest.Add(-spread)
 	samples := make([]load.Sample, 0, len(f.samples))
@@ -139,9 +139,9 @@ func (f freshLoad) within(spread time.Duration) []load.Sample {
 	return samples
 }
 
-// encode returns the samples as a response over window. Momentary samples keep their window of 0. All others get window, even if the
-// source has been read for less time. The format has one window for all nodes. Too long a window makes pods count as uncovered,
-// which is safer than as covered.
+// encode returns the samples as a response over window. Momentary samples keep their window of 0.
+// All others get window, even if the source has been read for less time.
+// The format has one window for all nodes. Too long a window makes pods count as uncovered, which is safer than as covered.
 func (s *Server) encode(logger klog.Logger, window time.Duration, now time.Time, samples []load.Sample) *response {
 	if len(samples) == 0 {
 		return &response{}

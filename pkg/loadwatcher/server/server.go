@@ -67,14 +67,14 @@ type Server struct {
 	replaced    *metrics.Counter
 }
 
-// New returns a handler of
+// New returns the handler. The load of a node is known while it is fresh by Config.Trust.
 //
 //	GET /watcher[?host=NAME][&window=5m]   the load as JSON; 500 without a body before the first load, 404 for an unknown host
 //	GET /watcher/health                    200 while load is known, else 503
 //	GET /healthz                           200
 //	GET /metrics
 //
-// The load of a node is known while it is fresh by Config.Trust. New fails if the token file has no token.
+// New fails if the token file has no token.
 func New(ctx context.Context, config Config) (*Server, error) {
 	s := &Server{
 		config:      config,

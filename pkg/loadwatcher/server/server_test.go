@@ -35,7 +35,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // end is 1,700,000,000 seconds after the epoch, as in compatibility.md.
 var end = time.Date(2023, time.November, 14, 22, 13, 20, 0, time.UTC)
 
-// nodes are the nodes of a cluster; it counts how often it is asked, which is once for an answer that is made.
+// nodes are the nodes of a cluster. Each encoded response counts as one call.
 type nodes struct {
 	names []string
 	mu    sync.Mutex
@@ -63,8 +63,8 @@ type fixture struct {
 	metrics metrics.KubeRegistry
 }
 
-// newFixture serves a window of 5 minutes and, on request, of 15. It trusts steady nodes for 5 minutes, and those that
-// move by 10 points in t for t, at least one minute.
+// newFixture serves a window of 5 minutes and, on request, of 15. It trusts steady nodes for 5 minutes.
+// Nodes that move by 10 points in t are trusted for t, but at least one minute.
 func newFixture(t *testing.T, tokenFile string, names ...string) *fixture {
 	t.Helper()
 	f := &fixture{nodes: &nodes{names: names}, clock: clocktesting.NewFakeClock(end), metrics: metrics.NewKubeRegistry()}
@@ -96,8 +96,8 @@ func (f *fixture) publish(loads map[time.Duration]map[string]load.NodeLoad) {
 	f.config.Publisher.Publish(loadtest.Snapshot(loads, nil))
 }
 
-// publishTwo publishes n1, at a quarter of its cpu and half of its memory, and n2, whose memory is not known, both with a
-// window that ended 10 s ago; over 15 minutes n1 alone.
+// publishTwo publishes n1, at a quarter of its cpu and half of its memory, and n2 with unknown memory.
+// Windows ended 10 s ago. Over 15 minutes there is n1 alone.
 func (f *fixture) publishTwo() {
 	at := end.Add(-10 * time.Second)
 	five, fifteen := 5*time.Minute, 15*time.Minute

@@ -115,7 +115,7 @@ func (o *options) addProviderFlags(fs flagSet) {
 	provider := &o.load.MetricProvider
 	fs.text((*string)(&provider.Type), flagProviderName, "KubernetesMetricsServer, Prometheus, SignalFx or Datadog")
 	fs.text(&provider.Address, flagProviderAddress,
-		"http(s) URL, with its path prefix, of SignalFx, Datadog or a server with Prometheus' HTTP API; or Datadog's site, such as datadoghq.eu")
+		"http(s) URL of SignalFx, Datadog or Prometheus' HTTP API, with its path prefix; or Datadog's site, such as datadoghq.eu")
 	fs.text(&provider.TokenFile, flagTokenFile,
 		"file with Prometheus' bearer token, SignalFx' access token or Datadog's API key, read again as it rotates; env "+
 			config.TokenVariable+" is the token itself")
@@ -131,7 +131,7 @@ func (o *options) addProviderFlags(fs flagSet) {
 	fs.text((*string)(&provider.Dialect), flagDialect,
 		"series that hold the load: Auto; NodeExporter, KubePrometheus, Kubelet or cAdvisor of Prometheus; Utilization or DatadogAgent of Datadog")
 	fs.text(&o.queries.CPU, flagCPUQuery,
-		"query for a node's cpu utilization, instead of the dialect's: PromQL for a fraction of capacity, with $window for the window; "+
+		"query for a node's cpu utilization, instead of the dialect's: PromQL for a fraction of capacity, with $window; "+
 			"for SignalFx and Datadog in percent")
 	fs.text(&o.queries.Memory, flagMemoryQuery, "query for a node's memory utilization, as --cpu-query")
 	fs.StringSliceVar(&provider.NodeLabels, flagNodeLabels, provider.NodeLabels, "labels of series that may name the node, in this order")

@@ -193,7 +193,7 @@ func TestOptions(t *testing.T) {
 			if diff := cmp.Diff(want, got, cmp.AllowUnexported(settings{})); diff != "" {
 				t.Errorf("settings (-want +got):\n%s", diff)
 			}
-			// Secrets compare as they are, but a diff does not show them.
+			// Secrets can be compared, but a diff does not show them.
 			if string(want.load.MetricProvider.Token) != string(got.load.MetricProvider.Token) ||
 				string(want.load.MetricProvider.ApplicationKey) != string(got.load.MetricProvider.ApplicationKey) {
 				t.Error("another token or key than the one given")

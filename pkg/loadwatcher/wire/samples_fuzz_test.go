@@ -12,8 +12,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
-// FuzzSamples checks that the samples of a document survive another document: what a load-watcher reads from one server, it
-// serves unchanged.
+// FuzzSamples checks that the samples of a document survive another document. So a load-watcher serves another one's load unchanged.
 func FuzzSamples(f *testing.F) {
 	f.Add([]byte(example))
 	f.Add([]byte(`{"timestamp":1,"window":{"duration":"15m"},"data":{"NodeMetricsMap":{"a":{"metrics":[{"type":"CPU","operator":"Latest","value":7},{"type":"Memory","operator":"AVG","value":70.5},{"type":"Memory","operator":"STD","value":1}]}}}}`))

@@ -99,7 +99,7 @@ const (
 
 // Decode reads one document up to the end of r.
 //   - Keys are case-sensitive, unlike in encoding/json. Unknown keys are skipped; missing ones leave their fields zero.
-//   - It fails with ErrTooLarge for a document of more than about maxBytes of memory, with the error of r, or for invalid JSON.
+//   - It fails with ErrTooLarge beyond about maxBytes of memory, with the error of r, or for invalid JSON.
 //   - Beside NodeMetricsMap it reads no value of more than jsonstream.MaxValueBytes. It does not bound r.
 func Decode(r io.Reader, maxBytes int64) (*Document, error) {
 	buffered := bufio.NewReader(r)

@@ -42,8 +42,8 @@ type Config struct {
 	// Dialect says which metrics to read.
 	Dialect Dialect
 	// CPUQuery and MemoryQuery, unless empty, replace those of the dialect. They are metric queries for each host's
-	// utilization in percent of its capacity, grouped by a tag that names the host. "$filter" is replaced by the filter by host and
-	// cluster, and "$interval" by the distance of the points in seconds.
+	// utilization in percent of capacity, grouped by a tag with the host. "$filter" is replaced by the filter by host and
+	// cluster, "$interval" by the points' distance in seconds.
 	CPUQuery, MemoryQuery string
 }
 

@@ -404,7 +404,7 @@ func TestFetch_OwnQueries(t *testing.T) {
 	}
 }
 
-// A series that cannot be used must not move the values of those that follow.
+// A skipped series must not shift the values of later ones.
 func TestFetch_SeriesThatAreSkipped(t *testing.T) {
 	one := func(index any, tags ...any) map[string]any {
 		return map[string]any{"group_tags": tags, "query_index": index}

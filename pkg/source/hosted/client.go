@@ -105,7 +105,7 @@ func (c *Client) decode(ctx context.Context, body io.Reader, nodes int, decode f
 		}
 	}
 	if _, ok := errors.AsType[*json.SyntaxError](err); ok || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = fmt.Errorf("the response is not complete JSON: %w: check that address is the API's, without a proxy or login page before it", err)
+		err = fmt.Errorf("the response is not complete JSON: %w: check that address is the API's, and not a login page's", err)
 	}
 	err = c.Explain(err)
 	if source.IsTooLarge(err) {

@@ -43,7 +43,7 @@ func TestSummarize(t *testing.T) {
 		"one point": {[]Point{at(10, 6)}, time.Unix(600, 0), []load.Stat{
 			{Mean: 6, StdDev: nan, Span: time.Minute, Known: true}, {Mean: 6, StdDev: nan, Span: time.Minute, Known: true},
 		}},
-		// A point that begins in a Step may be on its way; a later one is of a clock that is wrong.
+		// A point that begins in a Step may be valid; a later one comes from a wrong clock.
 		"the future": {[]Point{at(13, 100), at(10, 6), at(9, 2)}, time.Unix(600, 0), []load.Stat{
 			{Mean: 4, StdDev: 2, Known: true}, {Mean: 4, StdDev: 2, Span: 2 * time.Minute, Known: true},
 		}},

@@ -29,7 +29,7 @@ type LimitedError struct{ Reset time.Time }
 
 // Error names the time.
 func (e *LimitedError) Error() string {
-	return fmt.Sprintf("the service's rate limit is reached, no query is sent before %s: if that lasts, raise refreshInterval or share a load-watcher service",
+	return fmt.Sprintf("the service's rate limit is reached, no query is sent before %s: raise refreshInterval or share a load-watcher service",
 		e.Reset.UTC().Format("15:04:05 UTC"))
 }
 
@@ -61,8 +61,8 @@ func waitOf(header http.Header, now time.Time) time.Duration {
 	return defaultWait
 }
 
-// waitUntil returns the wait in a header; 0 if it has none. The header is a date, a number of seconds from now, or, as gateways
-// write it, a number of seconds since 1970.
+// waitUntil returns the wait in a header; 0 if it has none. The header is a date or a number of seconds from now.
+// Gateways write a number of seconds since 1970.
 func waitUntil(text string, now time.Time) time.Duration {
 	if at, err := http.ParseTime(text); err == nil {
 		return at.Sub(now)

@@ -1,5 +1,5 @@
-// Package hosted is the common part of the sources for hosted monitoring services: requests, load from points in time, and rate
-// limits. It matches hosts to nodes.
+// Package hosted is the common part of the sources for hosted monitoring services. It sends requests within rate limits, turns
+// points in time into load, and matches hosts to nodes.
 package hosted
 
 import (

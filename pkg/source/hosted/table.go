@@ -109,7 +109,8 @@ func (t *Table) match(host string) (node *corev1.Node, exact bool) {
 // Measured reports whether a node has a value of the resource.
 func (t *Table) Measured(r load.Resource) bool { return t.known[r] > 0 }
 
-// Samples returns the load over the windows: one sample a node and window, or one a resource if their newest points differ in time.
+// Samples returns the load over the windows: one sample a node and window.
+// If the newest points of the resources differ in time, there is one a resource.
 func (t *Table) Samples(windows []time.Duration) []load.Sample {
 	samples := make([]load.Sample, 0, len(windows)*len(t.nodes))
 	for _, window := range slices.Compact(slices.Sorted(slices.Values(windows))) {
@@ -141,7 +142,7 @@ func (t *Table) Emptiness(r load.Resource, advice string) error {
 	case t.hostless[r] == t.series[r]:
 		return fmt.Errorf("none of %d series has a host: %s", t.series[r], advice)
 	case t.matched[r] == 0:
-		return fmt.Errorf("none of %d series belongs to a Node: %s: set hostNameSuffix to the hosts' suffix, or clusterName to the cluster's name there",
+		return fmt.Errorf("none of %d series belongs to a Node: %s: set hostNameSuffix, or clusterName to the cluster's name there",
 			t.series[r], text.FirstN(t.Unmatched()))
 	}
 	return fmt.Errorf("none of the %d series of Nodes has a recent point: check the Nodes' agent and clocks", t.matched[r])

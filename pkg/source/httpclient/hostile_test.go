@@ -69,7 +69,7 @@ func TestCAFile_FIFO(t *testing.T) {
 func echoes(token string) map[string]http.HandlerFunc {
 	header := "Bearer " + token
 	texts := map[string]string{
-		"as it is":                 header,
+		"unchanged":                header,
 		"without the scheme":       token,
 		"in a URL":                 "?token=" + url.QueryEscape(token) + "&x=" + url.PathEscape(token),
 		"in base64":                base64.StdEncoding.EncodeToString([]byte(token)),

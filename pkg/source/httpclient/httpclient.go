@@ -167,9 +167,9 @@ func (c *Client) Excerpt(message string) string {
 	return text.Excerpt(message)
 }
 
-// Explain returns err as an Excerpt, with a hint at the setting to check, and without credentials in the request's URL.
-// Pass the errors of a body unchanged: text around a *url.Error is lost. errors.Is and errors.As still find the wrapped errors,
-// except for the *url.Error itself.
+// Explain returns err as an Excerpt. It adds a hint at the setting to check, and removes credentials from the request's URL.
+// Pass the errors of a body unchanged: text around a *url.Error is lost.
+// errors.Is and errors.As still find wrapped errors, but not the *url.Error.
 func (c *Client) Explain(err error) error {
 	if err == nil {
 		return nil

@@ -67,8 +67,9 @@ func (s *Source) Close() error {
 }
 
 // Fetch reads the service once and returns one sample per node. The service measures one window, which is each sample's Window.
-//   - A host is unmatched if no node has it as name, host name or address, or if the node has another host already.
-//   - Of several hosts of a node, the one with its name counts, else the first in alphabetical order.
+//
+// A host is unmatched without a node of that name, host name or address. Of several hosts of a node, the one with its name
+// counts, else the first in alphabetical order. The others are unmatched.
 //
 // It fails without a valid response in time or without a known node. The error names the URL and the setting to check.
 func (s *Source) Fetch(ctx context.Context, _ source.Request) (source.Batch, error) {

@@ -58,7 +58,7 @@ func TestFetch_HostileServer(t *testing.T) {
 			w.WriteHeader(http.StatusInternalServerError)
 			repeat(w, "no\n")
 		}, "list nodes of metrics.k8s.io"},
-		{"a quantity that takes for ever", func(w http.ResponseWriter, _ *http.Request) {
+		{"a quantity that takes forever", func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `{"items":[{"metadata":{"name":"n1"},"usage":{"cpu":"1.5e-99999999"}}]}`)
 		}, "is no quantity"},
 		{"a quantity of many digits", func(w http.ResponseWriter, _ *http.Request) {

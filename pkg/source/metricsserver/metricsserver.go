@@ -132,8 +132,9 @@ func (s *Source) Fetch(ctx context.Context, _ source.Request) (source.Batch, err
 	return source.Batch{Samples: found.samples, UnmatchedCount: len(found.unmatched)}, nil
 }
 
-// readItems lists the resource, with about count objects, and passes each to visit. The API has no pages. Protobuf would be smaller,
-// but cannot be decoded object by object, and small objects take a hundred times their size in memory.
+// readItems lists the resource, with about count objects, and passes each to visit. The API has no pages.
+// It reads JSON: protobuf is smaller, but cannot be decoded object by object.
+// Small objects take a hundred times their size in memory.
 func readItems[Object any](ctx context.Context, client rest.Interface, resource string, count int, visit func(*Object)) error {
 	body, err := client.Get().Resource(resource).SetHeader("Accept", "application/json").Stream(ctx)
 	if err != nil {

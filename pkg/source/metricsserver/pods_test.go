@@ -76,7 +76,7 @@ func TestFetchPods_Errors(t *testing.T) {
 			_, _ = io.WriteString(w, `{"items":[`)
 			repeat(w, `{"metadata":{"name":"x"},"containers":[{"usage":{"cpu":"1"}}]},`)
 		}, []string{"the bound for 1000 pods"}},
-		{"a quantity that takes for ever", func(w http.ResponseWriter, _ *http.Request) {
+		{"a quantity that takes forever", func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `{"items":[{"metadata":{"name":"n1"},"containers":[{"usage":{"cpu":"1.5e-99999999"}}]}]}`)
 		}, []string{"is no quantity"}},
 	} {

@@ -13,8 +13,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
 )
 
-// detect returns the probe of the first dialect with a value for a node, or nil, and the dialects tried before.
-// It passes over a dialect if the server refuses its query, for example for its cost.
+// detect returns the probe of the first dialect with a value for a node, or nil. It also returns the dialects tried before.
+// A dialect whose query the server refuses, for example for its cost, is passed over.
 // An error means that the server failed, which allows no conclusion.
 //
 // The longest window goes first: it needs the fewest scrapes a minute. Where it has no value, the shortest may have one.

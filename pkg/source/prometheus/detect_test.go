@@ -60,7 +60,7 @@ func TestAuto_ShortestWindow(t *testing.T) {
 	if s.dialect != promql.Kubelet {
 		t.Errorf("took %q, want Kubelet", s.dialect)
 	}
-	// Four dialects over an hour, three over five minutes, one for the newest samples, then four for each of three windows.
+	// Four dialects over an hour, three over five minutes, one for the newest samples, four for each of three windows.
 	if got := len(srv.asked()); got != 4+3+1+12 {
 		t.Errorf("%d queries, want 20", got)
 	}

@@ -33,7 +33,7 @@ func ends(samples []load.Sample) map[string]time.Time {
 	return byNode
 }
 
-// The nodes are scraped every 30 s; the last scrape of w1 was 20 s before the query, and that of w2 5.25 s before.
+// The nodes are scraped every 30 s. The last scrape of w1 was 20 s before the query, and of w2 5.25 s before.
 func TestFetch_EndIsNewestSample(t *testing.T) {
 	const lastScrapes1, lastScrapes2 = "1699999980", "1699999994.75"
 	for _, tt := range []struct {
@@ -65,7 +65,7 @@ func TestFetch_EndIsNewestSample(t *testing.T) {
 					t.Errorf("the window of %s over %v ends at %v, want %v", sample.Node, sample.Window, sample.End, want)
 				}
 			}
-			// A pod that started on w1 40 s before the query has 20 s of its five minutes in samples, and not 40 s.
+			// A pod that started on w1 40 s before the query has 20 s in samples, and not 40 s.
 			started := evaluationTime().Add(-40 * time.Second)
 			if covered := ends(batch.Samples)["w1"].Sub(started); covered != 20*time.Second {
 				t.Errorf("the window covers %v of the pod, want 20s", covered)

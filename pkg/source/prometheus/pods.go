@@ -91,7 +91,7 @@ func (s *PodSource) FetchPods(ctx context.Context, pods int, visit func(*source.
 			visit(&usage)
 		})
 		if source.IsTooLarge(err) {
-			err = fmt.Errorf("%w, the bound for %d pods: set the address of a Prometheus, or of a tenant, with this cluster's pods alone", err, pods)
+			err = fmt.Errorf("%w, the bound for %d pods: set the address of a Prometheus or tenant of this cluster alone", err, pods)
 		}
 		if err != nil {
 			failed[r] = fmt.Errorf("usage of %s: %w", r, err)

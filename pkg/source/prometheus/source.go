@@ -1,12 +1,12 @@
-// Package prometheus measures the load of nodes, and the usage of pods, with instant queries to a server with Prometheus' HTTP API.
+// Package prometheus measures the load of nodes, and the usage of pods, with instant queries to Prometheus' HTTP API.
 //
-// A promql.Dialect, or custom queries, select the series. Each value has its own query, so that a failing one takes nothing with
-// it. Whatever the number of nodes, a refresh sends:
+// A promql.Dialect, or custom queries, select the series. Each value has a separate query: a failing one takes nothing with it.
+// Whatever the number of nodes, a refresh sends:
 //   - four queries per window, two per quantile, and one for the time of the newest samples,
 //   - up to eight more while Auto looks for a dialect.
 //
 // Queries omit the time: the server evaluates them at its present time. If the clocks differ, a time of ours could miss the newest
-// data, or be later than it, where a rate falls toward zero.
+// data. It could also be later than these, where a rate falls toward zero.
 //
 // A Sample's End is the time of the node's newest sample:
 //   - It is never later than the evaluation of the window's queries, nor than our clock when their responses were complete.
@@ -175,7 +175,7 @@ func (s *Source) querier() (*response.Querier, error) {
 const longestProbe = 5 * time.Minute
 
 // measure queries the load over all windows, and the quantiles. undetected is why Auto found no dialect.
-// Auto looks for a dialect if there is none, and again if the current one has no value for any node.
+// Auto looks for a dialect if there is none. It looks again if the current one has no value for any node.
 func (s *Source) measure(ctx context.Context, qr *response.Querier, windows []time.Duration, quantiles []load.Quantile,
 ) (results []*response.Result, undetected error) {
 	probed := windows

@@ -37,14 +37,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// evaluated is the time at which the server evaluates every query, in seconds since 1970; the source's clock is a second ahead.
+// evaluated is when the server evaluates every query, in seconds since 1970. The source's clock is a second ahead.
 const evaluated = 1700000000
 
 func evaluationTime() time.Time { return time.Unix(evaluated, 0) }
 
-// server responds to an instant query by the first rule whose text is part of the query. The query for the times of the newest
-// samples, which repeats the series of others, has a response of its own: unless a test replaces it, the sample of w1 is of the
-// time of evaluation.
+// server responds to an instant query by the first rule whose text is part of the query.
+// Times of the newest samples have a separate response. Unless a test replaces it, the sample of w1 has the time of evaluation.
 type server struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -268,7 +267,7 @@ func TestFetch_Dialects(t *testing.T) {
 		want    []load.Sample
 	}{
 		{
-			// Fractions as they are: 0.25 ± 0.05 and 0.5 ± 0.0625; of w2 no deviation is known.
+			// Fractions: 0.25 ± 0.05 and 0.5 ± 0.0625. w2 has no deviation.
 			dialect: promql.NodeExporter,
 			rules: nodeExporter(
 				vector(at("10.0.0.1:9100", "0.25"), at("[fd00:0:0::2]:9100", "0.75")), vector(at("10.0.0.1:9100", "0.05")),
@@ -461,7 +460,7 @@ func TestFetch_HungQuery(t *testing.T) {
 	wantError(t, err, "no complete response within the timeout of 2s", srv.URL)
 	// Four queries run at once. All but the one for the newest samples hang.
 	if got := len(srv.asked()) - before; got > 1+4 {
-		t.Errorf("%d queries, want none after those that took the whole timeout", got)
+		t.Errorf("%d queries, want none after the timeout", got)
 	}
 }
 
@@ -486,7 +485,7 @@ func TestFetch_SeveralSeriesOfNode(t *testing.T) {
 		{"the greater of duplicates", []element{at("w1", "0.2"), at("w1:9100", "0.3"), at("10.0.0.1", "0.1")}, 0.3},
 		{"a number rather than NaN", []element{at("w1", "NaN"), at("w1:9100", "0.3")}, 0.3},
 		{"a number rather than NaN, whatever the order", []element{at("w1", "0.3"), at("w1:9100", "NaN")}, 0.3},
-		// An exporter on w1 that speaks for a node that is gone: its instance is w1, but w1 has a series by its own name.
+		// An exporter on w1 with a deleted node: its instance is w1, but w1 has a series by name.
 		{"the earlier label", []element{{`"node":"gone","instance":"10.0.0.1:9100"`, "0.9"}, {`"node":"w1"`, "0.2"}}, 0.2},
 		{"the earlier label, whatever the order", []element{{`"node":"w1"`, "0.2"}, {`"node":"gone","instance":"10.0.0.1:9100"`, "0.9"}}, 0.2},
 	} {

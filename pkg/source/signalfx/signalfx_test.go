@@ -322,7 +322,7 @@ func TestFetch_Queries(t *testing.T) {
 	}{
 		"the default":        {Config{}, []time.Duration{5 * time.Minute, 15 * time.Minute}, []string{`sf_metric:"cpu.utilization" AND host:* 60000 1260`}},
 		"cluster and suffix": {Config{ClusterName: "prod", HostNameSuffix: ".example.com"}, []time.Duration{5 * time.Minute}, []string{`sf_metric:"cpu.utilization" AND host:*.example.com AND cluster:prod 60000 660`}},
-		"an own query":       {Config{CPUQuery: `sf_metric:"x" OR sf_metric:"y"`, ClusterName: "prod"}, []time.Duration{5 * time.Minute}, []string{`(sf_metric:"x" OR sf_metric:"y") AND host:* AND cluster:prod 60000 660`}},
+		"a custom query":     {Config{CPUQuery: `sf_metric:"x" OR sf_metric:"y"`, ClusterName: "prod"}, []time.Duration{5 * time.Minute}, []string{`(sf_metric:"x" OR sf_metric:"y") AND host:* AND cluster:prod 60000 660`}},
 		// A window of 10 s has points of a second, one of a day points of five minutes.
 		"windows of other lengths": {Config{}, []time.Duration{24 * time.Hour, 10 * time.Second, 5 * time.Minute}, []string{
 			`sf_metric:"cpu.utilization" AND host:* 1000 311`, `sf_metric:"cpu.utilization" AND host:* 60000 660`, `sf_metric:"cpu.utilization" AND host:* 300000 87000`,
@@ -528,7 +528,7 @@ func TestFetch_Errors(t *testing.T) {
 		"a point of one number":       {status(200, "", "", `{"data":{"A":[[1600000000000]]}}`), []string{"1 series have points other than pairs of a time and a value: A"}},
 		"a point without a time":      {status(200, "", "", `{"data":{"A":[[null,1]]}}`), []string{"1 series have points other than pairs of a time and a value: A"}},
 		"points that are no list":     {status(200, "", "", `{"data":{"A":{"B":1}}}`), []string{"1 series have points"}},
-		"only errors in the response": {status(200, "", "", `{"data":{},"errors":[{"code":1,"message":"shard is away"}]}`), []string{"the response is partial", "shard is away"}},
+		"only errors in the response": {status(200, "", "", `{"data":{},"errors":[{"code":1,"message":"shard is down"}]}`), []string{"the response is partial", "shard is down"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newStub(t)
@@ -566,7 +566,7 @@ func TestFetch_OneResourceFails(t *testing.T) {
 func TestFetch_PartialResponse(t *testing.T) {
 	server := newStub(t, cpu("A", "n1", 10), memory("B", "n1", 10))
 	server.respond["/v1/timeserieswindow"] = func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = fmt.Fprintf(w, `{"errors":[{"message":"a shard is away"}],"data":{"A":[[%d000,10]],"B":[[%d000,20]]}}`, minute, minute)
+		_, _ = fmt.Fprintf(w, `{"errors":[{"message":"a shard is down"}],"data":{"A":[[%d000,10]],"B":[[%d000,20]]}}`, minute, minute)
 	}
 	s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"))
 	var lines []string
@@ -575,7 +575,7 @@ func TestFetch_PartialResponse(t *testing.T) {
 	if err != nil || len(batch.Samples) != 1 || !batch.Samples[0].Stats[load.Memory].Known {
 		t.Errorf("samples %v, error %v", batch.Samples, err)
 	}
-	if len(lines) != 1 || !strings.Contains(lines[0], "a shard is away") {
+	if len(lines) != 1 || !strings.Contains(lines[0], "a shard is down") {
 		t.Errorf("log %q", lines)
 	}
 }

@@ -47,7 +47,7 @@ type Examination struct {
 type Sampling struct {
 	// Interval is the mean time between two samples; 0 if unknown.
 	Interval time.Duration
-	// Since is the age of the node's first sample without a later gap of five minutes; at most a few windows.
+	// Since is the age of the first sample after the last gap of five minutes; at most a few windows.
 	Since time.Duration
 }
 

@@ -53,11 +53,13 @@ type sampling struct {
 	recentSeconds int
 }
 
-// samplingOf returns the resolution for a window: 30 s and rates over 2 min for 5 min, 1 s and 4 s for 10 s.
-//   - A window is sampled ten times, but at most once a second and at least once a minute.
-//   - Rates last four steps, but at most two minutes. They overlap, which smooths faster changes.
-//   - A rate needs two scrapes. So a window W has a deviation up to a scrape interval of W/5, and 5 min up to 1 min.
-//   - Windows above an hour are sampled up to 288 times, by rates that cover the whole window.
+// samplingOf returns the resolution for a window, such as 30 s and rates over 2 min for 5 min.
+//
+// A window is sampled ten times, but at most once a second and at least once a minute.
+// Windows above an hour are sampled up to 288 times, by rates that cover the whole window.
+//
+// Rates last four steps, but at most two minutes. They overlap, which smooths faster changes. A rate needs two scrapes.
+// So a window W has a deviation for scrape intervals up to W/5, and of 5 min up to 1 min.
 func samplingOf(window time.Duration) sampling {
 	step := min(max((window/10).Truncate(time.Second), time.Second), time.Minute)
 	rate := min(4*step, 2*time.Minute)
@@ -99,7 +101,7 @@ func (e *expression) query(kind Kind, q Query) Query {
 }
 
 // newestSample returns the query for the time of each node's newest sample, in seconds since 1970.
-// timestamp() returns the time of a sample for a plain selector only; for other expressions that of the evaluation.
+// timestamp() returns the time of a sample for a plain selector only. For other expressions it returns the evaluation's.
 func (d Dialect) newestSample(r load.Resource, by string) string {
 	return FirstOf(d.Series(r), "max by ("+by+") (timestamp(%s))")
 }
@@ -193,10 +195,12 @@ func ruleExpression(r load.Resource, rule string, s sampling) expression {
 }
 
 // usageSecondsExpression is the rate of a counter of used cpu seconds.
-//   - A rate divides by the whole window even where the counter begins within it, and so shows a busy node as idle.
-//     Hence the longest of a few windows counts whose oldest quarter has a sample.
-//   - Only counters with a recent sample count. Samples carry the kubelet's time: Prometheus does not notice ended series.
-//   - Where cAdvisor counts each cpu separately, they are added up. Then the greatest of a target's duplicates counts.
+//
+// A rate divides by the whole window even where the counter begins within it, and so shows a busy node as idle.
+// Hence the longest of a few windows counts that has a sample in its oldest quarter.
+//
+// Only counters with a recent sample count. Samples carry the kubelet's time: Prometheus does not notice ended series.
+// Counters of single cpus are added up. Then the greatest of a target's duplicates counts.
 func usageSecondsExpression(counter, by string, s sampling) expression {
 	longest := make([]string, 0, 1+len(s.shorter))
 	longest = append(longest, rateWithin(counter, s.window, 4))

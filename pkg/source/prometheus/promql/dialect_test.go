@@ -52,8 +52,8 @@ func TestSamplingOf(t *testing.T) {
 	}
 }
 
-// TestDialectQueries_Parse checks that all queries are PromQL, and that timestamp() is only called for selectors: for any other
-// expression Prometheus returns the time of the evaluation.
+// TestDialectQueries_Parse checks that all queries are PromQL, and call timestamp() only for selectors.
+// For any other expression Prometheus returns the time of the evaluation.
 func TestDialectQueries_Parse(t *testing.T) {
 	for _, dialect := range Dialects() {
 		for r := range load.ResourceCount {

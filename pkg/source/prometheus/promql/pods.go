@@ -68,7 +68,8 @@ func PodCount(selector string) string {
 	return fmt.Sprintf("count(count by (namespace, pod) (%s))", selector)
 }
 
-// Usage returns the query for each pod's usage: bytes, or cores, divided by the whole window even if the pod ran for a part of it.
+// Usage returns the query for each pod's usage in bytes or cores.
+// Cores are divided by the whole window, even if the pod ran for a part of it.
 func (f *PodFamily) Usage(r load.Resource) string {
 	function := "avg_over_time"
 	if r == load.CPU {
@@ -157,8 +158,8 @@ func HistoryStep(period time.Duration) time.Duration {
 	return max((period / historyLooks).Truncate(time.Second), PodWindow)
 }
 
-// History returns the query for a sum over each workload's pods and over all looks at the period before the evaluation.
-// owners reports whether kube-state-metrics has the owners.
+// History returns the query for a sum over each workload's pods in the period before the evaluation.
+// The sum covers all looks. owners reports whether kube-state-metrics has the owners.
 func (f *PodFamily) History(r load.Resource, s Sum, period time.Duration, owners bool) string {
 	step := HistoryStep(period)
 	pods := fmt.Sprintf("sum_over_time((%s)[%s:%s])", s.of(f.pastUsage(r)), model.Duration(period), model.Duration(step))

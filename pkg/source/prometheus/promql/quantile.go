@@ -11,7 +11,8 @@ import (
 
 // quantile returns the query for a quantile of utilization, without a deviation. As with a mean, only existing series count.
 // Counters need a subquery: they have no value before a rate is taken. Quantiles of a gauge are taken of its samples.
-// The span is the length of the rates: the quantile rises for so long after a load has lasted for the share above it.
+//
+// The span is the length of the rates. A load has lasted for the share above the quantile, and then the quantile rises for the span.
 func (d Dialect) quantile(r load.Resource, by string, s sampling, fraction float64) expression {
 	series, q := d.Series(r), format(fraction)
 	e := expression{span: time.Duration(s.rate)}

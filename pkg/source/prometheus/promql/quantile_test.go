@@ -89,7 +89,7 @@ func TestQuantile_Queries(t *testing.T) {
 	}
 }
 
-// Once a load has lasted for the share of the window above the quantile, the quantile rises for the length of a rate.
+// A load has lasted for the share of the window above the quantile. Then the quantile rises for the length of a rate.
 func TestQuantile_Span(t *testing.T) {
 	for _, tc := range []struct {
 		name string
