@@ -26,7 +26,7 @@ func Excerpt(text string) string {
 	return cut(Escape(strings.Join(strings.Fields(cut(text, 8*excerptBytes)), " ")), excerptBytes)
 }
 
-// Escape escapes characters that are not printable, as Go source does: \n, \x1b, \u202e. They could control a terminal or forge lines.
+// Escape escapes unprintable characters as Go source does: \n, \x1b, \u202e. They could control a terminal or forge lines.
 func Escape(text string) string {
 	if !strings.ContainsFunc(text, isUnprintable) && utf8.ValidString(text) {
 		return text

@@ -24,7 +24,8 @@ func TestLog_Text(t *testing.T) {
 	warning.Log("text", "m", "field", "f", "line", 3, "similar", []string{"a b"})
 	klog.Flush()
 	got := log.String()
-	if !strings.HasPrefix(got, "W") || !strings.Contains(got, "warning_test.go:") || !strings.HasSuffix(got, `] "m" field="f" line=3 similar=["a b"]`+"\n") {
+	if !strings.HasPrefix(got, "W") || !strings.Contains(got, "warning_test.go:") ||
+		!strings.HasSuffix(got, `] "m" field="f" line=3 similar=["a b"]`+"\n") {
 		t.Errorf("the log is %q", got)
 	}
 }

@@ -29,7 +29,7 @@ func Compare(scheduler, apiServer string) (Skew, error) {
 		return Skew{}, fmt.Errorf("the API server's version: %w", err)
 	}
 	if s.Major() != a.Major() {
-		return Skew{}, fmt.Errorf("the scheduler (%s) and the API server (%s) have different major versions", scheduler, apiServer)
+		return Skew{}, fmt.Errorf("compare the scheduler (%s) with the API server (%s): the major versions differ", scheduler, apiServer)
 	}
 	behind := int(a.Minor()) - int(s.Minor())
 	switch {
@@ -38,13 +38,15 @@ func Compare(scheduler, apiServer string) (Skew, error) {
 			Behind: behind,
 			// Such as when it waits for a list of objects of a version that the API server does not serve.
 			Problem: "the scheduler is newer than the API server, which Kubernetes does not support: it may place no pod",
-			Advice:  fmt.Sprintf("Run the image of Plimsoll for Kubernetes %d.%d, or upgrade the cluster to %d.%d first.", a.Major(), a.Minor(), s.Major(), s.Minor()),
+			Advice: fmt.Sprintf("Run the image of Plimsoll for Kubernetes %d.%d, or upgrade the cluster to %d.%d first.", a.Major(),
+				a.Minor(), s.Major(), s.Minor()),
 		}, nil
 	case behind > 1:
 		return Skew{
 			Behind:  behind,
 			Problem: fmt.Sprintf("the scheduler is %d minor versions older than the API server, and Kubernetes supports one", behind),
-			Advice:  fmt.Sprintf("Run the image of Plimsoll for Kubernetes %d.%d, or for %d.%d.", a.Major(), a.Minor(), a.Major(), a.Minor()-1),
+			Advice: fmt.Sprintf("Run the image of Plimsoll for Kubernetes %d.%d, or for %d.%d.", a.Major(), a.Minor(), a.Major(),
+				a.Minor()-1),
 		}, nil
 	}
 	return Skew{Behind: behind}, nil
@@ -85,5 +87,6 @@ func OtherCommand(command, scheduler string) string {
 	if command == "" || scheduler == "" || command == scheduler {
 		return ""
 	}
-	return fmt.Sprintf("this kubectl-plimsoll is of Kubernetes %s, the scheduler of %s: stock plugins and weights may differ", command, scheduler)
+	return fmt.Sprintf("this kubectl-plimsoll is of Kubernetes %s, the scheduler of %s: stock plugins and weights may differ",
+		command, scheduler)
 }

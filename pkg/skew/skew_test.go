@@ -30,7 +30,8 @@ func TestCompare(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got.Behind != tt.behind || (tt.problem == "") != (got.Problem == "") || !strings.Contains(got.Problem, tt.problem) || !strings.Contains(got.Advice, tt.advice) {
+			if got.Behind != tt.behind || (tt.problem == "") != (got.Problem == "") || !strings.Contains(got.Problem, tt.problem) ||
+				!strings.Contains(got.Advice, tt.advice) {
 				t.Errorf("got %+v, want %+v", got, tt)
 			}
 		})

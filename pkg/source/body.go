@@ -16,9 +16,9 @@ func MaxResponseBytes(nodes int) int64 {
 	return fixed + perNode*int64(nodes)
 }
 
-// MaxElements returns how many series, hosts or objects a source accepts of one response about a number of nodes. It bounds the time:
-// small ones take as long to decode as large ones. There is room for eight series of each node, such as one a GPU, and 4,096
-// without a node.
+// MaxElements returns how many series, hosts or objects a source accepts of one response about a number of nodes.
+// It bounds the time: small ones take as long to decode as large ones.
+// There is room for eight series of each node, such as one a GPU, and 4,096 without a node.
 func MaxElements(nodes int) int64 {
 	const fixed, perNode = 4096, 8
 	return fixed + perNode*int64(nodes)

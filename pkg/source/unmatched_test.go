@@ -19,7 +19,11 @@ func TestUnmatchedLog(t *testing.T) {
 		{"nothing at first", nil, nil},
 		{"six, of which five are named", six, []string{`"level"=2 "msg"="Hosts" "url"="u" "count"=6 "examples"="a, b, c, d, e, …"`}},
 		{"the same six", append([]string(nil), six...), nil},
-		{"another one behind the named five", []string{"a", "b", "c", "d", "e", "x"}, []string{`"level"=2 "msg"="Hosts" "url"="u" "count"=6 "examples"="a, b, c, d, e, …"`}},
+		{
+			"another one behind the named five",
+			[]string{"a", "b", "c", "d", "e", "x"},
+			[]string{`"level"=2 "msg"="Hosts" "url"="u" "count"=6 "examples"="a, b, c, d, e, …"`},
+		},
 		{"all five are named", six[:5], []string{`"level"=2 "msg"="Hosts" "url"="u" "count"=5 "examples"="a, b, c, d, e"`}},
 		{"none any more", nil, []string{`"level"=2 "msg"="Hosts" "url"="u" "count"=0 "examples"=""`}},
 		{"still none", []string{}, nil},

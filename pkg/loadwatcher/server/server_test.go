@@ -518,7 +518,10 @@ func BenchmarkResponse15000Nodes(b *testing.B) {
 	for i := range 15_000 {
 		name := fmt.Sprintf("node-%05d.example.com", i)
 		names = append(names, name)
-		nodesOf[name] = load.NodeLoad{load.CPU: measurement(0.25, 0.125, five, end, 0), load.Memory: measurement(0.5, 0.125, five, end, 0)}
+		nodesOf[name] = load.NodeLoad{
+			load.CPU:    measurement(0.25, 0.125, five, end, 0),
+			load.Memory: measurement(0.5, 0.125, five, end, 0),
+		}
 	}
 	publisher := load.NewPublisher()
 	publisher.Publish(loadtest.Snapshot(map[time.Duration]map[string]load.NodeLoad{five: nodesOf}, nil))
@@ -544,7 +547,9 @@ func BenchmarkResponse15000Nodes(b *testing.B) {
 	b.Run("new snapshot", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			publisher.Publish(load.NewSnapshot(publisher.Latest().Index(), map[time.Duration]*load.Table{five: publisher.Latest().Over(five)}, nil))
+			publisher.Publish(
+				load.NewSnapshot(publisher.Latest().Index(), map[time.Duration]*load.Table{five: publisher.Latest().Over(five)}, nil),
+			)
 			request(b)
 		}
 	})

@@ -30,11 +30,19 @@ func fakeSignalFx(t *testing.T) string {
 		case r.URL.Path == "/v1/timeserieswindow" && memory:
 			_, _ = fmt.Fprintf(w, `{"data":{"M1":[[%d,50],[%d,50]]},"errors":[]}`, minute-60_000, minute)
 		case r.URL.Path == "/v1/timeserieswindow":
-			_, _ = fmt.Fprintf(w, `{"data":{"C1":[[%[1]d,20],[%[2]d,30]],"C2":[[%[1]d,100],[%[2]d,null]]},"errors":[]}`, minute-60_000, minute)
+			_, _ = fmt.Fprintf(
+				w,
+				`{"data":{"C1":[[%[1]d,20],[%[2]d,30]],"C2":[[%[1]d,100],[%[2]d,null]]},"errors":[]}`,
+				minute-60_000,
+				minute,
+			)
 		case memory:
 			_, _ = io.WriteString(w, `{"count":1,"results":[{"id":"M1","dimensions":{"host":"n1.example.com"}}]}`)
 		default:
-			_, _ = io.WriteString(w, `{"count":2,"results":[{"id":"C1","dimensions":{"host":"n1.example.com"}},{"id":"C2","dimensions":{"host":"n2.example.com"}}]}`)
+			_, _ = io.WriteString(
+				w,
+				`{"count":2,"results":[{"id":"C1","dimensions":{"host":"n1.example.com"}},{"id":"C2","dimensions":{"host":"n2.example.com"}}]}`,
+			)
 		}
 	}))
 	t.Cleanup(server.Close)
@@ -70,7 +78,10 @@ func TestService_ServesHostedProviders(t *testing.T) {
 		"Datadog":  {"--metrics-provider-address=" + fakeDatadog(t), "--application-key-file=" + key},
 	} {
 		t.Run(name, func(t *testing.T) {
-			service := startService(t, fakeCluster(t), append(args, "--metrics-provider-name="+name, "--token-file="+token, "--host-name-suffix=.example.com")...)
+			service := startService(
+				t,
+				fakeCluster(t),
+				append(args, "--metrics-provider-name="+name, "--token-file="+token, "--host-name-suffix=.example.com")...)
 			untilHealthy(t, http.DefaultClient, service.url)
 			t.Cleanup(http.DefaultClient.CloseIdleConnections)
 			type metrics map[string]float64 // percent, by type and operator

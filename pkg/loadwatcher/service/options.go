@@ -122,19 +122,21 @@ func (o *options) addProviderFlags(fs flagSet) {
 	fs.text(&provider.ApplicationKeyFile, flagApplicationKeyFile,
 		"file with the application key for Datadog, read again as it rotates; env "+config.ApplicationKeyVariable+" is the key itself")
 	fs.text(&provider.ClusterName, flagClusterName,
-		"cluster's name at SignalFx or Datadog; without it hosts of all clusters are read (env SIGNALFX_CLUSTER_NAME, DATADOG_CLUSTER_NAME)")
+		"cluster's name at SignalFx or Datadog; without it, hosts of all clusters (env SIGNALFX_CLUSTER_NAME, DATADOG_CLUSTER_NAME)")
 	fs.text(&provider.HostNameSuffix, flagHostNameSuffix,
 		"suffix of node names at SignalFx or Datadog (env SIGNALFX_HOST_NAME_SUFFIX, DATADOG_HOST_NAME_SUFFIX)")
 	fs.text(&provider.CAFile, flagCAFile, "PEM bundle to verify the provider's certificate with, instead of the system's roots")
 	fs.BoolVar(provider.InsecureSkipVerify, flagInsecureSkipVerify, *provider.InsecureSkipVerify,
 		usageOf(flagInsecureSkipVerify, "do not verify the provider's certificate"))
 	fs.text((*string)(&provider.Dialect), flagDialect,
-		"series that hold the load: Auto; NodeExporter, KubePrometheus, Kubelet or cAdvisor of Prometheus; Utilization or DatadogAgent of Datadog")
+		"series with the load: Auto; for Prometheus NodeExporter, KubePrometheus, Kubelet or cAdvisor; "+
+			"for Datadog Utilization or DatadogAgent")
 	fs.text(&o.queries.CPU, flagCPUQuery,
 		"query for a node's cpu utilization, instead of the dialect's: PromQL for a fraction of capacity, with $window; "+
 			"for SignalFx and Datadog in percent")
 	fs.text(&o.queries.Memory, flagMemoryQuery, "query for a node's memory utilization, as --cpu-query")
-	fs.StringSliceVar(&provider.NodeLabels, flagNodeLabels, provider.NodeLabels, "labels of series that may name the node, in this order")
+	fs.StringSliceVar(&provider.NodeLabels, flagNodeLabels, provider.NodeLabels,
+		"labels of series that may name the node, in this order")
 	fs.span(&provider.Timeout.Duration, flagTimeout, "longest duration of a refresh; by default at most half of --max-age")
 }
 

@@ -63,7 +63,8 @@ func fakeCluster(t *testing.T) *rest.Config {
 		switch {
 		case r.URL.Query().Get("sendInitialEvents") != "":
 			w.WriteHeader(http.StatusUnprocessableEntity) // of servers that know no streamed lists
-			_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonInvalid, Code: 422})
+			_ = json.NewEncoder(w).
+				Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonInvalid, Code: 422})
 		case r.URL.Query().Get("watch") != "":
 			w.WriteHeader(http.StatusOK)
 			w.(http.Flusher).Flush()
@@ -130,7 +131,13 @@ func startService(t *testing.T, cluster *rest.Config, args ...string) *running {
 		t.Fatal(err)
 	}
 	registry := metrics.NewKubeRegistry()
-	s, err := newService(t.Context(), o, spec, cluster, Telemetry{Registry: registry, Handler: metrics.HandlerFor(registry, metrics.HandlerOpts{})})
+	s, err := newService(
+		t.Context(),
+		o,
+		spec,
+		cluster,
+		Telemetry{Registry: registry, Handler: metrics.HandlerFor(registry, metrics.HandlerOpts{})},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +207,13 @@ func TestService_ReadsPrometheusAsTheAccount(t *testing.T) {
 		t.Errorf("the account is in %q", o.account.Dir)
 	}
 	o.account.Dir = "/absent"
-	_, err = newService(t.Context(), o, spec, fakeCluster(t), Telemetry{Registry: metrics.NewKubeRegistry(), Handler: http.NotFoundHandler()})
+	_, err = newService(
+		t.Context(),
+		o,
+		spec,
+		fakeCluster(t),
+		Telemetry{Registry: metrics.NewKubeRegistry(), Handler: http.NotFoundHandler()},
+	)
 	if err == nil || !strings.Contains(err.Error(), "/absent/token") {
 		t.Errorf("the account is not asked for its token: %v", err)
 	}
@@ -261,7 +274,9 @@ func TestService_PrometheusToScheduler(t *testing.T) {
 	}
 
 	// Without the token and with another authority, as others do.
-	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
+	insecure := &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true},
+	}
 	t.Cleanup(insecure.CloseIdleConnections)
 	for path, want := range map[string]int{"/watcher": 401, "/metrics": 401, "/healthz": 200} {
 		if code, _, err := get(t, insecure, service.url+path); code != want {
@@ -297,7 +312,11 @@ func TestService_PrometheusToScheduler(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, func() error {
-		conn, err := tls.Dial("tcp", strings.TrimPrefix(service.url, "https://"), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}})
+		conn, err := tls.Dial(
+			"tcp",
+			strings.TrimPrefix(service.url, "https://"),
+			&tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}},
+		)
 		if err != nil {
 			return err
 		}
@@ -530,7 +549,11 @@ func TestSamplesRoundTrip(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	five := 5 * time.Minute
 	measurement := func(mean, deviation float64, window time.Duration) load.Measurement {
-		return load.Measurement{Stat: load.Stat{Mean: mean, StdDev: deviation, Known: true}, Window: window, End: now.Add(-7 * time.Second)}
+		return load.Measurement{
+			Stat:   load.Stat{Mean: mean, StdDev: deviation, Known: true},
+			Window: window,
+			End:    now.Add(-7 * time.Second),
+		}
 	}
 	publisher := load.NewPublisher()
 	publisher.Publish(loadtest.Snapshot(map[time.Duration]map[string]load.NodeLoad{five: {
@@ -542,16 +565,26 @@ func TestSamplesRoundTrip(t *testing.T) {
 	}}, nil))
 	names := []string{"both", "cpu", "full", "memory", "moment"}
 	handler, err := server.New(t.Context(), server.Config{
-		Source: "Prometheus", Publisher: publisher, Nodes: clusterOf(names),
-		Window: five, Trust: load.Trust{RefreshInterval: 30 * time.Second, MaxAge: five, DriftTolerance: 10},
-		Metrics: http.NotFoundHandler(), Registry: metrics.NewKubeRegistry(), Clock: clocktesting.NewFakeClock(now), MaxConnections: 8, MaxRequests: 4,
+		Source:         "Prometheus",
+		Publisher:      publisher,
+		Nodes:          clusterOf(names),
+		Window:         five,
+		Trust:          load.Trust{RefreshInterval: 30 * time.Second, MaxAge: five, DriftTolerance: 10},
+		Metrics:        http.NotFoundHandler(),
+		Registry:       metrics.NewKubeRegistry(),
+		Clock:          clocktesting.NewFakeClock(now),
+		MaxConnections: 8,
+		MaxRequests:    4,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	srv := httptest.NewServer(handler)
 	defer srv.Close()
-	client, err := loadwatcherclient.New(loadwatcherclient.Config{Address: srv.URL, Config: httpclient.Config{Timeout: 10 * time.Minute}}, listerOf(t, names...))
+	client, err := loadwatcherclient.New(
+		loadwatcherclient.Config{Address: srv.URL, Config: httpclient.Config{Timeout: 10 * time.Minute}},
+		listerOf(t, names...),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,8 @@ func (o *options) validateListening() error {
 func (o *options) validLoad(fs *pflag.FlagSet) (config.LoadSpec, error) {
 	types := []config.MetricProviderType{config.KubernetesMetricsServer, config.Prometheus, config.SignalFx, config.Datadog}
 	if t := o.load.MetricProvider.Type; !slices.Contains(types, t) {
-		return config.LoadSpec{}, fmt.Errorf("%s: %q is none of KubernetesMetricsServer, Prometheus, SignalFx and Datadog", nameOf(flagProviderName), t)
+		return config.LoadSpec{}, fmt.Errorf("%s: %q is none of KubernetesMetricsServer, Prometheus, SignalFx and Datadog",
+			nameOf(flagProviderName), t)
 	}
 	// Any arguments with a LoadSpec serve; their other fields have the defaults.
 	versioned, args := &v1.LoadVariationRiskBalancingArgs{LoadSpec: o.load}, &config.LoadVariationRiskBalancingArgs{}
@@ -102,7 +103,10 @@ func (o *options) checkQueries(provider *config.MetricProviderSpec) []configlint
 // mistakes returns the errors of the arguments' validation.
 func mistakes(args *config.LoadVariationRiskBalancingArgs) []*field.Error {
 	var found []*field.Error
-	validations := []error{validation.ValidateLoadVariationRiskBalancingArgs(nil, args), validation.ValidateCredentials(nil, &args.LoadSpec)}
+	validations := []error{
+		validation.ValidateLoadVariationRiskBalancingArgs(nil, args),
+		validation.ValidateCredentials(nil, &args.LoadSpec),
+	}
 	for _, err := range validations {
 		all, ok := errors.AsType[utilerrors.Aggregate](err)
 		if !ok {

@@ -40,11 +40,19 @@ func TestDecode(t *testing.T) {
 		want *Document
 	}{
 		{name: "all keys", text: example, want: exampleDocument()},
-		{name: "white space and a line end do not matter", text: " " + strings.ReplaceAll(example, ",", ",\n ") + "\n", want: exampleDocument()},
+		{
+			name: "white space and a line end do not matter",
+			text: " " + strings.ReplaceAll(example, ",", ",\n ") + "\n",
+			want: exampleDocument(),
+		},
 		{
 			name: "unknown keys are skipped",
 			text: `{"apiVersion":2,"timestamp":5,"window":{"unit":"s","end":4},"data":{"NodeMetricsMap":{"n1":{"zone":{"a":[1]},"metrics":[{"type":"CPU","value":1,"extra":null}],"tags":{"x":1}}},"more":true}}`,
-			want: &Document{Timestamp: 5, Window: Window{End: 4}, Data: Data{NodeMetricsMap: map[string]NodeMetrics{"n1": {Metrics: []Metric{{Type: CPU, Value: new(1.0)}}}}}},
+			want: &Document{
+				Timestamp: 5,
+				Window:    Window{End: 4},
+				Data:      Data{NodeMetricsMap: map[string]NodeMetrics{"n1": {Metrics: []Metric{{Type: CPU, Value: new(1.0)}}}}},
+			},
 		},
 		{
 			name: "keys are case-sensitive",
@@ -54,17 +62,26 @@ func TestDecode(t *testing.T) {
 		{
 			name: "a key of the wrong case does not overrule the right one",
 			text: `{"timestamp":5,"Timestamp":6,"data":{"NodeMetricsMap":{"n1":{"metrics":[{"value":1,"Value":99,"type":"CPU","Type":"Memory"}]}}}}`,
-			want: &Document{Timestamp: 5, Data: Data{NodeMetricsMap: map[string]NodeMetrics{"n1": {Metrics: []Metric{{Type: CPU, Value: new(1.0)}}}}}},
+			want: &Document{
+				Timestamp: 5,
+				Data:      Data{NodeMetricsMap: map[string]NodeMetrics{"n1": {Metrics: []Metric{{Type: CPU, Value: new(1.0)}}}}},
+			},
 		},
 		{
 			name: "a value that is absent or null is none, one of zero is zero",
 			text: `{"data":{"NodeMetricsMap":{"n1":{"metrics":[{"type":"CPU"},{"type":"CPU","value":null},{"type":"CPU","value":0}]}}}}`,
-			want: &Document{Data: Data{NodeMetricsMap: map[string]NodeMetrics{"n1": {Metrics: []Metric{{Type: CPU}, {Type: CPU}, {Type: CPU, Value: new(0.0)}}}}}},
+			want: &Document{
+				Data: Data{
+					NodeMetricsMap: map[string]NodeMetrics{"n1": {Metrics: []Metric{{Type: CPU}, {Type: CPU}, {Type: CPU, Value: new(0.0)}}}},
+				},
+			},
 		},
 		{
 			name: "values are unchanged",
 			text: `{"data":{"NodeMetricsMap":{"n1":{"metrics":[{"value":-3},{"value":1e300}]}}}}`,
-			want: &Document{Data: Data{NodeMetricsMap: map[string]NodeMetrics{"n1": {Metrics: []Metric{{Value: new(-3.0)}, {Value: new(1e300)}}}}}},
+			want: &Document{
+				Data: Data{NodeMetricsMap: map[string]NodeMetrics{"n1": {Metrics: []Metric{{Value: new(-3.0)}, {Value: new(1e300)}}}}},
+			},
 		},
 		{name: "no node", text: `{"data":{"NodeMetricsMap":null}}`, want: &Document{}},
 	}
@@ -92,7 +109,11 @@ func TestDecode_Errors(t *testing.T) {
 		{"a cut document", example[:100], "not load-watcher's JSON: unexpected EOF"},
 		{"two documents", example + example, "not load-watcher's JSON: more follows the end"},
 		{"a list", `[1]`, "not load-watcher's JSON: \"[\" where an object is needed"},
-		{"a value that is text", `{"data":{"NodeMetricsMap":{"n1":{"metrics":[{"value":"12"}]}}}}`, "cannot unmarshal string into Go struct field"},
+		{
+			"a value that is text",
+			`{"data":{"NodeMetricsMap":{"n1":{"metrics":[{"value":"12"}]}}}}`,
+			"cannot unmarshal string into Go struct field",
+		},
 		{"a value beyond float64", `{"data":{"NodeMetricsMap":{"n1":{"metrics":[{"value":1e999}]}}}}`, "cannot unmarshal number 1e999"},
 		{"a bare NaN", `{"data":{"NodeMetricsMap":{"n1":{"metrics":[{"value":NaN}]}}}}`, "invalid character 'N'"},
 	}
@@ -229,9 +250,15 @@ func TestSamples_OneNode(t *testing.T) {
 			want: &load.Sample{Window: quarter, Stats: load.Stats{load.CPU: known(0.265, 0.04), load.Memory: known(0.5, 0.125)}},
 		},
 		{
-			name:    "AVG is preferred to Latest and to an unstated operator",
-			metrics: []Metric{metric(CPU, Unset, 90), metric(CPU, Latest, 80), metric(CPU, Average, 10), metric(CPU, Latest, 81), metric(CPU, Unset, 91)},
-			want:    &load.Sample{Window: quarter, Stats: load.Stats{load.CPU: meanOnly(0.1)}},
+			name: "AVG is preferred to Latest and to an unstated operator",
+			metrics: []Metric{
+				metric(CPU, Unset, 90),
+				metric(CPU, Latest, 80),
+				metric(CPU, Average, 10),
+				metric(CPU, Latest, 81),
+				metric(CPU, Unset, 91),
+			},
+			want: &load.Sample{Window: quarter, Stats: load.Stats{load.CPU: meanOnly(0.1)}},
 		},
 		{
 			name:    "Latest is preferred to an unstated operator, and alone is a sample of the moment",
@@ -263,8 +290,16 @@ func TestSamples_OneNode(t *testing.T) {
 			metrics: []Metric{metric(CPU, StandardDeviation, 5), metric(Memory, StandardDeviation, 5)},
 		},
 		{
-			name:    "other types and operators are skipped, and names are case-sensitive",
-			metrics: []Metric{metric("Bandwidth", Average, 1), metric("Storage", Average, 2), metric("Energy", Average, 3), metric("Unknown", Average, 4), metric("cpu", Average, 5), metric(CPU, "MAX", 6), metric(CPU, "avg", 7)},
+			name: "other types and operators are skipped, and names are case-sensitive",
+			metrics: []Metric{
+				metric("Bandwidth", Average, 1),
+				metric("Storage", Average, 2),
+				metric("Energy", Average, 3),
+				metric("Unknown", Average, 4),
+				metric("cpu", Average, 5),
+				metric(CPU, "MAX", 6),
+				metric(CPU, "avg", 7),
+			},
 		},
 		{
 			name:    "a metric without a value is none",
@@ -277,9 +312,14 @@ func TestSamples_OneNode(t *testing.T) {
 			want:    &load.Sample{Window: quarter, Stats: load.Stats{load.CPU: meanOnly(0.4)}},
 		},
 		{
-			name:    "a value of the window's rollup is preferred to a higher one of another",
-			metrics: []Metric{withRollup(metric(CPU, Average, 90), "5m"), metric(CPU, Average, 40), withRollup(metric(CPU, Average, 95), "10m"), metric(CPU, Average, 30)},
-			want:    &load.Sample{Window: quarter, Stats: load.Stats{load.CPU: meanOnly(0.4)}},
+			name: "a value of the window's rollup is preferred to a higher one of another",
+			metrics: []Metric{
+				withRollup(metric(CPU, Average, 90), "5m"),
+				metric(CPU, Average, 40),
+				withRollup(metric(CPU, Average, 95), "10m"),
+				metric(CPU, Average, 30),
+			},
+			want: &load.Sample{Window: quarter, Stats: load.Stats{load.CPU: meanOnly(0.4)}},
 		},
 		{
 			name:    "impossible values pass: the reader checks them",
@@ -317,14 +357,54 @@ func TestSamples_Window(t *testing.T) {
 		wantEnd    time.Time
 		wantErr    error
 	}{
-		{name: "5m", timestamp: 1000, window: Window{Duration: "5m", Start: 600, End: 900}, wantWindow: 5 * time.Minute, wantEnd: time.Unix(900, 0)},
-		{name: "10m", timestamp: 1000, window: Window{Duration: "10m", Start: 300, End: 900}, wantWindow: 10 * time.Minute, wantEnd: time.Unix(900, 0)},
-		{name: "15m", timestamp: 2000, window: Window{Duration: "15m", Start: 600, End: 1500}, wantWindow: 15 * time.Minute, wantEnd: time.Unix(1500, 0)},
-		{name: "the timestamp replaces the end", timestamp: 1000, window: Window{Duration: "5m"}, wantWindow: 5 * time.Minute, wantEnd: time.Unix(1000, 0)},
-		{name: "start and end replace an invalid duration", timestamp: 1000, window: Window{Duration: "a while", Start: 780, End: 900}, wantWindow: 2 * time.Minute, wantEnd: time.Unix(900, 0)},
-		{name: "without duration and start the values are of the moment", timestamp: 1000, window: Window{End: 900}, wantEnd: time.Unix(900, 0)},
+		{
+			name:       "5m",
+			timestamp:  1000,
+			window:     Window{Duration: "5m", Start: 600, End: 900},
+			wantWindow: 5 * time.Minute,
+			wantEnd:    time.Unix(900, 0),
+		},
+		{
+			name:       "10m",
+			timestamp:  1000,
+			window:     Window{Duration: "10m", Start: 300, End: 900},
+			wantWindow: 10 * time.Minute,
+			wantEnd:    time.Unix(900, 0),
+		},
+		{
+			name:       "15m",
+			timestamp:  2000,
+			window:     Window{Duration: "15m", Start: 600, End: 1500},
+			wantWindow: 15 * time.Minute,
+			wantEnd:    time.Unix(1500, 0),
+		},
+		{
+			name:       "the timestamp replaces the end",
+			timestamp:  1000,
+			window:     Window{Duration: "5m"},
+			wantWindow: 5 * time.Minute,
+			wantEnd:    time.Unix(1000, 0),
+		},
+		{
+			name:       "start and end replace an invalid duration",
+			timestamp:  1000,
+			window:     Window{Duration: "a while", Start: 780, End: 900},
+			wantWindow: 2 * time.Minute,
+			wantEnd:    time.Unix(900, 0),
+		},
+		{
+			name:      "without duration and start the values are of the moment",
+			timestamp: 1000,
+			window:    Window{End: 900},
+			wantEnd:   time.Unix(900, 0),
+		},
 		{name: "a negative duration is none", timestamp: 1000, window: Window{Duration: "-5m", End: 900}, wantEnd: time.Unix(900, 0)},
-		{name: "an end before the start spans nothing", timestamp: 1000, window: Window{Start: 950, End: 900}, wantEnd: time.Unix(900, 0)},
+		{
+			name:      "an end before the start spans nothing",
+			timestamp: 1000,
+			window:    Window{Start: 950, End: 900},
+			wantEnd:   time.Unix(900, 0),
+		},
 		{name: "a span beyond reason is none", window: Window{Start: 1, End: math.MaxInt64}, wantEnd: time.Unix(math.MaxInt64, 0)},
 		{name: "a document without a date is refused", window: Window{Duration: "5m"}, wantErr: ErrUndated},
 	}
@@ -349,12 +429,22 @@ func TestSamples_Window(t *testing.T) {
 func TestFromSamples(t *testing.T) {
 	made := time.Unix(1000, 500e6)
 	samples := []load.Sample{
-		{Node: "n2", Window: 5 * time.Minute, End: time.Unix(970, 0), Stats: load.Stats{load.CPU: known(0.25, 0.125), load.Memory: known(0.5, 0)}},
+		{
+			Node:   "n2",
+			Window: 5 * time.Minute,
+			End:    time.Unix(970, 0),
+			Stats:  load.Stats{load.CPU: known(0.25, 0.125), load.Memory: known(0.5, 0)},
+		},
 		{Node: "n1", Window: 5 * time.Minute, End: time.Unix(960, 0), Stats: load.Stats{load.CPU: known(0.75, math.NaN())}},
 		{Node: "n3", Window: 0, End: time.Unix(980, 0), Stats: load.Stats{load.CPU: known(0.5, 0)}},
 		{Node: "other window", Window: 10 * time.Minute, End: time.Unix(100, 0), Stats: load.Stats{load.CPU: known(0.1, 0)}},
 		{Node: "nothing known", Window: 5 * time.Minute, End: time.Unix(100, 0)},
-		{Node: "impossible", Window: 5 * time.Minute, End: time.Unix(100, 0), Stats: load.Stats{load.CPU: known(math.NaN(), 0), load.Memory: known(math.MaxFloat64, 0)}},
+		{
+			Node:   "impossible",
+			Window: 5 * time.Minute,
+			End:    time.Unix(100, 0),
+			Stats:  load.Stats{load.CPU: known(math.NaN(), 0), load.Memory: known(math.MaxFloat64, 0)},
+		},
 	}
 	m := func(name, resourceType, operator, rollup string, value float64) Metric {
 		return Metric{Name: name, Type: resourceType, Operator: operator, Rollup: rollup, Value: &value}
@@ -429,7 +519,11 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(example[:200]))
 	f.Add([]byte(`{}`))
 	f.Add([]byte(`null`))
-	f.Add([]byte(`{"timestamp":1,"window":{"start":-9223372036854775808,"end":9223372036854775807},"data":{"NodeMetricsMap":{"":{"metrics":null},"\u2028<&>":{"metrics":[{"value":-0},{"value":1e308}]}}}}`))
+	f.Add(
+		[]byte(
+			`{"timestamp":1,"window":{"start":-9223372036854775808,"end":9223372036854775807},"data":{"NodeMetricsMap":{"":{"metrics":null},"\u2028<&>":{"metrics":[{"value":-0},{"value":1e308}]}}}}`,
+		),
+	)
 	f.Add([]byte(`{"data":{"NodeMetricsMap":{"n":{"metrics":[{"type":"CPU","operator":"AVG","value":null}]},"n":{"tags":null}}}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		first, err := Decode(bytes.NewReader(text), MaxBytes)

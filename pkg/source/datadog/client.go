@@ -56,10 +56,17 @@ type (
 )
 
 // query evaluates the queries over the range. It returns a response and an error if Datadog had only a part.
-func (c client) query(ctx context.Context, queries [load.ResourceCount]query, rng hosted.Range, now time.Time, nodes int) (*response, error) {
+func (c client) query(
+	ctx context.Context,
+	queries [load.ResourceCount]query,
+	rng hosted.Range,
+	now time.Time,
+	nodes int,
+) (*response, error) {
 	attributes := requestAttributes{From: rng.From(now).UnixMilli(), To: now.UnixMilli(), Interval: rng.Step.Milliseconds()}
 	for r, q := range queries {
-		attributes.Queries = append(attributes.Queries, requestQuery{DataSource: "metrics", Name: load.Resource(r).String(), Query: q.text})
+		attributes.Queries = append(attributes.Queries,
+			requestQuery{DataSource: "metrics", Name: load.Resource(r).String(), Query: q.text})
 	}
 	body, err := json.Marshal(requestBody{Data: requestData{Type: "timeseries_request", Attributes: attributes}})
 	if err != nil {
@@ -94,8 +101,11 @@ func (c client) query(ctx context.Context, queries [load.ResourceCount]query, rn
 func (c client) metrics(ctx context.Context, word string) ([]string, error) {
 	var names []string
 	err := c.Do(ctx, hosted.Request{
-		Method: http.MethodGet, Path: "api/v1/search", Parameters: url.Values{"q": {"metrics:" + word}}, MaxBytes: source.MaxResponseBytes(0),
-		Hint: lookupHint,
+		Method:     http.MethodGet,
+		Path:       "api/v1/search",
+		Parameters: url.Values{"q": {"metrics:" + word}},
+		MaxBytes:   source.MaxResponseBytes(0),
+		Hint:       lookupHint,
 	}, func(dec *jsonstream.Decoder) (err error) {
 		names, err = decodeMetrics(dec)
 		return err
@@ -123,8 +133,8 @@ func hint(status int) string {
 	case http.StatusUnauthorized:
 		return "the API key (token, tokenFile) is missing, wrong, revoked or of another site than address: https://api.<site>"
 	case http.StatusForbidden:
-		return "the API key (token, tokenFile) or the application key (applicationKey, applicationKeyFile) is wrong or of another site; " +
-			"or the application key lacks the scope timeseries_query"
+		return "the API key (token, tokenFile) or the application key (applicationKey, applicationKeyFile) is wrong " +
+			"or of another site, or the application key lacks the scope timeseries_query"
 	case http.StatusNotFound:
 		return "no API is served there: set address to https://api.<site>, such as https://api.datadoghq.eu"
 	case http.StatusBadRequest, http.StatusUnprocessableEntity:

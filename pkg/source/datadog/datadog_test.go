@@ -262,16 +262,41 @@ func TestFetch_MeansAndDeviations(t *testing.T) {
 	end := time.Unix(minute, 0)
 	wantSamples(t, got, []load.Sample{
 		// 5m: (10+20+30+40+50)/5 = 30, √((400+100+0+100+400)/5) = √200
-		{Node: "n1", Window: 5 * time.Minute, End: end, Stats: load.Stats{load.CPU: {Mean: 0.3, StdDev: math.Sqrt(200) / 100, Known: true}}},
-		{Node: "n1", Window: 5 * time.Minute, End: end.Add(-time.Minute), Stats: load.Stats{load.Memory: {Mean: 0.6, StdDev: 0, Known: true}}},
+		{
+			Node:   "n1",
+			Window: 5 * time.Minute,
+			End:    end,
+			Stats:  load.Stats{load.CPU: {Mean: 0.3, StdDev: math.Sqrt(200) / 100, Known: true}},
+		},
+		{
+			Node:   "n1",
+			Window: 5 * time.Minute,
+			End:    end.Add(-time.Minute),
+			Stats:  load.Stats{load.Memory: {Mean: 0.6, StdDev: 0, Known: true}},
+		},
 		// 10m: (5·99+150)/10 = 64.5; (5·34.5² + 54.5²+44.5²+34.5²+24.5²+14.5²)/10 = 1290.25
-		{Node: "n1", Window: 10 * time.Minute, End: end, Stats: load.Stats{load.CPU: {Mean: 0.645, StdDev: math.Sqrt(1290.25) / 100, Known: true}}},
+		{
+			Node:   "n1",
+			Window: 10 * time.Minute,
+			End:    end,
+			Stats:  load.Stats{load.CPU: {Mean: 0.645, StdDev: math.Sqrt(1290.25) / 100, Known: true}},
+		},
 		// Nine points are nine minutes.
-		{Node: "n1", Window: 10 * time.Minute, End: end.Add(-time.Minute), Stats: load.Stats{load.Memory: {Mean: 0.6, StdDev: 0, Span: 9 * time.Minute, Known: true}}},
+		{
+			Node:   "n1",
+			Window: 10 * time.Minute,
+			End:    end.Add(-time.Minute),
+			Stats:  load.Stats{load.Memory: {Mean: 0.6, StdDev: 0, Span: 9 * time.Minute, Known: true}},
+		},
 		// 5m: (20+40)/2 = 30 ± 10: nulls are not zeros
 		{Node: "n2.example.com", Window: 5 * time.Minute, End: end, Stats: load.Stats{{Mean: 0.3, StdDev: 0.1, Known: true}}},
 		// 10m: (5·90+20+40)/7 = 510/7; (5·(120/7)² + (370/7)² + (230/7)²)/7 = 261800/343
-		{Node: "n2.example.com", Window: 10 * time.Minute, End: end, Stats: load.Stats{{Mean: 5.1 / 7, StdDev: math.Sqrt(261800.0/343) / 100, Known: true}}},
+		{
+			Node:   "n2.example.com",
+			Window: 10 * time.Minute,
+			End:    end,
+			Stats:  load.Stats{{Mean: 5.1 / 7, StdDev: math.Sqrt(261800.0/343) / 100, Known: true}},
+		},
 	})
 	if got := server.sent(); len(got) != 1 {
 		t.Errorf("requests %v, want one for all nodes, resources and windows", got)
@@ -281,7 +306,12 @@ func TestFetch_MeansAndDeviations(t *testing.T) {
 func TestFetch_Request(t *testing.T) {
 	server := newStub(t, cpu("n1.example.com", 10), memory("n1.example.com", 10))
 	server.metrics[0].cluster, server.metrics[1].cluster = "prod", "prod"
-	s := newSource(t, Config{Address: server.URL, ClusterName: "prod", HostNameSuffix: ".example.com"}, clocktesting.NewFakePassiveClock(now), node("n1"))
+	s := newSource(
+		t,
+		Config{Address: server.URL, ClusterName: "prod", HostNameSuffix: ".example.com"},
+		clocktesting.NewFakePassiveClock(now),
+		node("n1"),
+	)
 	got, err := fetch(t, s, 24*time.Hour, 10*time.Second, 5*time.Minute, 15*time.Minute)
 	if err != nil || len(got) == 0 {
 		t.Fatalf("samples %v, error %v", got, err)
@@ -290,13 +320,24 @@ func TestFetch_Request(t *testing.T) {
 		return requestBody{Data: requestData{Type: "timeseries_request", Attributes: requestAttributes{
 			From: now.Add(-span).UnixMilli(), To: now.UnixMilli(), Interval: seconds * 1000,
 			Queries: []requestQuery{
-				{DataSource: "metrics", Name: "cpu", Query: fmt.Sprintf("max:cpu.utilization{host:*.example.com,cluster_name:prod} by {host}.rollup(max, %d)", seconds)},
-				{DataSource: "metrics", Name: "memory", Query: fmt.Sprintf("max:memory.utilization{host:*.example.com,cluster_name:prod} by {host}.rollup(max, %d)", seconds)},
+				{
+					DataSource: "metrics",
+					Name:       "cpu",
+					Query:      fmt.Sprintf("max:cpu.utilization{host:*.example.com,cluster_name:prod} by {host}.rollup(max, %d)", seconds),
+				},
+				{
+					DataSource: "metrics",
+					Name:       "memory",
+					Query:      fmt.Sprintf("max:memory.utilization{host:*.example.com,cluster_name:prod} by {host}.rollup(max, %d)", seconds),
+				},
 			},
 		}}}
 	}
 	// Each request goes back five minutes and a point further than its longest window, for points arrive late.
-	if diff := cmp.Diff([]requestBody{want(15, 325*time.Second), want(60, 21*time.Minute), want(300, 24*time.Hour+10*time.Minute)}, server.bodies); diff != "" {
+	if diff := cmp.Diff(
+		[]requestBody{want(15, 325*time.Second), want(60, 21*time.Minute), want(300, 24*time.Hour+10*time.Minute)},
+		server.bodies,
+	); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }
@@ -313,7 +354,11 @@ func TestFetch_BodyOfRequest(t *testing.T) {
 			t.Errorf("content type %q", contentType)
 		}
 		// And this is how it writes a response.
-		_, _ = fmt.Fprintf(w, `{"data":{"attributes":{"series":[{"group_tags":["host:n1"],"query_index":0}],"times":[%d000],"values":[[5.5]]}}}`, minute)
+		_, _ = fmt.Fprintf(
+			w,
+			`{"data":{"attributes":{"series":[{"group_tags":["host:n1"],"query_index":0}],"times":[%d000],"values":[[5.5]]}}}`,
+			minute,
+		)
 	}
 	s := newSource(t, Config{Address: server.URL, CPUQuery: "q", MemoryQuery: "r"}, clocktesting.NewFakePassiveClock(now), node("n1"))
 	if _, err := fetch(t, s, 5*time.Minute); err != nil {
@@ -331,7 +376,11 @@ func TestFetch_BodyOfRequest(t *testing.T) {
 }
 
 func TestFetch_AgentDialect(t *testing.T) {
-	server := newStub(t, metric{name: "system.cpu.idle", host: "n1", values: []float64{80, 60}}, metric{name: "system.mem.pct_usable", host: "n1", values: []float64{0.25, 0.75}})
+	server := newStub(
+		t,
+		metric{name: "system.cpu.idle", host: "n1", values: []float64{80, 60}},
+		metric{name: "system.mem.pct_usable", host: "n1", values: []float64{0.25, 0.75}},
+	)
 	s := newSource(t, Config{Address: server.URL, Dialect: Agent}, clocktesting.NewFakePassiveClock(now), node("n1"))
 	got, err := fetch(t, s, 2*time.Minute)
 	if err != nil {
@@ -343,7 +392,10 @@ func TestFetch_AgentDialect(t *testing.T) {
 }
 
 func TestFetch_AutoDialect(t *testing.T) {
-	agent := []metric{{name: "system.cpu.idle", host: "n1", values: []float64{80}}, {name: "system.mem.pct_usable", host: "n1", values: []float64{0.5}}}
+	agent := []metric{
+		{name: "system.cpu.idle", host: "n1", values: []float64{80}},
+		{name: "system.mem.pct_usable", host: "n1", values: []float64{0.5}},
+	}
 	server := newStub(t, agent...)
 	s := newSource(t, Config{Address: server.URL, Dialect: Auto}, clocktesting.NewFakePassiveClock(now), node("n1"))
 	var lines []string
@@ -373,7 +425,13 @@ func TestFetch_AutoDialect(t *testing.T) {
 
 	server.metrics = nil
 	_, err := fetch(t, s, 5*time.Minute)
-	wantError(t, err, "cpu: query max:cpu.utilization", "no dialect of [Utilization DatadogAgent] has a value", "system.cpu.idle, docker.cpu.usage")
+	wantError(
+		t,
+		err,
+		"cpu: query max:cpu.utilization",
+		"no dialect of [Utilization DatadogAgent] has a value",
+		"system.cpu.idle, docker.cpu.usage",
+	)
 }
 
 func TestFetch_OwnQueries(t *testing.T) {
@@ -384,11 +442,30 @@ func TestFetch_OwnQueries(t *testing.T) {
 			panic(err)
 		}
 		server.bodies = append(server.bodies, body)
-		write(w, responseOf([]any{map[string]any{"group_tags": []string{"zone:n2", "kube_node:n1"}, "query_index": 0}, map[string]any{"group_tags": []string{"kube_node:n1"}, "query_index": 0}},
-			[]any{minute * 1000}, []any{[]any{90}, []any{10}}))
+		write(
+			w,
+			responseOf(
+				[]any{
+					map[string]any{"group_tags": []string{"zone:n2", "kube_node:n1"}, "query_index": 0},
+					map[string]any{"group_tags": []string{"kube_node:n1"}, "query_index": 0},
+				},
+				[]any{minute * 1000},
+				[]any{[]any{90}, []any{10}},
+			),
+		)
 	}
-	s := newSource(t, Config{Address: server.URL, ClusterName: "prod", Dialect: Auto, CPUQuery: "avg:my.cpu{$filter} by {kube_node}.rollup(avg, $interval)", MemoryQuery: "avg:my.mem{*} by {kube_node}"},
-		clocktesting.NewFakePassiveClock(now), node("n1"))
+	s := newSource(
+		t,
+		Config{
+			Address:     server.URL,
+			ClusterName: "prod",
+			Dialect:     Auto,
+			CPUQuery:    "avg:my.cpu{$filter} by {kube_node}.rollup(avg, $interval)",
+			MemoryQuery: "avg:my.mem{*} by {kube_node}",
+		},
+		clocktesting.NewFakePassiveClock(now),
+		node("n1"),
+	)
 	got, err := fetch(t, s, 5*time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -396,7 +473,8 @@ func TestFetch_OwnQueries(t *testing.T) {
 	wantSamples(t, got, []load.Sample{{Node: "n1", Window: 5 * time.Minute, End: time.Unix(minute, 0), Stats: load.Stats{
 		load.CPU: {Mean: 0.1, StdDev: math.NaN(), Span: time.Minute, Known: true}}}})
 	queries := server.bodies[0].Data.Attributes.Queries
-	if queries[0].Query != "avg:my.cpu{host:*,cluster_name:prod} by {kube_node}.rollup(avg, 60)" || queries[1].Query != "avg:my.mem{*} by {kube_node}" {
+	if queries[0].Query != "avg:my.cpu{host:*,cluster_name:prod} by {kube_node}.rollup(avg, 60)" ||
+		queries[1].Query != "avg:my.mem{*} by {kube_node}" {
 		t.Errorf("queries %v", queries)
 	}
 	if len(server.bodies) != 1 {
@@ -412,7 +490,18 @@ func TestFetch_SeriesThatAreSkipped(t *testing.T) {
 	server := newStub(t)
 	server.respond["/api/v2/query/timeseries"] = func(w http.ResponseWriter, _ *http.Request) {
 		write(w, responseOf([]any{
-			one(nil, "host:n1"), one(0), one(0, "host:n1", "host:n9"), one(7, "host:n1"), one(-1, "host:n1"), one(0, 5), one(0, "host:n2"), one(1, "host:n1"), one(1, "env:x", "host:n2"),
+			one(
+				nil,
+				"host:n1",
+			),
+			one(0),
+			one(0, "host:n1", "host:n9"),
+			one(7, "host:n1"),
+			one(-1, "host:n1"),
+			one(0, 5),
+			one(0, "host:n2"),
+			one(1, "host:n1"),
+			one(1, "env:x", "host:n2"),
 		}, []any{minute * 1000}, []any{[]any{91}, []any{92}, []any{10}, []any{93}, []any{94}, []any{95}, []any{20}, []any{30}, []any{40}}))
 	}
 	s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
@@ -454,7 +543,8 @@ func TestFetch_MalformedSeries(t *testing.T) {
 	if diff := cmp.Diff([]string{"n1 0.1", "n4 0.4"}, got); diff != "" {
 		t.Errorf("nodes (-want +got):\n%s", diff)
 	}
-	if len(lines) != 2 || !strings.Contains(lines[0], "1 series have unreadable values: n2") || !strings.Contains(lines[1], "series 2 without a host") ||
+	if len(lines) != 2 || !strings.Contains(lines[0], "1 series have unreadable values: n2") ||
+		!strings.Contains(lines[1], "series 2 without a host") ||
 		strings.Contains(lines[0], "partial") { // an empty list is no error
 		t.Errorf("log %q", lines)
 	}
@@ -605,7 +695,11 @@ func TestFetch_Errors(t *testing.T) {
 func TestFetch_PartialResponse(t *testing.T) {
 	server := newStub(t)
 	server.respond["/api/v2/query/timeseries"] = func(w http.ResponseWriter, _ *http.Request) {
-		response := responseOf([]any{map[string]any{"group_tags": []string{"host:n1"}, "query_index": 0}}, []any{minute * 1000}, []any{[]any{10}})
+		response := responseOf(
+			[]any{map[string]any{"group_tags": []string{"host:n1"}, "query_index": 0}},
+			[]any{minute * 1000},
+			[]any{[]any{10}},
+		)
 		response["errors"] = "memory timed out"
 		write(w, response)
 	}
@@ -710,7 +804,12 @@ func TestFetch_KeyFilesRotate(t *testing.T) {
 			}
 		}
 	}
-	s := newSource(t, Config{Address: server.URL, Config: httpclient.Config{BearerTokenFile: files[0], KeyFile: files[1]}}, clocktesting.NewFakePassiveClock(now), node("n1"))
+	s := newSource(
+		t,
+		Config{Address: server.URL, Config: httpclient.Config{BearerTokenFile: files[0], KeyFile: files[1]}},
+		clocktesting.NewFakePassiveClock(now),
+		node("n1"),
+	)
 	for _, keys := range [][]string{{apiKey, "old"}, {"old", applicationKey}} {
 		writeKeys(keys...)
 		_, err := fetch(t, s, 5*time.Minute)

@@ -130,7 +130,10 @@ func TestFetch_TextOfServer(t *testing.T) {
 			var lines []string
 			sink := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 4})
 			for range 2 {
-				if _, err := s.Fetch(klog.NewContext(t.Context(), sink), source.Request{Windows: []time.Duration{5 * time.Minute}}); err != nil {
+				if _, err := s.Fetch(
+					klog.NewContext(t.Context(), sink),
+					source.Request{Windows: []time.Duration{5 * time.Minute}},
+				); err != nil {
 					lines = append(lines, err.Error())
 				}
 			}
@@ -138,7 +141,8 @@ func TestFetch_TextOfServer(t *testing.T) {
 				t.Error("nothing is said")
 			}
 			for _, line := range lines {
-				if len(line) > 4<<10 || strings.Contains(line, apiKey) || strings.Contains(line, applicationKey) || strings.ContainsAny(line, "\x1b\u202e") {
+				if len(line) > 4<<10 || strings.Contains(line, apiKey) || strings.Contains(line, applicationKey) ||
+					strings.ContainsAny(line, "\x1b\u202e") {
 					t.Errorf("a line of %d bytes: %.5000q", len(line), line)
 				}
 			}

@@ -65,8 +65,8 @@ func (r *response) each(queries [load.ResourceCount]query, rng hosted.Range, now
 	}
 }
 
-// decodeResponse reads {"data": {"attributes": {"series": […], "times": […], "values": [[…], …]}}, "errors": "…"}, in any order.
-// Values other than numbers are gaps.
+// decodeResponse reads {"data": {"attributes": {"series": […], "times": […], "values": [[…], …]}}, "errors": "…"}.
+// The order is free. Values other than numbers are gaps.
 func decodeResponse(dec *jsonstream.Decoder, rng hosted.Range) (*response, error) {
 	r, hasData := &response{}, false
 	err := dec.Object(func(key string) error {
@@ -141,7 +141,8 @@ func (r *response) decodeAttributes(dec *jsonstream.Decoder, rng hosted.Range) e
 // checkPoints refuses more points of a series than requested.
 func checkPoints(count int, rng hosted.Range) error {
 	if limit := rng.MaxPoints(); count > limit {
-		return fmt.Errorf("a series has %d points, more than the requested %d: write $interval in the rollup of custom queries", count, limit)
+		return fmt.Errorf("a series has %d points, more than the requested %d: write $interval in the rollup of custom queries",
+			count, limit)
 	}
 	return nil
 }

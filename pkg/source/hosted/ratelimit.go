@@ -29,8 +29,10 @@ type LimitedError struct{ Reset time.Time }
 
 // Error names the time.
 func (e *LimitedError) Error() string {
-	return fmt.Sprintf("the service's rate limit is reached, no query is sent before %s: raise refreshInterval or share a load-watcher service",
-		e.Reset.UTC().Format("15:04:05 UTC"))
+	return fmt.Sprintf(
+		"the service's rate limit is reached, no query is sent before %s: raise refreshInterval or share a load-watcher service",
+		e.Reset.UTC().Format("15:04:05 UTC"),
+	)
 }
 
 // Check returns a *LimitedError before the limit is reset.

@@ -41,8 +41,13 @@ type measured struct {
 // NewTable returns an empty table for load of the nodes. suffix follows the names of nodes in hosts. excerpt cleans a text.
 func NewTable(nodes []*corev1.Node, suffix string, excerpt func(string) string) *Table {
 	t := &Table{
-		nodes: nodes, positions: make(map[*corev1.Node]int, len(nodes)), index: source.NewNodeIndex(nodes), suffix: suffix, excerpt: excerpt,
-		stats: map[time.Duration][][load.ResourceCount]measured{}, unmatched: map[string]struct{}{},
+		nodes:     nodes,
+		positions: make(map[*corev1.Node]int, len(nodes)),
+		index:     source.NewNodeIndex(nodes),
+		suffix:    suffix,
+		excerpt:   excerpt,
+		stats:     map[time.Duration][][load.ResourceCount]measured{},
+		unmatched: map[string]struct{}{},
 	}
 	for i, node := range nodes {
 		t.positions[node] = i

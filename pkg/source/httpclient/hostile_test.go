@@ -186,7 +186,10 @@ func TestDo_UnaskedText(t *testing.T) {
 		if err != nil {
 			panic(err)
 		}
-		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"+r.Header.Get("Authorization")+strings.Repeat("\x00", 8<<10))
+		_, _ = io.WriteString(
+			conn,
+			"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"+r.Header.Get("Authorization")+strings.Repeat("\x00", 8<<10),
+		)
 		_, _ = io.Copy(io.Discard, conn) // until the client closes
 		_ = conn.Close()
 	})

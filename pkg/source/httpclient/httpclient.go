@@ -187,7 +187,8 @@ func (c *Client) Explain(err error) error {
 	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
 	case untrusted:
-		hint = " (set caFile to the PEM bundle of the authority that signed the certificate, or insecureSkipVerify to true to accept any certificate)"
+		hint = " (set caFile to the PEM bundle of the authority that signed the certificate, " +
+			"or insecureSkipVerify to true to accept any certificate)"
 	case errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout():
 		hint = fmt.Sprintf(" (no complete response within the timeout of %v)", c.client.Timeout)
 	}

@@ -106,8 +106,14 @@ func TestNew_UnreadableCAFile(t *testing.T) {
 		cfg  Config
 		want string
 	}{
-		"an absent CA file":           {Config{CAFile: "/absent/ca.crt"}, "caFile: certificates of authorities: stat /absent/ca.crt: no such file"},
-		"a CA file without authority": {Config{CAFile: noCertificate}, "caFile: certificates of authorities: " + noCertificate + " holds no PEM certificate"},
+		"an absent CA file": {
+			Config{CAFile: "/absent/ca.crt"},
+			"caFile: certificates of authorities: stat /absent/ca.crt: no such file",
+		},
+		"a CA file without authority": {
+			Config{CAFile: noCertificate},
+			"caFile: certificates of authorities: " + noCertificate + " holds no PEM certificate",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -341,9 +347,24 @@ func TestStatusError(t *testing.T) {
 		{"an unknown status", 599, "", "status 599"},
 		{"the body is shown on one line", 500, "one\n\t two ", `status 500 Internal Server Error, saying "one two"`},
 		{"not authorized", 401, "", "status 401 Unauthorized (token or tokenFile is missing, wrong or expired)"},
-		{"not allowed", 403, "no", `status 403 Forbidden, saying "no" (the account of token or tokenFile has no permission, or neither is set)`},
-		{"a long body is cut", 500, strings.Repeat("x", 300), `status 500 Internal Server Error, saying "` + strings.Repeat("x", 253) + `…"`},
-		{"the request's token is blanked", 500, "you sent Bearer " + secret, `status 500 Internal Server Error, saying "you sent Bearer …"`},
+		{
+			"not allowed",
+			403,
+			"no",
+			`status 403 Forbidden, saying "no" (the account of token or tokenFile has no permission, or neither is set)`,
+		},
+		{
+			"a long body is cut",
+			500,
+			strings.Repeat("x", 300),
+			`status 500 Internal Server Error, saying "` + strings.Repeat("x", 253) + `…"`,
+		},
+		{
+			"the request's token is blanked",
+			500,
+			"you sent Bearer " + secret,
+			`status 500 Internal Server Error, saying "you sent Bearer …"`,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -24,7 +24,13 @@ func newTransport(cfg Config) (http.RoundTripper, error) {
 	if len(files) == 0 || cfg.InsecureSkipVerify {
 		return transportWith(&tls.Config{InsecureSkipVerify: cfg.InsecureSkipVerify, ServerName: cfg.ServerName}, authorized), nil
 	}
-	ca := &authorities{names: files, beside: cfg.CAFile == "", authorized: authorized, serverName: cfg.ServerName, timeout: cfg.Timeout}
+	ca := &authorities{
+		names:      files,
+		beside:     cfg.CAFile == "",
+		authorized: authorized,
+		serverName: cfg.ServerName,
+		timeout:    cfg.Timeout,
+	}
 	for _, name := range files {
 		ca.files = append(ca.files, boundedfile.New(name, boundedfile.MaxCABytes))
 	}

@@ -63,7 +63,9 @@ func document(percentByHost map[string]float64) string {
 		Data:      wire.Data{NodeMetricsMap: map[string]wire.NodeMetrics{}},
 	}
 	for host, percent := range percentByHost {
-		d.Data.NodeMetricsMap[host] = wire.NodeMetrics{Metrics: []wire.Metric{{Type: wire.CPU, Operator: wire.Average, Rollup: "15m", Value: &percent}}}
+		d.Data.NodeMetricsMap[host] = wire.NodeMetrics{
+			Metrics: []wire.Metric{{Type: wire.CPU, Operator: wire.Average, Rollup: "15m", Value: &percent}},
+		}
 	}
 	var b strings.Builder
 	if err := wire.Encode(&b, d); err != nil {
@@ -98,7 +100,12 @@ func newSource(t *testing.T, cfg Config, nodes ...*corev1.Node) *Source {
 }
 
 func sample(name string, mean float64) load.Sample {
-	return load.Sample{Node: name, Window: 15 * time.Minute, End: time.Unix(1700000000, 0), Stats: load.Stats{load.CPU: load.Stat{Mean: mean, StdDev: math.NaN(), Known: true}}}
+	return load.Sample{
+		Node:   name,
+		Window: 15 * time.Minute,
+		End:    time.Unix(1700000000, 0),
+		Stats:  load.Stats{load.CPU: load.Stat{Mean: mean, StdDev: math.NaN(), Known: true}},
+	}
 }
 
 func wantError(t *testing.T, err error, parts ...string) {
@@ -204,7 +211,11 @@ func TestFetch_OneRequest(t *testing.T) {
 				_, _ = fmt.Fprint(w, document(map[string]float64{"n1": 25}))
 			})
 			several := []time.Duration{5 * time.Minute, 10 * time.Minute, 15 * time.Minute}
-			if _, err := newSource(t, Config{Address: server.URL + suffix}, node("n1")).Fetch(t.Context(), source.Request{Windows: several}); err != nil {
+			if _, err := newSource(
+				t,
+				Config{Address: server.URL + suffix},
+				node("n1"),
+			).Fetch(t.Context(), source.Request{Windows: several}); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff([]string{"GET " + want}, got); diff != "" {
@@ -227,7 +238,11 @@ func TestFetch_Token(t *testing.T) {
 				}
 				_, _ = fmt.Fprint(w, document(map[string]float64{"n1": 25}))
 			})
-			if _, err := newSource(t, Config{Address: server.URL, Config: cfg}, node("n1")).Fetch(t.Context(), source.Request{Windows: windows}); err != nil {
+			if _, err := newSource(
+				t,
+				Config{Address: server.URL, Config: cfg},
+				node("n1"),
+			).Fetch(t.Context(), source.Request{Windows: windows}); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -251,12 +266,32 @@ func TestFetch_Errors(t *testing.T) {
 		{"a page", 200, "<html>Please log in</html>", []string{"not load-watcher's JSON", "invalid character '<'"}},
 		{"an empty body", 200, "", []string{"empty"}},
 		{"half a response", 200, `{"timestamp":1,"data":{"NodeMetricsMap":{`, []string{"unexpected EOF"}},
-		{"JSON of something else", 200, `{"status":"success","data":{"resultType":"vector"}}`, []string{"neither window.end nor timestamp is set"}},
+		{
+			"JSON of something else",
+			200,
+			`{"status":"success","data":{"resultType":"vector"}}`,
+			[]string{"neither window.end nor timestamp is set"},
+		},
 		{"no host", 200, document(nil), []string{"no host's CPU or memory"}},
-		{"no known host", 200, document(map[string]float64{"x1": 1, "x2": 2}), []string{"none of its 2 hosts is one of the 1 nodes of this cluster: x1, x2"}},
-		{"a huge response", 200, "{" + strings.Repeat(`"pad":"`+strings.Repeat("x", 60_000)+`",`, 600), []string{"larger than 1052672 bytes, the bound for 1 nodes"}},
+		{
+			"no known host",
+			200,
+			document(map[string]float64{"x1": 1, "x2": 2}),
+			[]string{"none of its 2 hosts is one of the 1 nodes of this cluster: x1, x2"},
+		},
+		{
+			"a huge response",
+			200,
+			"{" + strings.Repeat(`"pad":"`+strings.Repeat("x", 60_000)+`",`, 600),
+			[]string{"larger than 1052672 bytes, the bound for 1 nodes"},
+		},
 		{"a huge value", 200, `{"source":"` + strings.Repeat("x", wire.MaxBytes), []string{"a value is larger than 65536 bytes"}},
-		{"more metrics than a node has", 200, `{"data":{"NodeMetricsMap":{` + strings.Repeat(`"n1":{"metrics":[{},{},{},{},{},{},{},{}]},`, 1000), []string{"too many hosts or metrics, the bound for 1 nodes"}},
+		{
+			"more metrics than a node has",
+			200,
+			`{"data":{"NodeMetricsMap":{` + strings.Repeat(`"n1":{"metrics":[{},{},{},{},{},{},{},{}]},`, 1000),
+			[]string{"too many hosts or metrics, the bound for 1 nodes"},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -264,7 +299,11 @@ func TestFetch_Errors(t *testing.T) {
 				w.WriteHeader(tt.status)
 				_, _ = io.WriteString(w, tt.body)
 			})
-			batch, err := newSource(t, Config{Address: server.URL, Config: httpclient.Config{BearerToken: token}}, node("n1")).Fetch(t.Context(), source.Request{Windows: windows})
+			batch, err := newSource(
+				t,
+				Config{Address: server.URL, Config: httpclient.Config{BearerToken: token}},
+				node("n1"),
+			).Fetch(t.Context(), source.Request{Windows: windows})
 			wantError(t, err, append(tt.want, "GET "+server.URL+"/watcher: ")...)
 			if len(batch.Samples) != 0 {
 				t.Errorf("an error came with %d samples", len(batch.Samples))
@@ -309,13 +348,21 @@ func TestFetch_TLS(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 	ca := filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(
+		ca,
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+		0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
 	_, err := newSource(t, Config{Address: server.URL}, node("n1")).Fetch(t.Context(), source.Request{Windows: windows})
 	wantError(t, err, server.URL+"/watcher", "x509", "caFile", "insecureSkipVerify")
 	for _, cfg := range []httpclient.Config{{CAFile: ca}, {InsecureSkipVerify: true}} {
-		if _, err := newSource(t, Config{Address: server.URL, Config: cfg}, node("n1")).Fetch(t.Context(), source.Request{Windows: windows}); err != nil {
+		if _, err := newSource(
+			t,
+			Config{Address: server.URL, Config: cfg},
+			node("n1"),
+		).Fetch(t.Context(), source.Request{Windows: windows}); err != nil {
 			t.Errorf("caFile %q, insecureSkipVerify %v: %v", cfg.CAFile, cfg.InsecureSkipVerify, err)
 		}
 	}
@@ -324,7 +371,11 @@ func TestFetch_TLS(t *testing.T) {
 func TestFetch_ServiceDown(t *testing.T) {
 	server := serve(t, func(http.ResponseWriter, *http.Request) {})
 	server.Close()
-	_, err := newSource(t, Config{Address: server.URL, Config: httpclient.Config{BearerToken: token}}, node("n1")).Fetch(t.Context(), source.Request{Windows: windows})
+	_, err := newSource(
+		t,
+		Config{Address: server.URL, Config: httpclient.Config{BearerToken: token}},
+		node("n1"),
+	).Fetch(t.Context(), source.Request{Windows: windows})
 	wantError(t, err, "GET "+server.URL+"/watcher: ", "connection refused")
 }
 

@@ -118,7 +118,8 @@ func TestFetch_TextOfServer(t *testing.T) {
 		})
 	}), time.Second, node("n1", nil))
 	_, err := s.Fetch(ctx, source.Request{Windows: windows})
-	if err == nil || !strings.Contains(err.Error(), "grant") || len(err.Error()) > 1<<10 || strings.ContainsAny(err.Error(), "\x1b\u202e") {
+	if err == nil || !strings.Contains(err.Error(), "grant") || len(err.Error()) > 1<<10 ||
+		strings.ContainsAny(err.Error(), "\x1b\u202e") {
 		t.Errorf("error %.5000q, want a short one without control characters", err)
 	}
 }
@@ -128,7 +129,12 @@ func TestFetch_Redirects(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		authorization := r.Header.Get("Authorization")
 		stolen.Store(&authorization)
-		writeJSON(t, w, http.StatusOK, metricsv1beta1.NodeMetricsList{Items: []metricsv1beta1.NodeMetrics{metrics("n1", list("cpu", "2"))}})
+		writeJSON(
+			t,
+			w,
+			http.StatusOK,
+			metricsv1beta1.NodeMetricsList{Items: []metricsv1beta1.NodeMetrics{metrics("n1", list("cpu", "2"))}},
+		)
 	}))
 	defer other.Close()
 	for _, tt := range []struct{ name, target, want string }{
@@ -140,7 +146,12 @@ func TestFetch_Redirects(t *testing.T) {
 			cfg := configOf(t, func(w http.ResponseWriter, r *http.Request) {
 				switch {
 				case r.URL.Path == "/moved":
-					writeJSON(t, w, http.StatusOK, metricsv1beta1.NodeMetricsList{Items: []metricsv1beta1.NodeMetrics{metrics("n1", list("cpu", "2"))}})
+					writeJSON(
+						t,
+						w,
+						http.StatusOK,
+						metricsv1beta1.NodeMetricsList{Items: []metricsv1beta1.NodeMetrics{metrics("n1", list("cpu", "2"))}},
+					)
 				case tt.target == "":
 					http.Redirect(w, r, "/moved", http.StatusFound)
 				default:

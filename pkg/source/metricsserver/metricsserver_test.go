@@ -46,7 +46,10 @@ func list(pairs ...string) corev1.ResourceList {
 
 func node(name string, capacity corev1.ResourceList) *corev1.Node {
 	// The allocatable is less, so that a division by it shows.
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Capacity: capacity, Allocatable: list("cpu", "1", "memory", "1Gi")}}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status:     corev1.NodeStatus{Capacity: capacity, Allocatable: list("cpu", "1", "memory", "1Gi")},
+	}
 }
 
 func metrics(name string, usage corev1.ResourceList) metricsv1beta1.NodeMetrics {
@@ -136,13 +139,17 @@ func TestFetch(t *testing.T) {
 			name:  "usage in nanocores is exact, and may exceed the capacity",
 			nodes: []*corev1.Node{node("n1", list("cpu", "2", "memory", "1Ki"))},
 			items: []metricsv1beta1.NodeMetrics{metrics("n1", list("cpu", "1500000000n", "memory", "2048"))},
-			want:  source.Batch{Samples: []load.Sample{{Node: "n1", End: end, Stats: load.Stats{load.CPU: known(0.75), load.Memory: known(2)}}}},
+			want: source.Batch{
+				Samples: []load.Sample{{Node: "n1", End: end, Stats: load.Stats{load.CPU: known(0.75), load.Memory: known(2)}}},
+			},
 		},
 		{
 			name:  "an idle node is known to be idle",
 			nodes: []*corev1.Node{node("n1", list("cpu", "8", "memory", "16Gi"))},
 			items: []metricsv1beta1.NodeMetrics{metrics("n1", list("cpu", "0", "memory", "8Gi"))},
-			want:  source.Batch{Samples: []load.Sample{{Node: "n1", End: end, Stats: load.Stats{load.CPU: known(0), load.Memory: known(0.5)}}}},
+			want: source.Batch{
+				Samples: []load.Sample{{Node: "n1", End: end, Stats: load.Stats{load.CPU: known(0), load.Memory: known(0.5)}}},
+			},
 		},
 		{
 			name: "a resource without usage or capacity is not known, a node without either has no sample",
@@ -201,7 +208,12 @@ func TestFetch_OneRequest(t *testing.T) {
 	var got []string
 	cfg := configOf(t, func(w http.ResponseWriter, r *http.Request) {
 		got = append(got, r.Method+" "+r.URL.String())
-		writeJSON(t, w, http.StatusOK, metricsv1beta1.NodeMetricsList{Items: []metricsv1beta1.NodeMetrics{metrics("n1", list("cpu", "2"))}})
+		writeJSON(
+			t,
+			w,
+			http.StatusOK,
+			metricsv1beta1.NodeMetricsList{Items: []metricsv1beta1.NodeMetrics{metrics("n1", list("cpu", "2"))}},
+		)
 	})
 	s := newSource(t, cfg, timeout, node("n1", list("cpu", "8")))
 	if _, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{5 * time.Minute, 10 * time.Minute}}); err != nil {
@@ -231,14 +243,30 @@ func TestFetch_Errors(t *testing.T) {
 		handler http.HandlerFunc
 		want    []string
 	}{
-		{"not allowed", status(http.StatusForbidden, metav1.StatusReasonForbidden), []string{"the server says no", "get and list", "nodes", "metrics.k8s.io"}},
+		{
+			"not allowed",
+			status(http.StatusForbidden, metav1.StatusReasonForbidden),
+			[]string{"the server says no", "get and list", "nodes", "metrics.k8s.io"},
+		},
 		{"not installed", http.NotFound, []string{"metrics-server is not installed"}},
-		{"not ready", status(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable), []string{"metrics-server is not ready", "v1beta1.metrics.k8s.io"}},
+		{
+			"not ready",
+			status(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable),
+			[]string{"metrics-server is not ready", "v1beta1.metrics.k8s.io"},
+		},
 		{"not ready, as the aggregator says it", func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "service unavailable", http.StatusServiceUnavailable)
 		}, []string{"metrics-server is not ready"}},
-		{"another error", status(http.StatusInternalServerError, metav1.StatusReasonInternalError), []string{"list nodes of metrics.k8s.io: ", "the server says no"}},
-		{"garbage", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{")) }, []string{"list nodes of metrics.k8s.io: "}},
+		{
+			"another error",
+			status(http.StatusInternalServerError, metav1.StatusReasonInternalError),
+			[]string{"list nodes of metrics.k8s.io: ", "the server says no"},
+		},
+		{
+			"garbage",
+			func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{")) },
+			[]string{"list nodes of metrics.k8s.io: "},
+		},
 		{"nothing scraped yet", items(), []string{"has no node"}},
 		{"no known node", items(metrics("x1", list("cpu", "1"))), []string{"none of the 1 known nodes", "unmatched: 1 x1"}},
 	}

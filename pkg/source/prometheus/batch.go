@@ -107,7 +107,11 @@ func metricsOf(results []*response.Result, m *response.Matcher) []source.MetricV
 		if r.Nodes == 0 {
 			continue
 		}
-		values := source.MetricValues{Metric: r.Query.PromQL, End: earliest(r.Evaluated, r.Received), Values: make(map[string]float64, r.Nodes)}
+		values := source.MetricValues{
+			Metric: r.Query.PromQL,
+			End:    earliest(r.Evaluated, r.Received),
+			Values: make(map[string]float64, r.Nodes),
+		}
 		for i, v := range r.Values {
 			if v.Known {
 				values.Values[m.Nodes[i].Name] = v.Value

@@ -54,7 +54,10 @@ func TestFetch_BadResponses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := newServer(t, rule{"", tt.respond})
-			s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter, Config: httpclient.Config{BearerToken: "s3cret"}}, twoNodes()...)
+			s := newTestSource(
+				t,
+				Config{Address: srv.URL, Dialect: promql.NodeExporter, Config: httpclient.Config{BearerToken: "s3cret"}},
+				twoNodes()...)
 			_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 			wantError(t, err, append(tt.want, srv.URL+"/api/v1/query", "mean of cpu over 5m")...)
 			if strings.Contains(err.Error(), "s3cret") {
@@ -92,7 +95,10 @@ func TestFetch_ErrorsHideToken(t *testing.T) {
 				w.WriteHeader(tt.status)
 				_, _ = fmt.Fprintf(w, tt.format, r.Header)
 			}})
-			s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter, Config: httpclient.Config{BearerToken: "s3cret"}}, twoNodes()...)
+			s := newTestSource(
+				t,
+				Config{Address: srv.URL, Dialect: promql.NodeExporter, Config: httpclient.Config{BearerToken: "s3cret"}},
+				twoNodes()...)
 			_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 			wantError(t, err, tt.want...)
 			if strings.Contains(err.Error(), "s3cret") {
@@ -219,12 +225,22 @@ func TestTLS(t *testing.T) {
 		})
 	}
 	t.Run("a certificate for another host", func(t *testing.T) {
-		s := newTestSource(t, Config{Address: strings.Replace(srv.URL, "127.0.0.1", "localhost", 1), Dialect: promql.NodeExporter, Config: httpclient.Config{CAFile: ca}}, twoNodes()...)
+		s := newTestSource(
+			t,
+			Config{
+				Address: strings.Replace(srv.URL, "127.0.0.1", "localhost", 1),
+				Dialect: promql.NodeExporter,
+				Config:  httpclient.Config{CAFile: ca},
+			},
+			twoNodes()...)
 		_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 		wantError(t, err, "localhost", "caFile", "insecureSkipVerify")
 	})
 	t.Run("an authority that goes away", func(t *testing.T) {
-		s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter, Config: httpclient.Config{CAFile: ca}}, twoNodes()...)
+		s := newTestSource(
+			t,
+			Config{Address: srv.URL, Dialect: promql.NodeExporter, Config: httpclient.Config{CAFile: ca}},
+			twoNodes()...)
 		if err := os.Rename(ca, other); err != nil {
 			t.Fatal(err)
 		}

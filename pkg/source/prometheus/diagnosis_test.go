@@ -29,11 +29,18 @@ func (e textError) Error() string { return string(e) }
 
 func TestDiagnosis(t *testing.T) {
 	warned := `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"node":"w1"},"value":[1700000000,"8589934592"]}]},"warnings":["partial"]}`
-	srv := newServer(t,
-		rule{"node_cpu_seconds_total", status(http.StatusUnprocessableEntity, `{"status":"error","errorType":"execution","error":"too many samples"}`)},
+	srv := newServer(
+		t,
+		rule{
+			"node_cpu_seconds_total",
+			status(http.StatusUnprocessableEntity, `{"status":"error","errorType":"execution","error":"too many samples"}`),
+		},
 		rule{"instance:node_cpu", vector(element{`"node":"gone"`, "0.5"})},
 		rule{"stddev_over_time", vector()},
-		rule{"node_cpu_usage_seconds_total", vector(element{`"node":"w1"`, "2"}, element{`"node":"vm"`, "2"}, element{`"node":"alone"`, "2"})},
+		rule{
+			"node_cpu_usage_seconds_total",
+			vector(element{`"node":"w1"`, "2"}, element{`"node":"vm"`, "2"}, element{`"node":"alone"`, "2"}),
+		},
 		rule{"node_memory_working_set_bytes", body(warned)},
 		rule{"latency", status(http.StatusBadGateway, "")},
 	)
@@ -56,11 +63,39 @@ func TestDiagnosis(t *testing.T) {
 			{Dialect: promql.KubePrometheus, Err: textError(`none of 1 series belongs to a Node: {node="gone"}`)},
 		},
 		Queries: []diagnosis.QueryDiagnosis{
-			{Query: promql.Query{Kind: promql.NewestSample, Resource: load.CPU, Dialect: promql.Kubelet}, Series: 2, Matched: 2, Nodes: 2, Highest: 1699999980, HighestNode: "w1"},
-			{Query: promql.Query{Kind: promql.Mean, Resource: load.CPU, Window: window, Dialect: promql.Kubelet}, Series: 3, Matched: 1, Nodes: 1, Highest: 0.25, HighestNode: "w1"},
-			{Query: promql.Query{Kind: promql.Mean, Resource: load.Memory, Window: window, Dialect: promql.Kubelet}, Series: 1, Matched: 1, Nodes: 1, Highest: 0.5, HighestNode: "w1", Warnings: []string{"partial"}},
-			{Query: promql.Query{Kind: promql.StdDev, Resource: load.CPU, Window: window, Dialect: promql.Kubelet}, Err: textError("standard deviation of cpu over 5m (dialect Kubelet): no series")},
-			{Query: promql.Query{Kind: promql.StdDev, Resource: load.Memory, Window: window, Dialect: promql.Kubelet}, Err: textError("standard deviation of memory over 5m (dialect Kubelet): no series")},
+			{
+				Query:       promql.Query{Kind: promql.NewestSample, Resource: load.CPU, Dialect: promql.Kubelet},
+				Series:      2,
+				Matched:     2,
+				Nodes:       2,
+				Highest:     1699999980,
+				HighestNode: "w1",
+			},
+			{
+				Query:       promql.Query{Kind: promql.Mean, Resource: load.CPU, Window: window, Dialect: promql.Kubelet},
+				Series:      3,
+				Matched:     1,
+				Nodes:       1,
+				Highest:     0.25,
+				HighestNode: "w1",
+			},
+			{
+				Query:       promql.Query{Kind: promql.Mean, Resource: load.Memory, Window: window, Dialect: promql.Kubelet},
+				Series:      1,
+				Matched:     1,
+				Nodes:       1,
+				Highest:     0.5,
+				HighestNode: "w1",
+				Warnings:    []string{"partial"},
+			},
+			{
+				Query: promql.Query{Kind: promql.StdDev, Resource: load.CPU, Window: window, Dialect: promql.Kubelet},
+				Err:   textError("standard deviation of cpu over 5m (dialect Kubelet): no series"),
+			},
+			{
+				Query: promql.Query{Kind: promql.StdDev, Resource: load.Memory, Window: window, Dialect: promql.Kubelet},
+				Err:   textError("standard deviation of memory over 5m (dialect Kubelet): no series"),
+			},
 			{Query: promql.Query{Kind: promql.NodeMetric}, Err: textError(`metric "latency": GET ` + endpoint + ": status 502 Bad Gateway")},
 		},
 		NodeCount:          3,
@@ -70,7 +105,11 @@ func TestDiagnosis(t *testing.T) {
 		SampleAges:         diagnosis.SampleAges{Nodes: 2, Youngest: 20 * time.Second, Oldest: 50 * time.Second},
 		Skew:               -time.Second, // our clock is a second ahead
 	}
-	options := cmp.Options{equateErrors(), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(promql.Query{}, "PromQL", "OverCapacity", "Reads")}
+	options := cmp.Options{
+		equateErrors(),
+		cmpopts.EquateEmpty(),
+		cmpopts.IgnoreFields(promql.Query{}, "PromQL", "OverCapacity", "Reads"),
+	}
 	if diff := cmp.Diff(want, s.Diagnosis(), options); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -83,7 +122,12 @@ func TestDiagnosis(t *testing.T) {
 	}
 	got := s.Diagnosis()
 	if got.Dialect != "" || len(got.Tried) != len(promql.Dialects()) || got.Undetected == nil {
-		t.Errorf("dialect %q, tried %v, because of %v; want none of all that there are, and a reason", got.Dialect, got.Tried, got.Undetected)
+		t.Errorf(
+			"dialect %q, tried %v, because of %v; want none of all that there are, and a reason",
+			got.Dialect,
+			got.Tried,
+			got.Undetected,
+		)
 	}
 	if got.Skew != time.Minute || !got.ClocksDiffer {
 		t.Errorf("skew %v, different clocks %v; want 1m0s and true", got.Skew, got.ClocksDiffer)
@@ -100,7 +144,8 @@ func TestDiagnosis_NodeMetricsOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := s.Diagnosis()
-	if len(got.Queries) != 1 || got.Queries[0].PromQL != "latency" || got.SampleAges != (diagnosis.SampleAges{}) || len(got.NodesWithoutSeries) > 0 {
+	if len(got.Queries) != 1 || got.Queries[0].PromQL != "latency" || got.SampleAges != (diagnosis.SampleAges{}) ||
+		len(got.NodesWithoutSeries) > 0 {
 		t.Errorf("got %+v, want one query, no ages, and no nodes that lack load", got)
 	}
 }

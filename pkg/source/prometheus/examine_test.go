@@ -91,7 +91,12 @@ func TestExamine_LabelsOfSomeNodes(t *testing.T) {
 			`node_memory_working_set_bytes{host_name="db-7", instance="exporter-7"}`,
 		},
 	}
-	if diff := cmp.Diff(want, examine(t, s), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(diagnosis.Examination{}, "Sampling")); diff != "" {
+	if diff := cmp.Diff(
+		want,
+		examine(t, s),
+		cmpopts.EquateEmpty(),
+		cmpopts.IgnoreFields(diagnosis.Examination{}, "Sampling"),
+	); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -63,7 +63,10 @@ func hostileResponses(t *testing.T) map[string]hostileResponse {
 		"warnings":          {endless(`{"warnings":[`, `"w",`), tooMany},
 		"white space":       {endless(`{`, " "), "a value is larger than 65536 bytes"},
 		"what is not JSON":  {endless("<html>", "x"), "not a response of the Prometheus API"},
-		"an error":          {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(500); endless("no ", "x")(w, r) }, "status 500"},
+		"an error": {
+			func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(500); endless("no ", "x")(w, r) },
+			"status 500",
+		},
 		"an error of the API": {func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(422)
 			endless(`{"status":"error","errorType":"execution","error":"`, "x")(w, r)
@@ -134,14 +137,26 @@ func TestFetch_TextOfServer(t *testing.T) {
 	ofNode := func(labels string) string { return `{"metric":{` + labels + `},"value":[1700000000,"1"]}` }
 	good := ofNode(`"node":"n1","instance":"` + evil + `"`)
 	responses := map[string]string{
-		"errorType":   `{"status":"error","errorType":"` + evil + `","error":"e"}`,
-		"error":       `{"status":"error","errorType":"e","error":"` + evil + `"}`,
-		"status":      `{"status":"` + evil + `"}`,
-		"resultType":  `{"status":"success","data":{"resultType":"` + evil + `","result":[]}}`,
-		"a value":     vectorHead + `{"metric":{},"value":[1700000000,"` + evil + `"]}]}}`,
-		"a time":      vectorHead + `{"metric":{},"value":["` + evil + `","1"]}]}}`,
-		"a key":       `{"` + evil + `":}`,
-		"labels":      vectorHead + ofNode(`"node":"`+evil+`"`) + `,` + ofNode(`"node":"1`+evil+`"`) + `,` + ofNode(`"instance":"2`+evil+`"`) + `,` + ofNode(`"node":"3`+evil+`"`) + `,` + ofNode(`"node":"4`+evil+`"`) + `,` + ofNode(`"node":"5`+evil+`"`) + `]}}`,
+		"errorType":  `{"status":"error","errorType":"` + evil + `","error":"e"}`,
+		"error":      `{"status":"error","errorType":"e","error":"` + evil + `"}`,
+		"status":     `{"status":"` + evil + `"}`,
+		"resultType": `{"status":"success","data":{"resultType":"` + evil + `","result":[]}}`,
+		"a value":    vectorHead + `{"metric":{},"value":[1700000000,"` + evil + `"]}]}}`,
+		"a time":     vectorHead + `{"metric":{},"value":["` + evil + `","1"]}]}}`,
+		"a key":      `{"` + evil + `":}`,
+		"labels": vectorHead + ofNode(
+			`"node":"`+evil+`"`,
+		) + `,` + ofNode(
+			`"node":"1`+evil+`"`,
+		) + `,` + ofNode(
+			`"instance":"2`+evil+`"`,
+		) + `,` + ofNode(
+			`"node":"3`+evil+`"`,
+		) + `,` + ofNode(
+			`"node":"4`+evil+`"`,
+		) + `,` + ofNode(
+			`"node":"5`+evil+`"`,
+		) + `]}}`,
 		"warnings":    vectorHead + good + `]},"status":"success","warnings":["1` + evil + `","2` + evil + `","3` + evil + `","4` + evil + `","5` + evil + `","6` + evil + `"]}`,
 		"good series": vectorHead + good + `,` + ofNode(`"node":"`+evil+`"`) + `]}}`,
 		"a page":      "<html>" + evil,
@@ -161,7 +176,10 @@ func TestFetch_TextOfServer(t *testing.T) {
 				ctx := klog.NewContext(t.Context(), sink)
 				for i := range 3 {
 					before := len(lines)
-					if _, err := s.Fetch(ctx, source.Request{Windows: []time.Duration{window}, Metrics: []string{strings.Repeat("m", 10_000)}}); err != nil {
+					if _, err := s.Fetch(
+						ctx,
+						source.Request{Windows: []time.Duration{window}, Metrics: []string{strings.Repeat("m", 10_000)}},
+					); err != nil {
 						// As the watcher logs it.
 						sink.Error(err, "Load cannot be read")
 						lines = lines[:len(lines)-min(i, 1)]

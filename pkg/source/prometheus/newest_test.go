@@ -151,8 +151,11 @@ func TestFetch_NewestSampleOfOwnQueries(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := newServer(t, rule{"", vector(element{`"node":"w1"`, "0.5"})})
 			srv.newest = vector(element{`"node":"w1"`, "1699999980"})
-			s := newTestSource(t, Config{Address: srv.URL, Dialect: tt.dialect, CPUQuery: tt.cpu, MemoryQuery: tt.memory, NodeLabels: []string{"node"}},
-				newNode("w1", "10.0.0.1"))
+			s := newTestSource(
+				t,
+				Config{Address: srv.URL, Dialect: tt.dialect, CPUQuery: tt.cpu, MemoryQuery: tt.memory, NodeLabels: []string{"node"}},
+				newNode("w1", "10.0.0.1"),
+			)
 			samples := fetch(t, s)
 			newest := slices.DeleteFunc(srv.asked(), func(promql string) bool { return !isNewestSample(promql) })
 			want, wantEnd := []string{tt.want}, evaluationTime().Add(-20*time.Second)
@@ -202,8 +205,17 @@ func TestFetch_EndOfOwnQueries(t *testing.T) {
 			if tt.cpu != "" {
 				srv.newest = onlyFor(`max by (instance) (timestamp(node_memory_MemAvailable_bytes))`, vector(at("w1", "1699999980")))
 			}
-			s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter, CPUQuery: tt.cpu, MemoryQuery: tt.memory, NodeLabels: []string{"instance"}},
-				newNode("w1", "10.0.0.1"))
+			s := newTestSource(
+				t,
+				Config{
+					Address:     srv.URL,
+					Dialect:     promql.NodeExporter,
+					CPUQuery:    tt.cpu,
+					MemoryQuery: tt.memory,
+					NodeLabels:  []string{"instance"},
+				},
+				newNode("w1", "10.0.0.1"),
+			)
 			var got load.Stats
 			ends, samples := [load.ResourceCount]time.Duration{}, fetch(t, s)
 			for _, sample := range samples {

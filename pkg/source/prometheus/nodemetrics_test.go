@@ -72,7 +72,10 @@ func TestFetch_NodeMetricsAndLoad(t *testing.T) {
 }
 
 func TestFetch_NodeMetricsOnly(t *testing.T) {
-	srv := newServer(t, rule{"", vector(element{`"node":"w1"`, "1"}, element{`"Hostname":"w2"`, "2"}, element{`"node":"w1","device":"b"`, "3"})})
+	srv := newServer(
+		t,
+		rule{"", vector(element{`"node":"w1"`, "1"}, element{`"Hostname":"w2"`, "2"}, element{`"node":"w1","device":"b"`, "3"})},
+	)
 	s := newTestSource(t, Config{Address: srv.URL, NodeLabels: []string{"node", "Hostname"}}, twoNodes()...)
 	want := []string{"avg by (Hostname) (gpu)", "latency"}
 	batch, err := s.Fetch(t.Context(), source.Request{Metrics: want})
@@ -98,7 +101,10 @@ func TestFetch_HungLoadQuery(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	srv := newServer(t, rule{"latency", vector(element{`"node":"w1"`, "1"})}, rule{"", hang})
 	for _, dialect := range []promql.Dialect{promql.NodeExporter, promql.Auto} {
-		s := newTestSource(t, Config{Address: srv.URL, Dialect: dialect, Config: httpclient.Config{Timeout: 2 * time.Second}}, twoNodes()...)
+		s := newTestSource(
+			t,
+			Config{Address: srv.URL, Dialect: dialect, Config: httpclient.Config{Timeout: 2 * time.Second}},
+			twoNodes()...)
 		batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}, Metrics: []string{"latency"}})
 		if err != nil {
 			t.Fatalf("%s: %v", dialect, err)

@@ -168,7 +168,8 @@ func (s *PodSource) detect(ctx context.Context) error {
 	s.family, s.pods, s.fetches = &families[i], counts[i], 0
 	if s.name != families[i].Name {
 		s.name = families[i].Name
-		klog.FromContext(ctx).Info("Reading the usage of pods from Prometheus", "address", s.client.Endpoint(), "series", s.name, "pods", s.pods)
+		klog.FromContext(ctx).
+			Info("Reading the usage of pods from Prometheus", "address", s.client.Endpoint(), "series", s.name, "pods", s.pods)
 	}
 	return nil
 }
@@ -213,21 +214,32 @@ func (s *PodSource) FetchHistory(ctx context.Context, p source.Period, maxWorklo
 }
 
 // history returns the three sums of each workload that has all of them.
-func (s *PodSource) history(ctx context.Context, p source.Period, maxWorkloads int, query func(promql.Sum) string) (map[workload]*sums, error) {
+func (s *PodSource) history(
+	ctx context.Context,
+	p source.Period,
+	maxWorkloads int,
+	query func(promql.Sum) string,
+) (map[workload]*sums, error) {
 	var all map[workload]*sums
 	for i := range promql.SumCount {
 		next := make(map[workload]*sums, len(all))
-		err := s.query(ctx, fmt.Sprintf("topk(%d, %s)", maxWorkloads, query(i)), p.End, seriesBounds(maxWorkloads), func(series *podSeries) {
-			w := workload{series.Metric.Namespace, series.Metric.Workload}
-			sum := all[w]
-			if i == promql.CountSum {
-				sum = &sums{}
-			}
-			if sum != nil && w.name != "" {
-				sum[i] = series.Value.Value
-				next[w] = sum
-			}
-		})
+		err := s.query(
+			ctx,
+			fmt.Sprintf("topk(%d, %s)", maxWorkloads, query(i)),
+			p.End,
+			seriesBounds(maxWorkloads),
+			func(series *podSeries) {
+				w := workload{series.Metric.Namespace, series.Metric.Workload}
+				sum := all[w]
+				if i == promql.CountSum {
+					sum = &sums{}
+				}
+				if sum != nil && w.name != "" {
+					sum[i] = series.Value.Value
+					next[w] = sum
+				}
+			},
+		)
 		if err != nil {
 			return nil, err
 		}

@@ -131,10 +131,14 @@ func TestFetchHistory_FewOwnersDecideNothing(t *testing.T) {
 }
 
 func TestFetchPods_OneResourceFails(t *testing.T) {
-	srv := newServer(t,
+	srv := newServer(
+		t,
 		rule{"count(", vector(element{"", "2"})},
 		rule{"rate(", vector(podElement("shop", "web-1", "0.25"))},
-		rule{"avg_over_time(", status(http.StatusServiceUnavailable, `{"status":"error","errorType":"timeout","error":"query timed out"}`)},
+		rule{
+			"avg_over_time(",
+			status(http.StatusServiceUnavailable, `{"status":"error","errorType":"timeout","error":"query timed out"}`),
+		},
 	)
 	usages, failed := fetchPods(t, newTestPodSource(t, srv.URL))
 	if failed[load.CPU] != nil || len(usages) != 1 {
@@ -182,12 +186,22 @@ func fetchHistory(t *testing.T, s *PodSource, p source.Period) ([]source.Workloa
 var sixHours = source.Period{End: time.Unix(1700000000, 0), Length: 6 * time.Hour}
 
 func TestFetchHistory(t *testing.T) {
-	srv := newServer(t,
+	srv := newServer(
+		t,
 		rule{"(namespace, pod) (pod_cpu_usage_seconds_total{namespace!=\"\",pod!=\"\"}))", vector(element{"", "2"})},
 		// Two pods at each look, of one and of three cores; and workloads that one of the queries leaves out.
-		rule{") ^ 0)[6h:30m]", vector(workloadElement("shop", "web", "24"), workloadElement("shop", "counted", "12"), element{`"namespace":"shop"`, "12"})},
-		rule{") ^ 2)[6h:30m]", vector(workloadElement("shop", "web", "120"), workloadElement("shop", "squared", "12"), element{`"namespace":"shop"`, "12"})},
-		rule{"pod_cpu_usage_seconds_total", vector(workloadElement("shop", "web", "48"), workloadElement("shop", "counted", "12"), element{`"namespace":"shop"`, "12"})},
+		rule{
+			") ^ 0)[6h:30m]",
+			vector(workloadElement("shop", "web", "24"), workloadElement("shop", "counted", "12"), element{`"namespace":"shop"`, "12"}),
+		},
+		rule{
+			") ^ 2)[6h:30m]",
+			vector(workloadElement("shop", "web", "120"), workloadElement("shop", "squared", "12"), element{`"namespace":"shop"`, "12"}),
+		},
+		rule{
+			"pod_cpu_usage_seconds_total",
+			vector(workloadElement("shop", "web", "48"), workloadElement("shop", "counted", "12"), element{`"namespace":"shop"`, "12"}),
+		},
 	)
 	usages, err := fetchHistory(t, newTestPodSource(t, srv.URL), sixHours)
 	if err != nil {
@@ -228,8 +242,18 @@ func TestFetchHistory_PrefersRecordingRules(t *testing.T) {
 }
 
 func TestFetchHistory_Refused(t *testing.T) {
-	srv := newServer(t, rule{"count(", vector(element{"", "2"})}, rule{"plimsoll:", vector()},
-		rule{"", status(http.StatusUnprocessableEntity, `{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory"}`)})
+	srv := newServer(
+		t,
+		rule{"count(", vector(element{"", "2"})},
+		rule{"plimsoll:", vector()},
+		rule{
+			"",
+			status(
+				http.StatusUnprocessableEntity,
+				`{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory"}`,
+			),
+		},
+	)
 	_, err := fetchHistory(t, newTestPodSource(t, srv.URL), sixHours)
 	wantError(t, err, "history of cpu", "too many samples")
 }

@@ -62,14 +62,19 @@ func TestFetch_Quantiles(t *testing.T) {
 
 // A reader of quantiles alone finds the dialect too, by a short window.
 func TestFetch_QuantilesAlone(t *testing.T) {
-	srv := newServer(t, rule{"quantile_over_time(0.95, (max", vector(at("w1", "4"))}, rule{"rate(node_cpu_usage_seconds_total[5m]", vector(at("w1", "2"))})
+	srv := newServer(
+		t,
+		rule{"quantile_over_time(0.95, (max", vector(at("w1", "4"))},
+		rule{"rate(node_cpu_usage_seconds_total[5m]", vector(at("w1", "2"))},
+	)
 	s := newTestSource(t, Config{Address: srv.URL}, twoNodes()...)
 	batch, err := s.Fetch(t.Context(), source.Request{Quantiles: []load.Quantile{{Window: day, Fraction: 0.95}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	// 4 of 8 cores.
-	if len(batch.Samples) != 1 || batch.Samples[0].Node != "w1" || batch.Samples[0].Fraction != 0.95 || batch.Samples[0].Stats[load.CPU].Mean != 0.5 {
+	if len(batch.Samples) != 1 || batch.Samples[0].Node != "w1" || batch.Samples[0].Fraction != 0.95 ||
+		batch.Samples[0].Stats[load.CPU].Mean != 0.5 {
 		t.Errorf("samples %+v, want the quantile of w1, 0.5", batch.Samples)
 	}
 	for _, asked := range srv.asked() {
@@ -81,10 +86,17 @@ func TestFetch_QuantilesAlone(t *testing.T) {
 
 // An error names the quantile.
 func TestFetch_QuantileFails(t *testing.T) {
-	srv := newServer(t, rule{"quantile_over_time", status(422, `{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory"}`)})
+	srv := newServer(
+		t,
+		rule{
+			"quantile_over_time",
+			status(422, `{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory"}`),
+		},
+	)
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, twoNodes()...)
 	_, err := s.Fetch(t.Context(), source.Request{Quantiles: []load.Quantile{{Window: day, Fraction: 0.95}}})
-	if err == nil || !strings.Contains(err.Error(), "0.95-quantile of cpu over 1d (dialect NodeExporter)") || !strings.Contains(err.Error(), "too many samples") {
+	if err == nil || !strings.Contains(err.Error(), "0.95-quantile of cpu over 1d (dialect NodeExporter)") ||
+		!strings.Contains(err.Error(), "too many samples") {
 		t.Errorf("error %v, want one that names the quantile and the reason", err)
 	}
 }

@@ -168,7 +168,11 @@ func (s *Source) querier() (*response.Querier, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
-	return &response.Querier{Client: s.client, Clock: s.clock, Matcher: response.NewMatcher(nodes, s.nodeLabels, s.client.Excerpt)}, nil
+	return &response.Querier{
+		Client:  s.client,
+		Clock:   s.clock,
+		Matcher: response.NewMatcher(nodes, s.nodeLabels, s.client.Excerpt),
+	}, nil
 }
 
 // longestProbe bounds the window of the search for a dialect where only quantiles are read.

@@ -152,9 +152,15 @@ func newNode(name, address string) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Status: corev1.NodeStatus{
-			Addresses:   []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}},
-			Capacity:    corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("8"), corev1.ResourceMemory: apiresource.MustParse("16Gi")},
-			Allocatable: corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("4"), corev1.ResourceMemory: apiresource.MustParse("8Gi")},
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}},
+			Capacity: corev1.ResourceList{
+				corev1.ResourceCPU:    apiresource.MustParse("8"),
+				corev1.ResourceMemory: apiresource.MustParse("16Gi"),
+			},
+			Allocatable: corev1.ResourceList{
+				corev1.ResourceCPU:    apiresource.MustParse("4"),
+				corev1.ResourceMemory: apiresource.MustParse("8Gi"),
+			},
 		},
 	}
 }
@@ -424,8 +430,18 @@ func TestFetch_Windows(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []load.Sample{
-		{Node: "w1", Window: 5 * time.Minute, End: evaluationTime(), Stats: load.Stats{load.CPU: known(0.25, 0.25), load.Memory: known(0.25, 0.25)}},
-		{Node: "w1", Window: 15 * time.Minute, End: evaluationTime(), Stats: load.Stats{load.CPU: known(0.5, 0.5), load.Memory: known(0.5, 0.5)}},
+		{
+			Node:   "w1",
+			Window: 5 * time.Minute,
+			End:    evaluationTime(),
+			Stats:  load.Stats{load.CPU: known(0.25, 0.25), load.Memory: known(0.25, 0.25)},
+		},
+		{
+			Node:   "w1",
+			Window: 15 * time.Minute,
+			End:    evaluationTime(),
+			Stats:  load.Stats{load.CPU: known(0.5, 0.5), load.Memory: known(0.5, 0.5)},
+		},
 	}
 	if diff := cmp.Diff(want, batch.Samples, equateValues()); diff != "" {
 		t.Errorf("samples (-want +got):\n%s", diff)
@@ -443,7 +459,11 @@ func TestFetch_Windows(t *testing.T) {
 func TestFetch_HungQuery(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	srv := newServer(t, nodeExporter(vector(at("w1", "0.25")), vector(at("w1", "0.05")), hang, hang)...)
-	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter, Config: httpclient.Config{Timeout: 2 * time.Second}}, newNode("w1", "10.0.0.1"))
+	s := newTestSource(
+		t,
+		Config{Address: srv.URL, Dialect: promql.NodeExporter, Config: httpclient.Config{Timeout: 2 * time.Second}},
+		newNode("w1", "10.0.0.1"),
+	)
 	want := []load.Sample{sample("w1", known(0.25, 0.05), load.Stat{})}
 	if diff := cmp.Diff(want, fetch(t, s), equateValues()); diff != "" {
 		t.Errorf("samples (-want +got):\n%s", diff)
@@ -465,7 +485,9 @@ func TestFetch_HungQuery(t *testing.T) {
 }
 
 func TestFetch_ImpossibleValues(t *testing.T) {
-	srv := newServer(t, nodeExporter(vector(at("w1", "NaN"), at("w2", "1.7")), vector(at("w1", "+Inf")), vector(at("w1", "-0.5")), vector())...)
+	srv := newServer(
+		t,
+		nodeExporter(vector(at("w1", "NaN"), at("w2", "1.7")), vector(at("w1", "+Inf")), vector(at("w1", "-0.5")), vector())...)
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, twoNodes()...)
 	want := []load.Sample{
 		sample("w1", known(math.NaN(), math.Inf(1)), meanOnly(-0.5)),

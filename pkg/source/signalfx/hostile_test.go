@@ -105,7 +105,14 @@ func TestFetch_SlowServer(t *testing.T) {
 func TestFetch_TextOfServer(t *testing.T) {
 	evil := token + "\x1b[2J\u202e" + strings.Repeat("x", 10_000)
 	escaped := token + `\u001b[2J\u202e` + strings.Repeat("x", 10_000) // in JSON
-	values := fmt.Sprintf(`{"data":{"A":[[%d000,10]],"B%s":[[%d000,10]]},"errors":["%s",{"message":"%s"}]}`, minute, escaped, minute, escaped, escaped)
+	values := fmt.Sprintf(
+		`{"data":{"A":[[%d000,10]],"B%s":[[%d000,10]]},"errors":["%s",{"message":"%s"}]}`,
+		minute,
+		escaped,
+		minute,
+		escaped,
+		escaped,
+	)
 	for name, respond := range map[string]map[string]http.HandlerFunc{
 		"errors and names": {"/v1/timeserieswindow": status(200, "", "", values)},
 		"hosts":            {"/v2/metrictimeseries": status(200, "", "", `{"results":[{"id":"A","dimensions":{"host":"`+escaped+`"}}]}`)},
@@ -126,7 +133,10 @@ func TestFetch_TextOfServer(t *testing.T) {
 			var lines []string
 			sink := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 4})
 			for range 2 {
-				if _, err := s.Fetch(klog.NewContext(t.Context(), sink), source.Request{Windows: []time.Duration{5 * time.Minute}}); err != nil {
+				if _, err := s.Fetch(
+					klog.NewContext(t.Context(), sink),
+					source.Request{Windows: []time.Duration{5 * time.Minute}},
+				); err != nil {
 					lines = append(lines, err.Error())
 				}
 			}

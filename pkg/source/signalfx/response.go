@@ -22,7 +22,7 @@ type values struct {
 	unreadable []string
 }
 
-// decodeValues reads {"data": {"<id>": [[<ms>, <percent>], …], …}, "errors": […]} as fractions over the range at the moment now.
+// decodeValues reads {"data": {"<id>": [[<ms>, <percent>], …], …}, "errors": […]} as fractions over the range.
 // Values other than numbers are gaps.
 func decodeValues(dec *jsonstream.Decoder, rng hosted.Range, now time.Time) (*values, error) {
 	v := &values{}

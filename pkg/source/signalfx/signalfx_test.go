@@ -177,7 +177,10 @@ func (s *stub) names(w http.ResponseWriter, r *http.Request) {
 		if one.host != "" {
 			dimensions["host"] = one.host
 		}
-		results = append(results, map[string]any{"active": true, "creator": nil, "id": one.id, "metric": one.metric, "dimensions": dimensions})
+		results = append(
+			results,
+			map[string]any{"active": true, "creator": nil, "id": one.id, "metric": one.metric, "dimensions": dimensions},
+		)
 	}
 	write(w, map[string]any{"count": len(selected), "partialCount": false, "results": results})
 }
@@ -419,7 +422,8 @@ func TestFetch_MostSeriesOfAQuery(t *testing.T) {
 	if err != nil || len(batch.Samples) != maxSeries {
 		t.Errorf("%d samples, error %v", len(batch.Samples), err)
 	}
-	if len(lines) != 1 || !strings.Contains(lines[0], "the service returned 10000 series and returns no more of one query: set clusterName") {
+	if len(lines) != 1 ||
+		!strings.Contains(lines[0], "the service returned 10000 series and returns no more of one query: set clusterName") {
 		t.Errorf("log %q", lines)
 	}
 }
@@ -602,7 +606,12 @@ func TestFetch_MalformedSeries(t *testing.T) {
 				series := strings.ReplaceAll(tt.series, "%[1]d", strconv.Itoa(minute))
 				_, _ = fmt.Fprintf(w, `{"data":{"B":%s,"A":[[%d000,10]]}}`, series, minute)
 			}
-			server.respond["/v2/metrictimeseries"] = status(200, "", "", `{"count":"2","results":[`+tt.host+`,{"id":"A","dimensions":{"host":"n1"}}]}`)
+			server.respond["/v2/metrictimeseries"] = status(
+				200,
+				"",
+				"",
+				`{"count":"2","results":[`+tt.host+`,{"id":"A","dimensions":{"host":"n1"}}]}`,
+			)
 			s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
 			var lines []string
 			sink := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 2})
@@ -664,7 +673,12 @@ func TestFetch_PointsOfTheFuture(t *testing.T) {
 	server.respond["/v1/timeserieswindow"] = func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintf(w, `{"data":{"A":[[%d000,50],[%d000,10]],"B":[[%d000,50]]}}`, minute+3600, minute, minute+10*24*3600)
 	}
-	server.respond["/v2/metrictimeseries"] = status(200, "", "", `{"results":[{"id":"A","dimensions":{"host":"n1"}},{"id":"B","dimensions":{"host":"n2"}}]}`)
+	server.respond["/v2/metrictimeseries"] = status(
+		200,
+		"",
+		"",
+		`{"results":[{"id":"A","dimensions":{"host":"n1"}},{"id":"B","dimensions":{"host":"n2"}}]}`,
+	)
 	s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
 	got, err := fetch(t, s, 5*time.Minute)
 	if err != nil {
@@ -772,7 +786,12 @@ func TestFetch_TokenFileRotates(t *testing.T) {
 		}
 	}
 	writeToken("old")
-	s := newSource(t, Config{Address: server.URL, Config: httpclient.Config{BearerTokenFile: file}}, clocktesting.NewFakePassiveClock(now), node("n1"))
+	s := newSource(
+		t,
+		Config{Address: server.URL, Config: httpclient.Config{BearerTokenFile: file}},
+		clocktesting.NewFakePassiveClock(now),
+		node("n1"),
+	)
 	if _, err := fetch(t, s, 5*time.Minute); err == nil {
 		t.Error("the old token was accepted")
 	}

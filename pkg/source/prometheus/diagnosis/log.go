@@ -31,7 +31,8 @@ func (l *Log) Changes(logger klog.Logger, now time.Time, d *Diagnosis) {
 	if logger, ok := l.clockSkew.Allow(logger, now); ok {
 		l.clocksDiffer = d.ClocksDiffer
 		if d.ClocksDiffer {
-			logger.Info("Prometheus evaluates queries at another time than now: check both clocks, or caches in between", "difference", d.Skew)
+			logger.Info("Prometheus evaluates queries at another time than now: check both clocks, or caches in between",
+				"difference", d.Skew)
 		} else {
 			logger.Info("Prometheus evaluates queries at the present time again")
 		}
@@ -59,7 +60,8 @@ func (l *Log) logQueries(logger klog.Logger, now time.Time, d *Diagnosis) {
 
 // logMatching always logs changes of nodes. Of series without a node, it always logs only whether there are any.
 func (l *Log) logMatching(logger klog.Logger, now time.Time, d *Diagnosis) {
-	important := (len(d.UnmatchedSeries) > 0) != (len(l.unmatchedSeries) > 0) || !slices.Equal(d.NodesWithoutSeries, l.nodesWithoutSeries)
+	important := (len(d.UnmatchedSeries) > 0) != (len(l.unmatchedSeries) > 0) ||
+		!slices.Equal(d.NodesWithoutSeries, l.nodesWithoutSeries)
 	if !important && slices.Equal(d.UnmatchedSeries, l.unmatchedSeries) {
 		return
 	}

@@ -171,8 +171,13 @@ func nodeExporterCPU(idle, by string, s sampling) expression {
 }
 
 func nodeExporterUsed(by string, over model.Duration) string {
-	return fmt.Sprintf(`sum by (%s) (rate(node_cpu_seconds_total{mode!~"idle|iowait|steal"}[%s])) / sum by (%s) (rate(node_cpu_seconds_total[%s]))`,
-		by, over, by, over)
+	return fmt.Sprintf(
+		`sum by (%s) (rate(node_cpu_seconds_total{mode!~"idle|iowait|steal"}[%s])) / sum by (%s) (rate(node_cpu_seconds_total[%s]))`,
+		by,
+		over,
+		by,
+		over,
+	)
 }
 
 // ruled is the span that the rule of cpu is a mean over.
@@ -211,7 +216,8 @@ func usageSecondsExpression(counter, by string, s sampling) expression {
 		mean: fmt.Sprintf("max by (%s) (sum without (cpu) ((%s) and timestamp(%s) > time() - %d))",
 			by, strings.Join(longest, " or "), counter, s.recentSeconds),
 		// A short rate has four steps, and may have only two scrapes.
-		stdDev:       fmt.Sprintf("stddev_over_time((max by (%s) (sum without (cpu) (%s)))[%s:%s])", by, rateWithin(counter, s.rate, 2), s.window, s.step),
+		stdDev: fmt.Sprintf("stddev_over_time((max by (%s) (sum without (cpu) (%s)))[%s:%s])", by, rateWithin(counter, s.rate, 2),
+			s.window, s.step),
 		overCapacity: true,
 	}
 }
@@ -225,7 +231,8 @@ func rateWithin(counter string, over model.Duration, shares int) string {
 // bytesExpression is for a gauge of used bytes. Only gauges with a recent sample count, as with counters.
 func bytesExpression(gauge, by string, s sampling) expression {
 	over := func(function string) string {
-		return fmt.Sprintf("max by (%s) (%s(%s[%s]) and timestamp(%s) > time() - %d)", by, function, gauge, s.window, gauge, s.recentSeconds)
+		return fmt.Sprintf("max by (%s) (%s(%s[%s]) and timestamp(%s) > time() - %d)", by, function, gauge, s.window, gauge,
+			s.recentSeconds)
 	}
 	return expression{
 		mean:         over("avg_over_time"),

@@ -36,7 +36,10 @@ type PodFamily struct {
 
 // PodFamilies returns all families, the one with the fewest series first.
 func PodFamilies() []PodFamily {
-	cAdvisor := [load.ResourceCount]string{load.CPU: "container_cpu_usage_seconds_total", load.Memory: "container_memory_working_set_bytes"}
+	cAdvisor := [load.ResourceCount]string{
+		load.CPU:    "container_cpu_usage_seconds_total",
+		load.Memory: "container_memory_working_set_bytes",
+	}
 	return []PodFamily{
 		{
 			Name:   "pods of the kubelet's /metrics/resource",
@@ -172,5 +175,6 @@ func (f *PodFamily) History(r load.Resource, s Sum, period time.Duration, owners
 // RecordedHistory is History from the recording rules, which look at each RuleInterval.
 // Recorded series have no job and no instance, unlike scraped ones: no target can pass for a rule.
 func RecordedHistory(r load.Resource, s Sum, period time.Duration) string {
-	return fmt.Sprintf("max by (namespace, workload) (sum_over_time(%s{job=\"\",instance=\"\"}[%s]))", ruleName(r, s), model.Duration(period))
+	return fmt.Sprintf("max by (namespace, workload) (sum_over_time(%s{job=\"\",instance=\"\"}[%s]))", ruleName(r, s),
+		model.Duration(period))
 }

@@ -12,28 +12,45 @@ import (
 // quantile returns the query for a quantile of utilization, without a deviation. As with a mean, only existing series count.
 // Counters need a subquery: they have no value before a rate is taken. Quantiles of a gauge are taken of its samples.
 //
-// The span is the length of the rates. A load has lasted for the share above the quantile, and then the quantile rises for the span.
+// The span is the length of the rates. A load has lasted for the share above the quantile.
+// Then the quantile rises for the span.
 func (d Dialect) quantile(r load.Resource, by string, s sampling, fraction float64) expression {
 	series, q := d.Series(r), format(fraction)
 	e := expression{span: time.Duration(s.rate)}
 	switch {
 	case d == NodeExporter && r == load.CPU:
-		e.mean = fmt.Sprintf("quantile_over_time(%s, (%s)[%s:%s]) and count by (%s) (%s)", q, nodeExporterUsed(by, s.rate), s.window, s.step, by, series[0])
+		e.mean = fmt.Sprintf("quantile_over_time(%s, (%s)[%s:%s]) and count by (%s) (%s)", q, nodeExporterUsed(by, s.rate),
+			s.window, s.step, by, series[0])
 	case d == NodeExporter:
 		// A high quantile of what is used is a low one of what is available.
-		e.mean = fmt.Sprintf("max by (%s) (1 - quantile_over_time(%s, %s[%s]) / %s)", by, format(1-fraction), series[0], s.window, nodeExporterMemoryTotal)
+		e.mean = fmt.Sprintf("max by (%s) (1 - quantile_over_time(%s, %s[%s]) / %s)", by, format(1-fraction), series[0], s.window,
+			nodeExporterMemoryTotal)
 	case d == KubePrometheus:
-		e.mean = fmt.Sprintf("(%s) and (%s)",
-			FirstOf(series, "max by ("+by+") (quantile_over_time("+q+", %s["+s.window.String()+"]))"), FirstOf(series, "max by ("+by+") (%s)"))
+		e.mean = fmt.Sprintf(
+			"(%s) and (%s)",
+			FirstOf(series, "max by ("+by+") (quantile_over_time("+q+", %s["+s.window.String()+"]))"),
+			FirstOf(series, "max by ("+by+") (%s)"),
+		)
 		if r == load.CPU {
 			e.span = ruled
 		}
 	case r == load.CPU:
-		e.mean = fmt.Sprintf("quantile_over_time(%s, (max by (%s) (sum without (cpu) (%s)))[%s:%s]) and count by (%s) (%s and timestamp(%s) > time() - %d)",
-			q, by, rateWithin(series[0], s.rate, 2), s.window, s.step, by, series[0], series[0], s.recentSeconds)
+		e.mean = fmt.Sprintf(
+			"quantile_over_time(%s, (max by (%s) (sum without (cpu) (%s)))[%s:%s]) and count by (%s) (%s and timestamp(%s) > time() - %d)",
+			q,
+			by,
+			rateWithin(series[0], s.rate, 2),
+			s.window,
+			s.step,
+			by,
+			series[0],
+			series[0],
+			s.recentSeconds,
+		)
 		e.overCapacity = true
 	default:
-		e.mean = fmt.Sprintf("max by (%s) (quantile_over_time(%s, %s[%s]) and timestamp(%s) > time() - %d)", by, q, series[0], s.window, series[0], s.recentSeconds)
+		e.mean = fmt.Sprintf("max by (%s) (quantile_over_time(%s, %s[%s]) and timestamp(%s) > time() - %d)", by, q, series[0],
+			s.window, series[0], s.recentSeconds)
 		e.overCapacity = true
 	}
 	return e

@@ -66,7 +66,12 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // Query evaluates an instant query at the server's present time and passes each series to visit. The number of nodes bounds the
 // response. After an error, passed series must not be used. The error names the URL. It wraps a *RefusedError where the server
 // refused the query.
-func (c *Client) Query(ctx context.Context, promql string, nodes int, visit func(*Series[map[string]string])) (warnings []string, err error) {
+func (c *Client) Query(
+	ctx context.Context,
+	promql string,
+	nodes int,
+	visit func(*Series[map[string]string]),
+) (warnings []string, err error) {
 	bounds := Bounds{Bytes: source.MaxResponseBytes(nodes), Series: source.MaxElements(nodes)}
 	warnings, err = c.Send(ctx, url.Values{"query": {promql}}, bounds, Vector(ClearMap, visit))
 	if source.IsTooLarge(err) {

@@ -113,8 +113,8 @@ func ClearMap(labels *map[string]string) {
 	clear(*labels)
 }
 
-// Decode reads a response of the Prometheus API, in memory for one series at a time. After an error, decoded series must not be used.
-// More than about maxSeries are an error.
+// Decode reads a response of the Prometheus API, in memory for one series at a time. More than about maxSeries are an error.
+// After an error, decoded series must not be used.
 func Decode(from io.Reader, maxSeries int64, elements Elements) (warnings []string, err error) {
 	dec := jsonstream.NewDecoder(from, maxSeries)
 	e := envelope{elements: elements}

@@ -28,7 +28,11 @@ type Matcher struct {
 // NewMatcher returns a Matcher by labels, the preferred one first. excerpt cleans a server's text.
 func NewMatcher(nodes []*corev1.Node, labels []string, excerpt func(string) string) *Matcher {
 	m := &Matcher{
-		Nodes: nodes, Index: source.NewNodeIndex(nodes), positions: make(map[*corev1.Node]int, len(nodes)), labels: labels, excerpt: excerpt,
+		Nodes:     nodes,
+		Index:     source.NewNodeIndex(nodes),
+		positions: make(map[*corev1.Node]int, len(nodes)),
+		labels:    labels,
+		excerpt:   excerpt,
 	}
 	for i, node := range nodes {
 		m.positions[node] = i
@@ -72,7 +76,7 @@ func (m *Matcher) write(name string, series map[string]string, labels []string) 
 	return text.Excerpt(name + "{" + strings.Join(parts, ", ") + "}")
 }
 
-// capacity returns the cores or bytes of the node at a position. Usage includes that of the system: allocatable would be too little.
+// capacity returns the cores or bytes of the node at a position. Usage includes the system's: allocatable would be too little.
 func (m *Matcher) capacity(position int, r load.Resource) float64 {
 	capacity := m.Nodes[position].Status.Capacity
 	if r == load.CPU {
