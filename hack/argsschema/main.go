@@ -1,6 +1,7 @@
-// Argsschema writes the JSON schema of the plugins' arguments, from the Go types in apis/config/v1: into values.schema.json of the
-// chart, for Helm, and into files/args.schema.json, for the chart's templates, which cannot read the former. The latter has also the
-// names of plugins that the scheduler does not have. It runs in the repository's root.
+// Argsschema writes the JSON schema of the plugins' arguments, from the Go types in apis/config/v1: into
+// values.schema.json of the chart, for Helm, and into files/args.schema.json, for the chart's templates, which cannot
+// read the former. The latter has also the names of plugins that the scheduler does not have. It runs in the
+// repository's root.
 package main
 
 import (

@@ -100,7 +100,9 @@ func TestSchemaOf_PatternsAcceptWhatParses(t *testing.T) {
 			},
 		},
 		{
-			reflect.TypeFor[resource.Quantity](), func(s string) error { return new(quantity.Bounded).UnmarshalJSON([]byte(strconv.Quote(s))) },
+			reflect.TypeFor[resource.Quantity](), func(s string) error {
+				return new(quantity.Bounded).UnmarshalJSON([]byte(strconv.Quote(s)))
+			},
 			[]string{
 				"1", "500m", "1Gi", "1.5Gi", "2k", "100u", "3n", "1E", "1Ei", "1e3", "1E3", "1e-3", "12E+2", "1e-999", "-1", "+1", ".5", "5.", "0",
 				"", "1 core", "1 Gi", "1K", "1ki", "1GB", "1gi", "one", "1e", "1.5.5", "--1", "1,5", "1e-9999", "1e9999", strings.Repeat("7", 64), strings.Repeat("7", 65),

@@ -49,7 +49,7 @@ func writeTar(w io.Writer, modified time.Time, entries []entry) error {
 	return archive.Close()
 }
 
-// writeFolder writes a folder and those that hold it, unless folders has them.
+// writeFolder writes a folder and its parents, unless folders has them.
 func writeFolder(archive *tar.Writer, modified time.Time, folders map[string]bool, name string) error {
 	if folders[name] {
 		return nil

@@ -73,8 +73,8 @@ func (r *release) markPrerelease() error {
 	return os.WriteFile(file, []byte(marked), 0o644)
 }
 
-// chartImage is a chart as helm push makes it: the configuration is Chart.yaml, the only layer is the package, and the annotations are
-// those of Chart.yaml. It lacks the time of the push, and has the license too.
+// chartImage is a chart as helm push makes it: the configuration is Chart.yaml, the only layer is the package, and the
+// annotations are those of Chart.yaml. It lacks the time of the push, and has the license too.
 type chartImage struct {
 	config, manifest []byte
 	content          v1.Layer

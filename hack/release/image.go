@@ -98,15 +98,15 @@ func (r *release) index(ctx context.Context, minor string, programs []program) (
 	return index, nil
 }
 
-// programLayer returns the layer of programs and of the licences of what an image consists of.
+// programLayer returns the layer of programs and of the licenses of what an image consists of.
 func (r *release) programLayer(ctx context.Context, name string, programs []program) (v1.Layer, error) {
 	modules := append(thirdParty(programs), certificatesVersion())
 	module.Sort(modules)
-	licences, err := r.licences(ctx, slices.Compact(modules))
+	licenses, err := r.licenses(ctx, slices.Compact(modules))
 	if err != nil {
 		return nil, err
 	}
-	entries := []entry{{name: "licenses/" + licencesName, content: licences}}
+	entries := []entry{{name: "licenses/" + licensesName, content: licenses}}
 	for _, p := range programs {
 		entries = append(entries, entry{name: "bin/" + p.name, source: p.path, executable: true})
 	}

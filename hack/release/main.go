@@ -1,4 +1,5 @@
-// Command release makes the files of a release, and pushes its images and its chart. The Makefile's targets release and push call it.
+// Command release makes the files of a release, and pushes its images and its chart. The Makefile's targets release and
+// push call it.
 package main
 
 import (

@@ -24,9 +24,9 @@ type artifact struct {
 	content remote.Taggable
 }
 
-// push pushes the images and the chart of a release that was made into a folder. The registry's credentials are those of docker login.
-// It prints the name of each with its digest. Nothing is pushed if one of them cannot be read or has another digest than the release
-// says, or if the registry has another digest by its tag: a tag never moves.
+// push pushes the images and the chart of a release that was made into a folder. The registry's credentials are those
+// of docker login. It prints the name of each with its digest. Nothing is pushed if one of them cannot be read or has
+// another digest than the release says, or if the registry has another digest by its tag: a tag never moves.
 func push(ctx context.Context, dir string) error {
 	work, err := os.MkdirTemp("", "push-")
 	if err != nil {
@@ -126,7 +126,12 @@ func (a artifact) check(ctx context.Context) error {
 		return fmt.Errorf("reading the digest of %s: %w%s", a.tag, err, loginHint(err, a.tag))
 	}
 	if has.Digest != a.digest {
-		return fmt.Errorf("the registry has %s already, with the digest %s, but the release has %s: a tag never moves, so release the next version", a.tag, has.Digest, a.digest)
+		return fmt.Errorf(
+			"the registry has %s already, with the digest %s, but the release has %s: a tag never moves, so release the next version",
+			a.tag,
+			has.Digest,
+			a.digest,
+		)
 	}
 	return nil
 }

@@ -22,8 +22,8 @@ import (
 // TestPush pushes an image of two platforms to a registry in this process.
 func TestPush(t *testing.T) {
 	root, dist := t.TempDir(), t.TempDir()
-	licence, built := filepath.Join(root, "LICENSE"), filepath.Join(root, schedulerProgram)
-	for _, file := range []string{licence, built} {
+	license, built := filepath.Join(root, "LICENSE"), filepath.Join(root, schedulerProgram)
+	for _, file := range []string{license, built} {
 		if err := os.WriteFile(file, []byte(file), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +133,11 @@ func TestPush(t *testing.T) {
 	})
 	t.Run("refuses a folder without a release", func(t *testing.T) {
 		none := t.TempDir()
-		if err := push(t.Context(), none); err == nil || !strings.Contains(err.Error(), "DIST="+none+" holds no release: run make release") {
+		if err := push(
+			t.Context(),
+			none,
+		); err == nil ||
+			!strings.Contains(err.Error(), "DIST="+none+" holds no release: run make release") {
 			t.Errorf("want an error that says what to do, got: %v", err)
 		}
 	})

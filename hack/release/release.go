@@ -58,13 +58,16 @@ type release struct {
 	work string // folder of what is removed at the end
 	root string // folder of the commit's files, below work
 
-	licenceCache map[module.Version][]entry // what licenceFiles returned
+	licenseCache map[module.Version][]entry // what licenseFiles returned
 }
 
 // newRelease returns the release of the commit that is checked out. It fails if there can be none.
 func newRelease(ctx context.Context, repository, version string, minors, platforms []string) (*release, error) {
 	if version == "" || semver.Canonical(version) != version {
-		return nil, fmt.Errorf("VERSION is %q, but must be a semantic version with a v: set VERSION=v1.2.3 or VERSION=v1.2.3-rc.1", version)
+		return nil, fmt.Errorf(
+			"VERSION is %q, but must be a semantic version with a v: set VERSION=v1.2.3 or VERSION=v1.2.3-rc.1",
+			version,
+		)
 	}
 	changes, err := output(ctx, repository, "git", "status", "--porcelain", "--untracked-files=all")
 	if err != nil {
@@ -112,8 +115,14 @@ func checkChart(repository, version string) error {
 	for _, want := range []string{"version: " + version[1:], "appVersion: " + version} {
 		field, _, _ := strings.Cut(want, ":")
 		if line := regexp.MustCompile(`(?m)^` + field + `:.*$`).FindString(string(chart)); line != want {
-			return fmt.Errorf("VERSION is %q, so manifests/chart/Chart.yaml must have %q, but has %q: run hack/set-version.sh %s and commit what it "+
-				"changes, or set VERSION to the version of the chart", version, want, line, version[1:])
+			return fmt.Errorf(
+				"VERSION is %q, so manifests/chart/Chart.yaml must have %q, but has %q: run hack/set-version.sh %s and commit what it "+
+					"changes, or set VERSION to the version of the chart",
+				version,
+				want,
+				line,
+				version[1:],
+			)
 		}
 	}
 	return nil
@@ -223,12 +232,24 @@ func (r *release) make(ctx context.Context, out string) (err error) {
 	return nil
 }
 
-// exportCommit writes the files of the commit to a folder that becomes r.root. What git does not track, or ignores, cannot get into a
-// release then, and neither can another commit that is checked out meanwhile.
+// exportCommit writes the files of the commit to a folder that becomes r.root. What git does not track, or ignores,
+// cannot get into a release then, and neither can another commit that is checked out meanwhile.
 func (r *release) exportCommit(ctx context.Context) error {
 	r.root = filepath.Join(r.work, "source")
 	archive := r.root + ".tar"
-	if _, err := output(ctx, r.repository, "git", "-c", "core.autocrlf=false", "-c", "core.attributesFile=", "archive", "--format=tar", "--output="+archive, r.commit); err != nil {
+	if _, err := output(
+		ctx,
+		r.repository,
+		"git",
+		"-c",
+		"core.autocrlf=false",
+		"-c",
+		"core.attributesFile=",
+		"archive",
+		"--format=tar",
+		"--output="+archive,
+		r.commit,
+	); err != nil {
 		return err
 	}
 	if err := os.Mkdir(r.root, 0o755); err != nil {
@@ -355,8 +376,8 @@ func (r *release) makeMinor(ctx context.Context, minor, chart string) (digest v1
 	return digest, r.renderManifests(ctx, minor, chart, digest.String())
 }
 
-// buildMinor builds the programs of a minor version of Kubernetes, and writes their archives and SBOMs. It returns those that go
-// into the image.
+// buildMinor builds the programs of a minor version of Kubernetes, and writes their archives and SBOMs. It returns the
+// programs of the image.
 func (r *release) buildMinor(ctx context.Context, minor string) (programs []program, err error) {
 	platforms := r.linux()
 	if minor == r.newest() {
@@ -433,17 +454,20 @@ func (r *release) build(ctx context.Context, minor string, p platform, names []s
 	return programs, nil
 }
 
-// writeArchive writes an archive of programs and the licences, and of what belongs to them.
+// writeArchive writes an archive of programs and the licenses, and of what belongs to them.
 func (r *release) writeArchive(ctx context.Context, name string, programs []program) error {
-	licences, err := r.licences(ctx, thirdParty(programs))
+	licenses, err := r.licenses(ctx, thirdParty(programs))
 	if err != nil {
 		return err
 	}
-	entries := []entry{{name: "LICENSE", source: filepath.Join(r.root, "LICENSE")}, {name: licencesName, content: licences}}
+	entries := []entry{{name: "LICENSE", source: filepath.Join(r.root, "LICENSE")}, {name: licensesName, content: licenses}}
 	for _, p := range programs {
 		entries = append(entries, entry{name: filepath.Base(p.path), source: p.path, executable: true})
 		if p.name == kubectlProgram && p.os != "windows" {
-			entries = append(entries, entry{name: completion, source: filepath.Join(r.root, "manifests", "krew", completion), executable: true})
+			entries = append(
+				entries,
+				entry{name: completion, source: filepath.Join(r.root, "manifests", "krew", completion), executable: true},
+			)
 		}
 	}
 	return writeTarGz(filepath.Join(r.out, name+".tar.gz"), r.time, entries)

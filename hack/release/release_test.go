@@ -58,7 +58,20 @@ func mustWrite(t *testing.T, file, content string) {
 func commitAll(t *testing.T, repository string) {
 	t.Helper()
 	mustOutput(t, repository, "git", "add", "--all")
-	mustOutput(t, repository, "git", "-c", "user.name=test", "-c", "user.email=test@example.com", "-c", "commit.gpgsign=false", "commit", "--quiet", "--message=test")
+	mustOutput(
+		t,
+		repository,
+		"git",
+		"-c",
+		"user.name=test",
+		"-c",
+		"user.email=test@example.com",
+		"-c",
+		"commit.gpgsign=false",
+		"commit",
+		"--quiet",
+		"--message=test",
+	)
 }
 
 // stubRepository copies this working tree, with changes that are not committed, to a repository in which make build takes no time.
@@ -149,7 +162,7 @@ func TestMake(t *testing.T) {
 	checkPrograms := func(t *testing.T, archive, platform, minor string, programs ...string) {
 		t.Helper()
 		files := archived(t, filepath.Join(dist, archive))
-		names := slices.Concat([]string{"LICENSE", licencesName}, programs)
+		names := slices.Concat([]string{"LICENSE", licensesName}, programs)
 		if strings.HasPrefix(archive, kubectlProgram) && !strings.HasPrefix(platform, "windows/") {
 			names = append(names, completion)
 		}
@@ -162,7 +175,7 @@ func TestMake(t *testing.T) {
 				t.Errorf("%s in %s ends with %q, want %q", name, archive, files[name][len(files[name])-len(want):], want)
 			}
 		}
-		checkLicences(t, files[licencesName])
+		checkLicenses(t, files[licensesName])
 	}
 
 	t.Run("kubectl-plimsoll is for all platforms, from the newest minor version", func(t *testing.T) {
@@ -181,7 +194,14 @@ func TestMake(t *testing.T) {
 		}
 		for _, minor := range minors {
 			for _, arch := range []string{"amd64", "arm64"} {
-				checkPrograms(t, "plimsoll_"+version+"_k8s"+minor+"_linux_"+arch+".tar.gz", "linux/"+arch, minor, schedulerProgram, loadWatcherProgram)
+				checkPrograms(
+					t,
+					"plimsoll_"+version+"_k8s"+minor+"_linux_"+arch+".tar.gz",
+					"linux/"+arch,
+					minor,
+					schedulerProgram,
+					loadWatcherProgram,
+				)
 			}
 		}
 	})
@@ -267,7 +287,20 @@ func TestMake(t *testing.T) {
 		if mustRead(t, filepath.Join(pulled, chartArchive(version))) != archive {
 			t.Error("the package that Helm pulls is not that of the release")
 		}
-		if shown := mustOutput(t, pulled, helm, "show", "chart", "oci://"+there, "--version", version[1:], "--plain-http"); !strings.Contains(shown, "\nversion: "+version[1:]) {
+		if shown := mustOutput(
+			t,
+			pulled,
+			helm,
+			"show",
+			"chart",
+			"oci://"+there,
+			"--version",
+			version[1:],
+			"--plain-http",
+		); !strings.Contains(
+			shown,
+			"\nversion: "+version[1:],
+		) {
 			t.Errorf("helm show chart prints\n%s", shown)
 		}
 
@@ -288,7 +321,15 @@ func TestMake(t *testing.T) {
 			}
 			return manifest.Annotations
 		}
-		mustOutput(t, pulled, helm, "push", chartArchive(version), "oci://"+strings.TrimPrefix(server.URL, "http://")+"/helm", "--plain-http")
+		mustOutput(
+			t,
+			pulled,
+			helm,
+			"push",
+			chartArchive(version),
+			"oci://"+strings.TrimPrefix(server.URL, "http://")+"/helm",
+			"--plain-http",
+		)
 		want := annotations(strings.TrimPrefix(server.URL, "http://") + "/helm/plimsoll")
 		delete(want, "org.opencontainers.image.created")
 		want["org.opencontainers.image.licenses"] = "Apache-2.0"
@@ -317,7 +358,7 @@ func TestMake(t *testing.T) {
 			t.Errorf("checksums.txt is\n%s\nwant\n%s", got, sums)
 		}
 	})
-	t.Run("a release that fails leaves the last one as it is", func(t *testing.T) {
+	t.Run("a release that fails does not change the last one", func(t *testing.T) {
 		failing := begin()
 		t.Setenv("STUB", "missing")
 		if err := failing.make(t.Context(), dist); err == nil || !strings.Contains(err.Error(), "make ") {
@@ -384,7 +425,17 @@ func checkImage(t *testing.T, r *release, dir, minor string, line func(arch, nam
 		}
 		mustWrite(t, file, content.String())
 		files := archived(t, file)
-		if got, want := slices.Sorted(maps.Keys(files)), []string{"bin/" + schedulerProgram, "bin/" + kubectlProgram, "bin/" + loadWatcherProgram, "licenses/" + licencesName}; !slices.Equal(got, want) {
+		if got, want := slices.Sorted(
+			maps.Keys(files),
+		), []string{
+			"bin/" + schedulerProgram,
+			"bin/" + kubectlProgram,
+			"bin/" + loadWatcherProgram,
+			"licenses/" + licensesName,
+		}; !slices.Equal(
+			got,
+			want,
+		) {
 			t.Errorf("the layer holds %q, want %q", got, want)
 		}
 		for _, name := range []string{schedulerProgram, loadWatcherProgram, kubectlProgram} {
@@ -392,23 +443,25 @@ func checkImage(t *testing.T, r *release, dir, minor string, line func(arch, nam
 				t.Errorf("%s for %s does not end with %q", name, m.Platform, want)
 			}
 		}
-		checkLicences(t, files["licenses/"+licencesName])
-		if !strings.Contains(files["licenses/"+licencesName], "\n"+certificatesModule+" v") {
-			t.Error("the licence of the certificates is missing")
+		checkLicenses(t, files["licenses/"+licensesName])
+		if !strings.Contains(files["licenses/"+licensesName], "\n"+certificatesModule+" v") {
+			t.Error("the license of the certificates is missing")
 		}
 	}
 }
 
-// checkLicences checks the licences of what the stub consists of.
-func checkLicences(t *testing.T, text string) {
+// checkLicenses checks the licenses of what the stub consists of.
+func checkLicenses(t *testing.T, text string) {
 	t.Helper()
-	// All of it is under the same licence.
-	if !regexp.MustCompile(`(?s)^=+\nGo\n(.*\n)?golang\.org/x/mod v[^\n]+: LICENSE\n.*Copyright 2009 The Go Authors`).MatchString(text) {
-		t.Errorf("%s is:\n%s", licencesName, text)
+	// All of it is under the same license.
+	if !regexp.MustCompile(`(?s)^=+\nGo\n(.*\n)?golang\.org/x/mod v[^\n]+: LICENSE\n.*Copyright 2009 The Go Authors`).
+		MatchString(text) {
+		t.Errorf("%s is:\n%s", licensesName, text)
 	}
 }
 
-// dockerfileConfig returns the configuration that the Dockerfile gives an image, with the search path and the folder that builders add.
+// dockerfileConfig returns the configuration that the Dockerfile gives an image, with the search path and the folder
+// that builders add.
 func dockerfileConfig(t *testing.T, r *release) v1.Config {
 	t.Helper()
 	_, stage, _ := strings.Cut(mustRead(t, "../../Dockerfile"), "\nFROM ${BASE}\n")
@@ -419,7 +472,10 @@ func dockerfileConfig(t *testing.T, r *release) v1.Config {
 		WorkingDir: "/",
 		Labels:     map[string]string{},
 	}
-	if err := json.Unmarshal([]byte(regexp.MustCompile(`(?m)^ENTRYPOINT (.+)$`).FindStringSubmatch(stage)[1]), &config.Entrypoint); err != nil {
+	if err := json.Unmarshal(
+		[]byte(regexp.MustCompile(`(?m)^ENTRYPOINT (.+)$`).FindStringSubmatch(stage)[1]),
+		&config.Entrypoint,
+	); err != nil {
 		t.Fatal(err)
 	}
 	for _, label := range regexp.MustCompile(`(?m)^(?:LABEL| ) +([a-z.]+)="([^"]*)"`).FindAllStringSubmatch(stage, -1) {
@@ -487,14 +543,28 @@ func TestNewRelease(t *testing.T) {
 	t.Run("a changelog without the version", func(t *testing.T) {
 		mustWrite(t, filepath.Join(repository, "CHANGELOG.md"), "# Changelog\n")
 		commitAll(t, repository)
-		if _, err := newRelease(t.Context(), repository, "v1.2.3", minors, platforms); err == nil || !strings.Contains(err.Error(), `CHANGELOG.md has no section "## [1.2.3] - YYYY-MM-DD"`) {
+		if _, err := newRelease(
+			t.Context(),
+			repository,
+			"v1.2.3",
+			minors,
+			platforms,
+		); err == nil ||
+			!strings.Contains(err.Error(), `CHANGELOG.md has no section "## [1.2.3] - YYYY-MM-DD"`) {
 			t.Errorf("want an error that names the section, got: %v", err)
 		}
 	})
 	t.Run("a file that git does not track, and does not show", func(t *testing.T) {
 		mustOutput(t, repository, "git", "config", "status.showUntrackedFiles", "no")
 		mustWrite(t, filepath.Join(repository, "cmd", "new.go"), "package cmd\n")
-		if _, err := newRelease(t.Context(), repository, "v1.2.3", minors, platforms); err == nil || !strings.Contains(err.Error(), "?? cmd/new.go") {
+		if _, err := newRelease(
+			t.Context(),
+			repository,
+			"v1.2.3",
+			minors,
+			platforms,
+		); err == nil ||
+			!strings.Contains(err.Error(), "?? cmd/new.go") {
 			t.Errorf("want an error that names the file, got: %v", err)
 		}
 	})
@@ -523,14 +593,15 @@ func TestReleaseFiles(t *testing.T) {
 				mustWrite(t, filepath.Join(dir, name), content)
 			}
 			got, err := releaseFiles(dir)
-			if !slices.Equal(got, tc.want) || (err != nil) != (tc.wantError != "") || err != nil && !strings.Contains(err.Error(), tc.wantError) {
+			if !slices.Equal(got, tc.want) || (err != nil) != (tc.wantError != "") ||
+				err != nil && !strings.Contains(err.Error(), tc.wantError) {
 				t.Errorf("the files are %q and the error %v, want %q and %q", got, err, tc.want, tc.wantError)
 			}
 		})
 	}
 }
 
-func TestLicenceFiles(t *testing.T) {
+func TestLicenseFiles(t *testing.T) {
 	cache := t.TempDir()
 	for _, name := range []string{
 		"example.com/!a@v1.0.0/LICENSE", "example.com/!a@v1.0.0/NOTICE.md", "example.com/!a@v1.0.0/third_party/COPYING", "example.com/!a@v1.0.0/license.go",
@@ -539,7 +610,7 @@ func TestLicenceFiles(t *testing.T) {
 		mustWrite(t, filepath.Join(cache, name), name)
 	}
 	r := &release{}
-	files, err := r.licenceFiles(cache, module.Version{Path: "example.com/A", Version: "v1.0.0"})
+	files, err := r.licenseFiles(cache, module.Version{Path: "example.com/A", Version: "v1.0.0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -551,7 +622,11 @@ func TestLicenceFiles(t *testing.T) {
 		t.Errorf("the files are %q, want %q", names, want)
 	}
 	for _, path := range []string{"example.com/none", "example.com/missing"} {
-		if _, err := r.licenceFiles(cache, module.Version{Path: path, Version: "v1.0.0"}); err == nil || !strings.Contains(err.Error(), path) {
+		if _, err := r.licenseFiles(
+			cache,
+			module.Version{Path: path, Version: "v1.0.0"},
+		); err == nil ||
+			!strings.Contains(err.Error(), path) {
 			t.Errorf("want an error that names %s, got: %v", path, err)
 		}
 	}

@@ -72,7 +72,9 @@ func certificatesVersion() module.Version {
 // programComponent returns the component of a program.
 func (r *release) programComponent(p program) cdx.Component {
 	qualifiers := packageurl.QualifiersFromMap(map[string]string{"goos": p.os, "goarch": p.arch})
-	purl := packageurl.NewPackageURL(packageurl.TypeGolang, "github.com/plimsoll-scheduler", "plimsoll", r.version, qualifiers, "cmd/"+p.name).ToString()
+	purl := packageurl.NewPackageURL(
+		packageurl.TypeGolang, "github.com/plimsoll-scheduler", "plimsoll", r.version, qualifiers, "cmd/"+p.name).
+		ToString()
 	return cdx.Component{
 		BOMRef: purl, PackageURL: purl, Type: cdx.ComponentTypeApplication,
 		Name: p.name, Version: r.version,

@@ -74,7 +74,7 @@ type Endpoints struct {
 type Cluster struct {
 	// AdminKubeconfig is the kubeconfig file of an administrator.
 	AdminKubeconfig string
-	// Client has the rights of an administrator.
+	// Client has the permissions of an administrator.
 	Client kubernetes.Interface
 	// Endpoints are the addresses of the parts.
 	Endpoints Endpoints
@@ -297,7 +297,7 @@ func (c *Cluster) issueCertificates() (err error) {
 		writeKey(pki, serviceAccountKey),
 		c.frontProxy.issueClient("front-proxy-client", frontProxyUser),
 		c.client.writeKubeconfig(c.AdminKubeconfig, server, "admin", "admin", "system:masters"),
-		// This user has the rights that Kubernetes gives to schedulers, and no others.
+		// This user has the permissions of Kubernetes' schedulers only.
 		c.client.writeKubeconfig(c.path("scheduler.kubeconfig"), server, "scheduler", schedulerUser),
 	)
 }

@@ -106,7 +106,10 @@ func TestCluster(t *testing.T) {
 
 	const host = cluster.Unmeasured + "host"
 	kept := map[string]string{cluster.Kept: "true"}
-	check("creating a cordoned node", c.CreateNodes(ctx, cluster.Node{Name: host, CPU: "8", Memory: "32Gi", Labels: kept, Cordoned: true}))
+	check(
+		"creating a cordoned node",
+		c.CreateNodes(ctx, cluster.Node{Name: host, CPU: "8", Memory: "32Gi", Labels: kept, Cordoned: true}),
+	)
 	check("creating a pod on it", c.CreatePods(ctx, cluster.Pod{
 		ReplicaSet: "web-6d5f8c7b9d", Node: host, Labels: kept, Usage: cluster.Usage{CPU: "500m"},
 	}))
@@ -152,11 +155,11 @@ func TestCluster(t *testing.T) {
 		}
 		return names
 	}
-	check("removing all but what is kept", c.Clear(ctx))
+	check("removing all except kept objects", c.Clear(ctx))
 	if names := left(); !slices.Equal(names, []string{host, "web-6d5f8c7b9d-"}) {
-		t.Errorf("Clear left %q, want what is kept", names)
+		t.Errorf("Clear left %q, want the kept objects", names)
 	}
-	check("removing what is kept", c.ClearKept(ctx))
+	check("removing the kept objects", c.ClearKept(ctx))
 	if names := left(); len(names) > 0 {
 		t.Errorf("ClearKept left %q", names)
 	}

@@ -33,7 +33,7 @@ type Container struct {
 	Command []string
 	// Program is the name of the program in BinDir; empty means the base name of Command[0].
 	Program string
-	// Env holds NAME=value pairs, in addition to those that name the API server.
+	// Env holds NAME=value pairs, beside the variables that name the API server.
 	Env []string
 	// Namespace and ServiceAccount name the account whose token is mounted. Both are empty for a static pod, which has none.
 	Namespace, ServiceAccount string
@@ -49,7 +49,9 @@ type Container struct {
 func (c *Cluster) RunContainer(ctx context.Context, container Container) (*Process, error) {
 	p := c.process(container.Name, respondsOK(container.Ready), container.Command[1:]...)
 	p.path, p.root, p.dir = container.Command[0], c.path(container.Name), "/"
-	p.env = append([]string{"KUBERNETES_SERVICE_HOST=" + loopback, "KUBERNETES_SERVICE_PORT=" + strconv.Itoa(c.ports.apiServer)}, container.Env...)
+	p.env = append(
+		[]string{"KUBERNETES_SERVICE_HOST=" + loopback, "KUBERNETES_SERVICE_PORT=" + strconv.Itoa(c.ports.apiServer)},
+		container.Env...)
 	if err := c.fillRoot(ctx, p.root, container); err != nil {
 		return nil, fmt.Errorf("preparing container %s: %w", container.Name, err)
 	}
@@ -68,7 +70,9 @@ func (c *Cluster) fillRoot(ctx context.Context, root string, container Container
 		if err != nil {
 			return err
 		}
-		files[accountDir+"/token"], files[accountDir+"/ca.crt"], files[accountDir+"/namespace"] = token, string(authority), container.Namespace
+		files[accountDir+"/token"], files[accountDir+"/ca.crt"], files[accountDir+"/namespace"] = token, string(
+			authority,
+		), container.Namespace
 	}
 	for name, content := range container.Files {
 		files[name] = content

@@ -133,9 +133,15 @@ type PrometheusReplica struct {
 	URL string
 }
 
-// RunPrometheus runs one more Prometheus, which has no samples yet, and waits until it can be used. It ends with the cluster. The name
-// is also that of its log. edit changes the configuration of Cluster.Prometheus; files are written beside it, by name.
-func (c *Cluster) RunPrometheus(ctx context.Context, name string, edit func(string) string, files map[string]string) (PrometheusReplica, error) {
+// RunPrometheus runs one more Prometheus, which has no samples yet, and waits until it can be used. It ends with the
+// cluster. The name is also that of its log. edit changes the configuration of Cluster.Prometheus; files are written
+// beside it, by name.
+func (c *Cluster) RunPrometheus(
+	ctx context.Context,
+	name string,
+	edit func(string) string,
+	files map[string]string,
+) (PrometheusReplica, error) {
 	original, err := os.ReadFile(c.path("prometheus.yaml"))
 	if err != nil {
 		return PrometheusReplica{}, err
@@ -184,7 +190,7 @@ type Replica struct {
 	port int
 }
 
-// RunScheduler runs one more scheduler, which has the rights of Options.Scheduler, and waits until it can be used. It ends with
+// RunScheduler runs one more scheduler, with the permissions of Options.Scheduler, and waits until it is ready. It ends with
 // the cluster. The name is also that of its log; configuration is as in Options.Scheduler.
 func (c *Cluster) RunScheduler(ctx context.Context, name string, part build.Part, configuration string) (Replica, error) {
 	config := name + ".yaml"
@@ -294,7 +300,9 @@ func (c *Cluster) letSchedulerReadMetrics(ctx context.Context) error {
 	const name = "plimsoll-reads-metrics"
 	_, roleErr := c.Client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"metrics.k8s.io"}, Resources: []string{"nodes"}, Verbs: []string{"get", "list"}}},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"metrics.k8s.io"}, Resources: []string{"nodes"}, Verbs: []string{"get", "list"}},
+		},
 	}, metav1.CreateOptions{})
 	_, bindingErr := c.Client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},

@@ -85,7 +85,11 @@ func (p Pod) affinity() *corev1.Affinity {
 	if p.DaemonSetNode == "" {
 		return nil
 	}
-	node := corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{p.DaemonSetNode}}
+	node := corev1.NodeSelectorRequirement{
+		Key:      metav1.ObjectNameField,
+		Operator: corev1.NodeSelectorOpIn,
+		Values:   []string{p.DaemonSetNode},
+	}
 	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{node}}},
 	}}}
@@ -99,7 +103,7 @@ func (c *Cluster) LabelPod(ctx context.Context, pod, name, value string) error {
 	}
 	_, err = c.Client.CoreV1().Pods(metav1.NamespaceDefault).Patch(ctx, pod, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
-		return fmt.Errorf("labelling pod %s: %w", pod, err)
+		return fmt.Errorf("labeling pod %s: %w", pod, err)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ func dieWithParent(attr *syscall.SysProcAttr) *syscall.SysProcAttr {
 	return attr
 }
 
-// confine gives the process a root folder of its own and runs it as containerUser. Without root's rights it does so in a user
+// confine gives the process a root folder of its own and runs it as containerUser. Without root's permissions it does so in a user
 // namespace that maps containerUser to the present user.
 func confine(attr *syscall.SysProcAttr, root string) {
 	attr.Chroot = root

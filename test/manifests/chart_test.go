@@ -132,10 +132,22 @@ func TestChart_RendersValidManifests(t *testing.T) {
 			name: "the admission policy alone", values: "admissionPolicy: {enabled: true}",
 			present: []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"},
 		},
-		{name: "the service monitor alone", values: "{serviceMonitor: {enabled: true}, servingCertificate: {secretName: certificate}}", present: []string{"ServiceMonitor"}},
-		{name: "a service monitor that does not verify", values: "serviceMonitor: {enabled: true, insecureSkipVerify: true}", present: []string{"ServiceMonitor"}},
+		{
+			name:    "the service monitor alone",
+			values:  "{serviceMonitor: {enabled: true}, servingCertificate: {secretName: certificate}}",
+			present: []string{"ServiceMonitor"},
+		},
+		{
+			name:    "a service monitor that does not verify",
+			values:  "serviceMonitor: {enabled: true, insecureSkipVerify: true}",
+			present: []string{"ServiceMonitor"},
+		},
 		{name: "a configuration of one's own", values: "existingConfigMap: own", absent: []string{"ConfigMap"}},
-		{name: "a configuration of one's own for OpenShift", values: "{existingConfigMap: own, target: OpenShift}", absent: []string{"ConfigMap"}},
+		{
+			name:   "a configuration of one's own for OpenShift",
+			values: "{existingConfigMap: own, target: OpenShift}",
+			absent: []string{"ConfigMap"},
+		},
 		{name: "the alerts alone", values: "prometheusRule: {enabled: true}", present: []string{"PrometheusRule"}},
 		{name: "the recording rules alone", values: "recordingRules: {enabled: true}", present: []string{"PrometheusRule"}},
 		{name: "the dashboard alone", values: "dashboard: {enabled: true}"},
@@ -168,7 +180,11 @@ config:
 `,
 		},
 		{name: "ports of the API server alone", values: "networkPolicy: {apiServer: {ports: [443]}}"},
-		{name: "one replica that elects no leader", values: "{replicas: 1, config: {leaderElection: {leaderElect: false}}}", absent: []string{"Role"}},
+		{
+			name:   "one replica that elects no leader",
+			values: "{replicas: 1, config: {leaderElection: {leaderElect: false}}}",
+			absent: []string{"Role"},
+		},
 		{
 			name: "everything for OpenShift's operator",
 			values: `
@@ -183,7 +199,12 @@ openshift:
     mode: HighlyAvailable
     highlyAvailableTopology: {maxReplicas: 2, nodeSelector: {a: b}, tolerations: [{key: a, operator: Exists}]}
 `,
-			present: []string{"SecondaryScheduler", "PrometheusRule", "MutatingAdmissionPolicy"}, absent: []string{"ServiceMonitor", "Deployment"},
+			present: []string{
+				"SecondaryScheduler",
+				"PrometheusRule",
+				"MutatingAdmissionPolicy",
+			},
+			absent: []string{"ServiceMonitor", "Deployment"},
 		},
 		{
 			name: "for OpenShift's operator", values: "target: OpenShift", present: []string{"SecondaryScheduler", "ConfigMap"},
@@ -256,33 +277,93 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 		{"zero replicas", "replicas: 0", []string{"/replicas", "minimum"}},
 		{"an unknown target", "target: Helm", []string{"/target", "'Deployment', 'OpenShift', 'StaticPod'"}},
 		{"an invalid digest", "image: {digest: latest}", []string{"/image/digest"}},
-		{"a configuration of an old version", "config: {apiVersion: kubescheduler.config.k8s.io/v1beta3}", []string{"/config/apiVersion", "kubescheduler.config.k8s.io/v1'"}},
+		{
+			"a configuration of an old version",
+			"config: {apiVersion: kubescheduler.config.k8s.io/v1beta3}",
+			[]string{"/config/apiVersion", "kubescheduler.config.k8s.io/v1'"},
+		},
 		{"a configuration without profiles", "config: {profiles: []}", []string{"/config/profiles", "minItems"}},
 		{"an unknown field of the configuration", "config: {profile: []}", []string{"/config", "'profile' not allowed"}},
-		{"an unknown field of a profile", "config: {profiles: [{schedulerName: a, plugin: {}}]}", []string{"/config/profiles/0", "'plugin' not allowed"}},
-		{"a load-watcher with Prometheus but no address", "loadWatcher: {enabled: true, provider: Prometheus}", []string{"/loadWatcher/address"}},
-		{"a load-watcher with SignalFx but no token", "loadWatcher: {enabled: true, provider: SignalFx}", []string{"/loadWatcher/tokenSecret/name"}},
+		{
+			"an unknown field of a profile",
+			"config: {profiles: [{schedulerName: a, plugin: {}}]}",
+			[]string{"/config/profiles/0", "'plugin' not allowed"},
+		},
+		{
+			"a load-watcher with Prometheus but no address",
+			"loadWatcher: {enabled: true, provider: Prometheus}",
+			[]string{"/loadWatcher/address"},
+		},
+		{
+			"a load-watcher with SignalFx but no token",
+			"loadWatcher: {enabled: true, provider: SignalFx}",
+			[]string{"/loadWatcher/tokenSecret/name"},
+		},
 		{
 			"a load-watcher with Datadog but no application key", "loadWatcher: {enabled: true, provider: Datadog, tokenSecret: {name: a}}",
 			[]string{"/loadWatcher/applicationKeySecret/name"},
 		},
-		{"an unknown provider of a load-watcher", "loadWatcher: {enabled: true, provider: Graphite}", []string{"/loadWatcher/provider", "'SignalFx', 'Datadog'"}},
+		{
+			"an unknown provider of a load-watcher",
+			"loadWatcher: {enabled: true, provider: Graphite}",
+			[]string{"/loadWatcher/provider", "'SignalFx', 'Datadog'"},
+		},
 		{
 			"a plugin of another project", "config: {profiles: [{schedulerName: a, plugins: {permit: {enabled: [{name: Coscheduling}]}}}]}",
 			[]string{"config.profiles[0].plugins.permit.enabled[0]: remove Coscheduling", "run that project's scheduler beside this one"},
 		},
-		{"a misspelt argument", arguments("TargetLoadPacking", "{targetUtilisation: 40}"), misspelt("targetUtilisation", "did you mean targetUtilization?")},
-		{"a misspelt argument in another case", arguments("PredictedPeak", "{MAXLIMITREQUESTRATIOS: 2}"), misspelt("MAXLIMITREQUESTRATIOS", "did you mean maxLimitRequestRatio?")},
-		{"the beginning of an argument", arguments("LowRiskOverCommitment", "{smoothing: 1}"), misspelt("smoothing", "did you mean smoothingWindowSize?")},
-		{"an argument of another plugin", arguments("PredictedPeak", "{thresholds: {}}"), []string{"args.thresholds: there is no such field: the fields are apiVersion, deviations, "}},
-		{"a misspelt field of the source", arguments("LoadThreshold", "{metricProvider: {tokenfile: a}}"), misspelt("metricProvider.tokenfile", "did you mean tokenFile?")},
-		{"a misspelt field of a metric", arguments("NodeMetrics", "{metrics: [{name: a}, {name: b, wieght: 1}]}"), misspelt("metrics[1].wieght", "did you mean weight?")},
+		{
+			"a misspelt argument",
+			arguments("TargetLoadPacking", "{targetUtilisation: 40}"),
+			misspelt("targetUtilisation", "did you mean targetUtilization?"),
+		},
+		{
+			"a misspelt argument in another case",
+			arguments("PredictedPeak", "{MAXLIMITREQUESTRATIOS: 2}"),
+			misspelt("MAXLIMITREQUESTRATIOS", "did you mean maxLimitRequestRatio?"),
+		},
+		{
+			"the beginning of an argument",
+			arguments("LowRiskOverCommitment", "{smoothing: 1}"),
+			misspelt("smoothing", "did you mean smoothingWindowSize?"),
+		},
+		{
+			"an argument of another plugin",
+			arguments("PredictedPeak", "{thresholds: {}}"),
+			[]string{"args.thresholds: there is no such field: the fields are apiVersion, deviations, "},
+		},
+		{
+			"a misspelt field of the source",
+			arguments("LoadThreshold", "{metricProvider: {tokenfile: a}}"),
+			misspelt("metricProvider.tokenfile", "did you mean tokenFile?"),
+		},
+		{
+			"a misspelt field of a metric",
+			arguments("NodeMetrics", "{metrics: [{name: a}, {name: b, wieght: 1}]}"),
+			misspelt("metrics[1].wieght", "did you mean weight?"),
+		},
 		{"a variable without a name", "extraEnv: [{value: a}]", []string{"extraEnv", "name"}},
 		{"a variable that the chart sets", "extraEnv: [{name: NODE_POWER_MODEL, value: /a}]", []string{"extraEnv/0/name"}},
-		{"a misspelt field of a power model", arguments("Peaks", "{nodePowerModels: [{nodeSelectors: {a: b}}]}"), misspelt("nodePowerModels[0].nodeSelectors", "did you mean nodeSelector?")},
-		{"a misspelt field of a node's power model", arguments("Peaks", "{nodePowerModel: {n1: {k0: 1, K1: 1}}}"), misspelt("nodePowerModel.n1.K1", "did you mean k1?")},
-		{"a misspelt field of a selector", arguments("LoadThreshold", "{exempt: {podSelector: {matchLabel: {}}}}"), misspelt("exempt.podSelector.matchLabel", "did you mean matchLabels?")},
-		{"an argument that is similar to none", arguments("LoadThreshold", "{thresholds: {ephemeral: 1}}"), misspelt("thresholds.ephemeral", "the fields are cpu, memory")},
+		{
+			"a misspelt field of a power model",
+			arguments("Peaks", "{nodePowerModels: [{nodeSelectors: {a: b}}]}"),
+			misspelt("nodePowerModels[0].nodeSelectors", "did you mean nodeSelector?"),
+		},
+		{
+			"a misspelt field of a node's power model",
+			arguments("Peaks", "{nodePowerModel: {n1: {k0: 1, K1: 1}}}"),
+			misspelt("nodePowerModel.n1.K1", "did you mean k1?"),
+		},
+		{
+			"a misspelt field of a selector",
+			arguments("LoadThreshold", "{exempt: {podSelector: {matchLabel: {}}}}"),
+			misspelt("exempt.podSelector.matchLabel", "did you mean matchLabels?"),
+		},
+		{
+			"an argument that is similar to none",
+			arguments("LoadThreshold", "{thresholds: {ephemeral: 1}}"),
+			misspelt("thresholds.ephemeral", "the fields are cpu, memory"),
+		},
 		{
 			"an argument of another type", arguments("TargetLoadPacking", "{targetUtilization: forty}"),
 			[]string{"'/config/profiles/0/pluginConfig/1/args/targetUtilization': got string, want null or integer"},
@@ -301,8 +382,13 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 		},
 		{"a share above 1", "prometheusRule: {fallbackShare: 10}", []string{"/prometheusRule/fallbackShare"}},
 		{
-			"a token in the configuration", provider("{type: Prometheus, token: s3cret}"),
-			[]string{"config.profiles[0], arguments of TargetLoadPacking: metricProvider.token", "tokenSecret", "tokenFile: /etc/plimsoll/token/token"},
+			"a token in the configuration",
+			provider("{type: Prometheus, token: s3cret}"),
+			[]string{
+				"config.profiles[0], arguments of TargetLoadPacking: metricProvider.token",
+				"tokenSecret",
+				"tokenFile: /etc/plimsoll/token/token",
+			},
 		},
 		{
 			"an application key in the configuration", provider("{type: Datadog, tokenFile: a, applicationKey: s3cret}"),
@@ -312,16 +398,30 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 			},
 		},
 		{
-			"an application key that is not mounted", provider("{type: Datadog, applicationKeyFile: /etc/plimsoll/application-key/application-key}"),
+			"an application key that is not mounted",
+			provider("{type: Datadog, applicationKeyFile: /etc/plimsoll/application-key/application-key}"),
 			[]string{"metricProvider.applicationKeyFile", "name it in applicationKeySecret"},
 		},
-		{"a token file that is not mounted", provider("{type: Prometheus, tokenFile: /etc/plimsoll/token/token}"), []string{"metricProvider.tokenFile", "name it in tokenSecret"}},
-		{"a CA file that is not mounted", provider("{type: Prometheus, caFile: /etc/plimsoll/ca/ca.crt}"), []string{"metricProvider.caFile", "name it in caConfigMap"}},
 		{
-			"a token file that the operator does not mount", "{target: OpenShift, tokenSecret: {name: a}, " + provider("{tokenFile: /etc/plimsoll/token/token}")[1:],
+			"a token file that is not mounted",
+			provider("{type: Prometheus, tokenFile: /etc/plimsoll/token/token}"),
+			[]string{"metricProvider.tokenFile", "name it in tokenSecret"},
+		},
+		{
+			"a CA file that is not mounted",
+			provider("{type: Prometheus, caFile: /etc/plimsoll/ca/ca.crt}"),
+			[]string{"metricProvider.caFile", "name it in caConfigMap"},
+		},
+		{
+			"a token file that the operator does not mount",
+			"{target: OpenShift, tokenSecret: {name: a}, " + provider("{tokenFile: /etc/plimsoll/token/token}")[1:],
 			[]string{"metricProvider.tokenFile", "with target OpenShift nothing is mounted there"},
 		},
-		{"a profile with the stock scheduler's name", "config: {profiles: [{schedulerName: default-scheduler}]}", []string{"named default-scheduler", "both would place the same pods"}},
+		{
+			"a profile with the stock scheduler's name",
+			"config: {profiles: [{schedulerName: default-scheduler}]}",
+			[]string{"named default-scheduler", "both would place the same pods"},
+		},
 		{"a profile without a name", "config: {profiles: [{}]}", []string{"has no schedulerName", "both would place the same pods"}},
 		{"a default scheduler without its profile", "target: StaticPod", []string{"none is named default-scheduler"}},
 		{
@@ -329,43 +429,93 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 			[]string{"config.profiles[0], arguments of TargetLoadPacking: metricProvider.address holds a user or a password", "tokenSecret"},
 		},
 		{
-			"a password in the address of a load-watcher", "{config: {profiles: [{schedulerName: a, pluginConfig: [{name: LoadThreshold, args: {watcherAddress: 'http://me:s3cret@watcher'}}]}]}}",
+			"a password in the address of a load-watcher",
+			"{config: {profiles: [{schedulerName: a, pluginConfig: [{name: LoadThreshold, args: {watcherAddress: 'http://me:s3cret@watcher'}}]}]}}",
 			[]string{"config.profiles[0], arguments of LoadThreshold: watcherAddress holds a user or a password"},
 		},
 		{
-			"a password in the address of a load-watcher's source", "loadWatcher: {enabled: true, provider: Prometheus, address: 'https://me:s3cret@prometheus'}",
+			"a password in the address of a load-watcher's source",
+			"loadWatcher: {enabled: true, provider: Prometheus, address: 'https://me:s3cret@prometheus'}",
 			[]string{"loadWatcher.address holds a user or a password", "loadWatcher.tokenSecret"},
 		},
-		{"a flag that turns leader election off", "extraArgs: [--v=4, --leader-elect=false]", []string{"extraArgs[1] is --leader-elect=false", "config.leaderElection"}},
-		{"the same flag in another spelling", "extraArgs: [--leader_elect=0]", []string{"extraArgs[0] is --leader_elect=0"}},
-		{"a label that selectors use", "podLabels: {app.kubernetes.io/component: a}", []string{"podLabels: app.kubernetes.io/component", "selectors"}},
-		{"the label that opts out of the admission policy", "podLabels: {plimsoll.io/scheduler: plimsoll}", []string{"podLabels: plimsoll.io/scheduler", "admission policy"}},
-		{"a service monitor for OpenShift", "{target: OpenShift, serviceMonitor: {enabled: true}}", []string{"serviceMonitor.enabled", "target OpenShift"}},
 		{
-			"recording rules for a static pod", "{target: StaticPod, recordingRules: {enabled: true}, config: {profiles: [{schedulerName: default-scheduler}]}}",
+			"a flag that turns leader election off",
+			"extraArgs: [--v=4, --leader-elect=false]",
+			[]string{"extraArgs[1] is --leader-elect=false", "config.leaderElection"},
+		},
+		{"the same flag in another spelling", "extraArgs: [--leader_elect=0]", []string{"extraArgs[0] is --leader_elect=0"}},
+		{
+			"a label that selectors use",
+			"podLabels: {app.kubernetes.io/component: a}",
+			[]string{"podLabels: app.kubernetes.io/component", "selectors"},
+		},
+		{
+			"the label that opts out of the admission policy",
+			"podLabels: {plimsoll.io/scheduler: plimsoll}",
+			[]string{"podLabels: plimsoll.io/scheduler", "admission policy"},
+		},
+		{
+			"a service monitor for OpenShift",
+			"{target: OpenShift, serviceMonitor: {enabled: true}}",
+			[]string{"serviceMonitor.enabled", "target OpenShift"},
+		},
+		{
+			"recording rules for a static pod",
+			"{target: StaticPod, recordingRules: {enabled: true}, config: {profiles: [{schedulerName: default-scheduler}]}}",
 			[]string{"recordingRules.enabled", "target StaticPod"},
 		},
 		{
-			"alerts for a static pod", "{target: StaticPod, prometheusRule: {enabled: true}, config: {profiles: [{schedulerName: default-scheduler}]}}",
+			"alerts for a static pod",
+			"{target: StaticPod, prometheusRule: {enabled: true}, config: {profiles: [{schedulerName: default-scheduler}]}}",
 			[]string{"prometheusRule.enabled", "target StaticPod"},
 		},
-		{"an unknown log level of the operator", "{target: OpenShift, openshift: {logLevel: 4}}", []string{"/openshift/logLevel", "'TraceAll'"}},
-		{"a misspelt topology", "{target: OpenShift, openshift: {topology: {replicas: 2}}}", []string{"/openshift/topology", "'replicas' not allowed"}},
 		{
-			"a dashboard for a static pod", "{target: StaticPod, dashboard: {enabled: true}, config: {profiles: [{schedulerName: default-scheduler}]}}",
+			"an unknown log level of the operator",
+			"{target: OpenShift, openshift: {logLevel: 4}}",
+			[]string{"/openshift/logLevel", "'TraceAll'"},
+		},
+		{
+			"a misspelt topology",
+			"{target: OpenShift, openshift: {topology: {replicas: 2}}}",
+			[]string{"/openshift/topology", "'replicas' not allowed"},
+		},
+		{
+			"a dashboard for a static pod",
+			"{target: StaticPod, dashboard: {enabled: true}, config: {profiles: [{schedulerName: default-scheduler}]}}",
 			[]string{"dashboard.enabled", "target StaticPod"},
 		},
-		{"a load-watcher for OpenShift", "{target: OpenShift, loadWatcher: {enabled: true}}", []string{"loadWatcher.enabled", "target OpenShift"}},
-		{"a service monitor without a certificate", "serviceMonitor: {enabled: true}", []string{"servingCertificate.secretName", "serviceMonitor.insecureSkipVerify: true"}},
-		{"as many available as there are", "podDisruptionBudget: {minAvailable: 2}", []string{"minAvailable is 2 with replicas: 2", "raise replicas"}},
-		{"a share of the replicas that is rounded up to all", "podDisruptionBudget: {minAvailable: 51%}", []string{"minAvailable is 51%, rounded up to 2, with replicas: 2"}},
-		{"any share of one replica", "{replicas: 1, podDisruptionBudget: {minAvailable: 1%}}", []string{"minAvailable is 1%, rounded up to 1, with replicas: 1"}},
+		{
+			"a load-watcher for OpenShift",
+			"{target: OpenShift, loadWatcher: {enabled: true}}",
+			[]string{"loadWatcher.enabled", "target OpenShift"},
+		},
+		{
+			"a service monitor without a certificate",
+			"serviceMonitor: {enabled: true}",
+			[]string{"servingCertificate.secretName", "serviceMonitor.insecureSkipVerify: true"},
+		},
+		{
+			"as many available as there are",
+			"podDisruptionBudget: {minAvailable: 2}",
+			[]string{"minAvailable is 2 with replicas: 2", "raise replicas"},
+		},
+		{
+			"a share of the replicas that is rounded up to all",
+			"podDisruptionBudget: {minAvailable: 51%}",
+			[]string{"minAvailable is 51%, rounded up to 2, with replicas: 2"},
+		},
+		{
+			"any share of one replica",
+			"{replicas: 1, podDisruptionBudget: {minAvailable: 1%}}",
+			[]string{"minAvailable is 1%, rounded up to 1, with replicas: 1"},
+		},
 		{
 			"a namespace that OpenShift's operator does not read", "target: OpenShift",
 			[]string{"target OpenShift: the namespace is plimsoll-system", "--namespace " + operatorNamespace},
 		},
 		{
-			"a misspelt plugin", "config: {profiles: [{schedulerName: a, plugins: {score: {enabled: [{name: NodeResourcesFit}, {name: TargetLoadPackin}]}}}]}",
+			"a misspelt plugin",
+			"config: {profiles: [{schedulerName: a, plugins: {score: {enabled: [{name: NodeResourcesFit}, {name: TargetLoadPackin}]}}}]}",
 			[]string{"config.profiles[0].plugins.score.enabled[1]: there is no plugin TargetLoadPackin: did you mean TargetLoadPacking?"},
 		},
 		{
@@ -373,20 +523,57 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 			[]string{"config.profiles[0].pluginConfig[1]: there is no plugin lowRiskOvercomitment: did you mean LowRiskOverCommitment?"},
 		},
 		{"a misspelt plugin with a short name", arguments("Peask", "{}"), []string{"there is no plugin Peask: did you mean Peaks?"}},
-		{"a common label that selectors use", "commonLabels: {app.kubernetes.io/name: a}", []string{"commonLabels: app.kubernetes.io/name", "selectors"}},
-		{"a label of the service monitor that the chart sets", "serviceMonitor: {labels: {app.kubernetes.io/instance: a}}", []string{"serviceMonitor.labels: app.kubernetes.io/instance"}},
-		{"a label of the alerts that the chart sets", "prometheusRule: {labels: {helm.sh/chart: a}}", []string{"prometheusRule.labels: helm.sh/chart"}},
-		{"a label of the recording rules that the chart sets", "recordingRules: {labels: {app.kubernetes.io/version: a}}", []string{"recordingRules.labels: app.kubernetes.io/version"}},
-		{"a label of the dashboard that the chart sets", "dashboard: {labels: {app.kubernetes.io/name: a}}", []string{"dashboard.labels: app.kubernetes.io/name"}},
-		{"an annotation of the pods that the chart sets", "podAnnotations: {checksum/config: a}", []string{"podAnnotations: checksum/config", "Remove it"}},
-		{"a common annotation that the chart sets on pods", "commonAnnotations: {checksum/config: a}", []string{"commonAnnotations: checksum/config"}},
 		{
-			"a ConfigMap for a static pod", "{target: StaticPod, existingConfigMap: a, config: {profiles: [{schedulerName: default-scheduler}]}}",
+			"a common label that selectors use",
+			"commonLabels: {app.kubernetes.io/name: a}",
+			[]string{"commonLabels: app.kubernetes.io/name", "selectors"},
+		},
+		{
+			"a label of the service monitor that the chart sets",
+			"serviceMonitor: {labels: {app.kubernetes.io/instance: a}}",
+			[]string{"serviceMonitor.labels: app.kubernetes.io/instance"},
+		},
+		{
+			"a label of the alerts that the chart sets",
+			"prometheusRule: {labels: {helm.sh/chart: a}}",
+			[]string{"prometheusRule.labels: helm.sh/chart"},
+		},
+		{
+			"a label of the recording rules that the chart sets",
+			"recordingRules: {labels: {app.kubernetes.io/version: a}}",
+			[]string{"recordingRules.labels: app.kubernetes.io/version"},
+		},
+		{
+			"a label of the dashboard that the chart sets",
+			"dashboard: {labels: {app.kubernetes.io/name: a}}",
+			[]string{"dashboard.labels: app.kubernetes.io/name"},
+		},
+		{
+			"an annotation of the pods that the chart sets",
+			"podAnnotations: {checksum/config: a}",
+			[]string{"podAnnotations: checksum/config", "Remove it"},
+		},
+		{
+			"a common annotation that the chart sets on pods",
+			"commonAnnotations: {checksum/config: a}",
+			[]string{"commonAnnotations: checksum/config"},
+		},
+		{
+			"a ConfigMap for a static pod",
+			"{target: StaticPod, existingConfigMap: a, config: {profiles: [{schedulerName: default-scheduler}]}}",
 			[]string{"existingConfigMap: not supported with target StaticPod"},
 		},
 		{"an unknown DNS policy", "dnsPolicy: None", []string{"/dnsPolicy"}},
-		{"pull secrets by their old name", "image: {pullSecrets: [{name: a}]}", []string{"image.pullSecrets: its name is now imagePullSecrets"}},
-		{"two replicas without leader election", "config: {leaderElection: {leaderElect: false}}", []string{"replicas is 2", "config.leaderElection.leaderElect"}},
+		{
+			"pull secrets by their old name",
+			"image: {pullSecrets: [{name: a}]}",
+			[]string{"image.pullSecrets: its name is now imagePullSecrets"},
+		},
+		{
+			"two replicas without leader election",
+			"config: {leaderElection: {leaderElect: false}}",
+			[]string{"replicas is 2", "config.leaderElection.leaderElect"},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -516,7 +703,8 @@ func TestChart_KeepsArguments(t *testing.T) {
         window: null
         defaultRequests: {cpu: 2, memory: 1Gi}
         defaultRequestsMultiplier: "2"
-        metricProvider: {type: Prometheus, address: http://prometheus, insecureSkipVerify: true, nodeLabels: [node], timeout: 5s, queries: {cpu: a}}
+        metricProvider:
+          {type: Prometheus, address: http://prometheus, insecureSkipVerify: true, nodeLabels: [node], timeout: 5s, queries: {cpu: a}}
     - name: Peaks
       args:
         nodePowerModel: {n1.example.com: {k0: 1, k1: 2.5, k2: -1}}
@@ -536,7 +724,10 @@ func TestChart_KeepsArguments(t *testing.T) {
 			PluginConfig any `json:"pluginConfig"`
 		} `json:"profiles"`
 	}
-	if err := yaml.Unmarshal([]byte(rendered(t, template(t, "config:\n  profiles:\n  - schedulerName: a\n    pluginConfig:"+pluginConfig))), &config); err != nil {
+	if err := yaml.Unmarshal(
+		[]byte(rendered(t, template(t, "config:\n  profiles:\n  - schedulerName: a\n    pluginConfig:"+pluginConfig))),
+		&config,
+	); err != nil {
 		t.Fatal(err)
 	}
 	var want any
@@ -658,9 +849,13 @@ func TestChart_PowerModels(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("with %q the environment is %v, want %v", values, got, want)
 		}
-		mounted := slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/etc/plimsoll/power-models" })
+		mounted := slices.ContainsFunc(
+			container.VolumeMounts,
+			func(m corev1.VolumeMount) bool { return m.MountPath == "/etc/plimsoll/power-models" },
+		)
 		source := slices.ContainsFunc(d.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool {
-			return v.ConfigMap != nil && v.ConfigMap.Name == "power" && slices.Equal(v.ConfigMap.Items, []corev1.KeyToPath{{Key: "nodes.json", Path: "models.json"}})
+			return v.ConfigMap != nil && v.ConfigMap.Name == "power" &&
+				slices.Equal(v.ConfigMap.Items, []corev1.KeyToPath{{Key: "nodes.json", Path: "models.json"}})
 		})
 		if needed := strings.Contains(values, "power"); mounted != needed || source != needed {
 			t.Errorf("with %q the models are mounted: %t, from the ConfigMap: %t", values, mounted, source)
@@ -710,7 +905,14 @@ loadWatcher: {enabled: true, tokenSecret: {name: "` + name + `", key: "` + name 
 				deployments := find[appsv1.Deployment](t, objects(t, stream), "Deployment")
 				for _, d := range deployments {
 					if d.Namespace != name || d.Labels["app.kubernetes.io/instance"] != name || d.Spec.Template.Spec.PriorityClassName != name {
-						t.Errorf("%s: namespace %q, labels %v, priority %q, want %q", d.Name, d.Namespace, d.Labels, d.Spec.Template.Spec.PriorityClassName, name)
+						t.Errorf(
+							"%s: namespace %q, labels %v, priority %q, want %q",
+							d.Name,
+							d.Namespace,
+							d.Labels,
+							d.Spec.Template.Spec.PriorityClassName,
+							name,
+						)
 					}
 				}
 				if len(deployments) != 2 {
@@ -776,7 +978,7 @@ func TestChart_MountsCredentialsAsFiles(t *testing.T) {
 func TestChart_PodsOptOutOfAdmissionPolicy(t *testing.T) {
 	for _, d := range find[appsv1.Deployment](t, render(t, everythingOn), "Deployment") {
 		if got := d.Spec.Template.Labels["plimsoll.io/scheduler"]; got != corev1.DefaultSchedulerName {
-			t.Errorf("pods of %s are labelled plimsoll.io/scheduler: %q, so the admission policy would change them", d.Name, got)
+			t.Errorf("pods of %s are labeled plimsoll.io/scheduler: %q, so the admission policy would change them", d.Name, got)
 		}
 	}
 }
@@ -797,7 +999,11 @@ func TestChart_SelectorsMatchPods(t *testing.T) {
 			}
 		}
 		if component == "scheduler" {
-			selectors["PodDisruptionBudget"] = one[policyv1.PodDisruptionBudget](t, rendered, "PodDisruptionBudget").Spec.Selector.MatchLabels
+			selectors["PodDisruptionBudget"] = one[policyv1.PodDisruptionBudget](
+				t,
+				rendered,
+				"PodDisruptionBudget",
+			).Spec.Selector.MatchLabels
 			selectors["topologySpreadConstraints"] = d.Spec.Template.Spec.TopologySpreadConstraints[0].LabelSelector.MatchLabels
 		}
 		want := map[string]string{
@@ -854,16 +1060,32 @@ config:
 		want         [][]int32
 	}{
 		{"all ports where the API server's port is unknown", "", [][]int32{{53, 53, 5353, 5353}, {0}}},
-		{"metrics-server is reached through the API server", "networkPolicy: {apiServer: {ports: [443, 6443]}}", [][]int32{{53, 53, 5353, 5353}, {443, 6443}}},
-		{"an address with a port", source("http://prometheus.monitoring.svc:9090/prefix"), [][]int32{{53, 53, 5353, 5353}, {6443}, {9090}}},
+		{
+			"metrics-server is reached through the API server",
+			"networkPolicy: {apiServer: {ports: [443, 6443]}}",
+			[][]int32{{53, 53, 5353, 5353}, {443, 6443}},
+		},
+		{
+			"an address with a port",
+			source("http://prometheus.monitoring.svc:9090/prefix"),
+			[][]int32{{53, 53, 5353, 5353}, {6443}, {9090}},
+		},
 		{"an address without a port", source("http://prometheus.monitoring.svc"), [][]int32{{53, 53, 5353, 5353}, {6443}, {80}}},
-		{"an https address without a port", source("https://prometheus.monitoring.svc/prefix"), [][]int32{{53, 53, 5353, 5353}, {6443}, {443}}},
+		{
+			"an https address without a port",
+			source("https://prometheus.monitoring.svc/prefix"),
+			[][]int32{{53, 53, 5353, 5353}, {6443}, {443}},
+		},
 		{"an IPv6 address", source("https://[fd00::9]"), [][]int32{{53, 53, 5353, 5353}, {6443}, {443}}},
 		{
 			"the default address of a hosted service", strings.Replace(source(""), "type: Prometheus, address: ''", "type: Datadog", 1),
 			[][]int32{{53, 53, 5353, 5353}, {6443}, {443}},
 		},
-		{"two sources, and an extra rule", strings.Replace(everythingOn, "loadWatcher:\n  enabled: true", "loadWatcher:\n  enabled: false", 1), [][]int32{{53, 53, 5353, 5353}, {6443}, {9090, 2020}, {10902}}},
+		{
+			"two sources, and an extra rule",
+			strings.Replace(everythingOn, "loadWatcher:\n  enabled: true", "loadWatcher:\n  enabled: false", 1),
+			[][]int32{{53, 53, 5353, 5353}, {6443}, {9090, 2020}, {10902}},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -896,7 +1118,8 @@ loadWatcher: {enabled: true, provider: Datadog, tokenSecret: {name: keys, key: a
 		}
 	}
 	for _, d := range find[appsv1.Deployment](t, rendered, "Deployment") {
-		if d.Name == "plimsoll-load-watcher" && !slices.Contains(d.Spec.Template.Spec.Containers[0].Command, "--metrics-provider-name=Datadog") {
+		if d.Name == "plimsoll-load-watcher" &&
+			!slices.Contains(d.Spec.Template.Spec.Containers[0].Command, "--metrics-provider-name=Datadog") {
 			t.Errorf("the command is %q", d.Spec.Template.Spec.Containers[0].Command)
 		}
 	}

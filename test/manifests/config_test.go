@@ -53,7 +53,13 @@ func TestConfigurations_AreValid(t *testing.T) {
 		profiles         []string
 		lease, namespace string
 	}{
-		{"the second scheduler", rendered(t, read(t, "manifests", "second-scheduler.yaml")), []string{"plimsoll"}, "plimsoll", "plimsoll-system"},
+		{
+			"the second scheduler",
+			rendered(t, read(t, "manifests", "second-scheduler.yaml")),
+			[]string{"plimsoll"},
+			"plimsoll",
+			"plimsoll-system",
+		},
 		{
 			"OpenShift's operator has the lease of its flags", rendered(t, read(t, "manifests", "openshift", "configmap.yaml")),
 			[]string{"plimsoll"}, "secondary-scheduler", operatorNamespace,
@@ -62,7 +68,13 @@ func TestConfigurations_AreValid(t *testing.T) {
 			"the default scheduler has the stock one's lease", string(read(t, "manifests", "default-scheduler", "config.yaml")),
 			[]string{"default-scheduler"}, "kube-scheduler", "kube-system",
 		},
-		{"all features on", withoutFiles(rendered(t, template(t, everythingOn))), []string{"plimsoll", "shared"}, "plimsoll", "plimsoll-system"},
+		{
+			"all features on",
+			withoutFiles(rendered(t, template(t, everythingOn))),
+			[]string{"plimsoll", "shared"},
+			"plimsoll",
+			"plimsoll-system",
+		},
 		{
 			"the stopgap has the second scheduler's lease", rendered(t, read(t, "manifests", "stopgap", "stopgap.yaml")),
 			[]string{"plimsoll"}, "plimsoll", "plimsoll-system",
@@ -103,9 +115,15 @@ config:
 		c.ClientConnection.QPS != 2500000 || c.ClientConnection.Burst != 100 {
 		t.Errorf("configuration is %+v", c)
 	}
-	want := componentbaseconfig.LeaderElectionConfiguration{ResourceName: "mine", ResourceNamespace: "plimsoll-system", LeaderElect: false}
+	want := componentbaseconfig.LeaderElectionConfiguration{
+		ResourceName:      "mine",
+		ResourceNamespace: "plimsoll-system",
+		LeaderElect:       false,
+	}
 	got := componentbaseconfig.LeaderElectionConfiguration{
-		ResourceName: c.LeaderElection.ResourceName, ResourceNamespace: c.LeaderElection.ResourceNamespace, LeaderElect: c.LeaderElection.LeaderElect,
+		ResourceName:      c.LeaderElection.ResourceName,
+		ResourceNamespace: c.LeaderElection.ResourceNamespace,
+		LeaderElect:       c.LeaderElection.LeaderElect,
 	}
 	if diff := cmp.Diff(want, got); diff != "" || c.LeaderElection.LeaseDuration.Seconds() != 30 {
 		t.Errorf("leader election is %+v (-want +got):\n%s", c.LeaderElection, diff)

@@ -79,7 +79,8 @@ func TestChartDefaults(t *testing.T) {
 			want: []string{"2", "1", "0"},
 		},
 		{
-			name: "without leader election the old replica ends before the new one starts", values: "{replicas: 1, config: {leaderElection: {leaderElect: false}}}",
+			name:   "without leader election the old replica ends before the new one starts",
+			values: "{replicas: 1, config: {leaderElection: {leaderElect: false}}}",
 			got: func(t *testing.T, objects []*unstructured.Unstructured) []string {
 				strategy := scheduler(t, objects).Strategy
 				return []string{string(strategy.Type), fmt.Sprint(strategy.RollingUpdate == nil)}
@@ -103,20 +104,29 @@ func TestChartDefaults(t *testing.T) {
 			name: "the pod is as Kubernetes makes it by default",
 			got: func(t *testing.T, objects []*unstructured.Unstructured) []string {
 				pod := scheduler(t, objects).Template.Spec
-				return []string{fmt.Sprintf("%v %q %v %v", pod.HostNetwork, pod.DNSPolicy, pod.TerminationGracePeriodSeconds == nil, pod.ImagePullSecrets)}
+				return []string{
+					fmt.Sprintf("%v %q %v %v", pod.HostNetwork, pod.DNSPolicy, pod.TerminationGracePeriodSeconds == nil, pod.ImagePullSecrets),
+				}
 			},
 			want: []string{`false "" true []`},
 		},
 		{
-			name: "settings of the pod", values: "{dnsPolicy: Default, terminationGracePeriodSeconds: 0, imagePullSecrets: [{name: registry}], existingConfigMap: own}",
+			name:   "settings of the pod",
+			values: "{dnsPolicy: Default, terminationGracePeriodSeconds: 0, imagePullSecrets: [{name: registry}], existingConfigMap: own}",
 			got: func(t *testing.T, objects []*unstructured.Unstructured) []string {
 				pod := scheduler(t, objects).Template.Spec
-				return []string{string(pod.DNSPolicy), fmt.Sprint(*pod.TerminationGracePeriodSeconds), pod.ImagePullSecrets[0].Name, pod.Volumes[0].ConfigMap.Name}
+				return []string{
+					string(pod.DNSPolicy),
+					fmt.Sprint(*pod.TerminationGracePeriodSeconds),
+					pod.ImagePullSecrets[0].Name,
+					pod.Volumes[0].ConfigMap.Name,
+				}
 			},
 			want: []string{"Default", "0", "registry", "own"},
 		},
 		{
-			name: "more volumes", values: "{extraVolumes: [{name: models, configMap: {name: m}}], extraVolumeMounts: [{name: models, mountPath: /models, readOnly: true}]}",
+			name:   "more volumes",
+			values: "{extraVolumes: [{name: models, configMap: {name: m}}], extraVolumeMounts: [{name: models, mountPath: /models, readOnly: true}]}",
 			got: func(t *testing.T, objects []*unstructured.Unstructured) []string {
 				pod := scheduler(t, objects).Template.Spec
 				volume, mount := pod.Volumes[len(pod.Volumes)-1], pod.Containers[0].VolumeMounts[len(pod.Volumes)-1]
@@ -147,7 +157,8 @@ func TestChartDefaults(t *testing.T) {
 			want: []string{"0"},
 		},
 		{
-			name: "with OpenShift's operator, minAvailable has no effect", values: "{target: OpenShift, podDisruptionBudget: {minAvailable: 2}}",
+			name:   "with OpenShift's operator, minAvailable has no effect",
+			values: "{target: OpenShift, podDisruptionBudget: {minAvailable: 2}}",
 			got: func(t *testing.T, objects []*unstructured.Unstructured) []string {
 				return []string{fmt.Sprint(len(find[policyv1.PodDisruptionBudget](t, objects, "PodDisruptionBudget")))}
 			},
@@ -162,7 +173,8 @@ func TestChartDefaults(t *testing.T) {
 			want: []string{"own", "<nil>"},
 		},
 		{
-			name: "the operator's log level and topology", values: "{target: OpenShift, openshift: {logLevel: Debug, topology: {mode: HighlyAvailable, highlyAvailableTopology: {maxReplicas: 2}}}}",
+			name:   "the operator's log level and topology",
+			values: "{target: OpenShift, openshift: {logLevel: Debug, topology: {mode: HighlyAvailable, highlyAvailableTopology: {maxReplicas: 2}}}}",
 			got: func(t *testing.T, objects []*unstructured.Unstructured) []string {
 				return []string{fmt.Sprint((*one[map[string]any](t, objects, "SecondaryScheduler"))["spec"])}
 			},
@@ -171,14 +183,21 @@ func TestChartDefaults(t *testing.T) {
 			},
 		},
 		{
-			name: "helm test places a pod by each profile", values: "config: {profiles: [{schedulerName: a}, {schedulerName: b}]}",
+			name:   "helm test places a pod by each profile",
+			values: "config: {profiles: [{schedulerName: a}, {schedulerName: b}]}",
 			got: func(t *testing.T, objects []*unstructured.Unstructured) (got []string) {
 				for _, p := range find[corev1.Pod](t, objects, "Pod") {
-					got = append(got, fmt.Sprint(p.Name, " ", p.Annotations["helm.sh/hook"], " ", p.Spec.SchedulerName, " ", p.Spec.Containers[0].Command))
+					got = append(
+						got,
+						fmt.Sprint(p.Name, " ", p.Annotations["helm.sh/hook"], " ", p.Spec.SchedulerName, " ", p.Spec.Containers[0].Command),
+					)
 				}
 				return got
 			},
-			want: []string{"plimsoll-test-0 test a [/bin/kube-scheduler --version]", "plimsoll-test-1 test b [/bin/kube-scheduler --version]"},
+			want: []string{
+				"plimsoll-test-0 test a [/bin/kube-scheduler --version]",
+				"plimsoll-test-1 test b [/bin/kube-scheduler --version]",
+			},
 		},
 		{
 			name:   "the pod of helm test runs where the scheduler runs, and is deleted in any case",
@@ -186,7 +205,14 @@ func TestChartDefaults(t *testing.T) {
 			got: func(t *testing.T, objects []*unstructured.Unstructured) []string {
 				p := one[corev1.Pod](t, objects, "Pod")
 				return []string{
-					fmt.Sprint(p.Spec.ImagePullSecrets[0].Name, " ", p.Spec.NodeSelector, " ", p.Spec.Tolerations[0].Key), p.Annotations["helm.sh/hook-delete-policy"],
+					fmt.Sprint(
+						p.Spec.ImagePullSecrets[0].Name,
+						" ",
+						p.Spec.NodeSelector,
+						" ",
+						p.Spec.Tolerations[0].Key,
+					),
+					p.Annotations["helm.sh/hook-delete-policy"],
 				}
 			},
 			want: []string{"registry map[a:b] c", "before-hook-creation,hook-succeeded,hook-failed"},
@@ -224,12 +250,29 @@ func TestChartDefaults(t *testing.T) {
 		{
 			name: "everyone may reach the metrics port, and no other",
 			got:  traffic,
-			want: []string{"[Ingress Egress]", "ingress TCP 10259", "egress UDP 53", "egress TCP 53", "egress UDP 5353", "egress TCP 5353", "egress TCP all"},
+			want: []string{
+				"[Ingress Egress]",
+				"ingress TCP 10259",
+				"egress UDP 53",
+				"egress TCP 53",
+				"egress UDP 5353",
+				"egress TCP 5353",
+				"egress TCP all",
+			},
 		},
 		{
-			name: "the network policy opens the port of metrics", values: "port: 10300",
-			got:  traffic,
-			want: []string{"[Ingress Egress]", "ingress TCP 10300", "egress UDP 53", "egress TCP 53", "egress UDP 5353", "egress TCP 5353", "egress TCP all"},
+			name:   "the network policy opens the port of metrics",
+			values: "port: 10300",
+			got:    traffic,
+			want: []string{
+				"[Ingress Egress]",
+				"ingress TCP 10300",
+				"egress UDP 53",
+				"egress TCP 53",
+				"egress UDP 5353",
+				"egress TCP 5353",
+				"egress TCP all",
+			},
 		},
 		{
 			name: "metricsFrom and apiServer narrow the network policy",
@@ -271,9 +314,18 @@ networkPolicy:
 			want: []string{"plimsoll-load-watcher 2020 http", "plimsoll 10259 https", "https 10259", "http 2020"},
 		},
 		{
-			name: "every pod may read the load-watcher", values: "{loadWatcher: {enabled: true}, networkPolicy: {apiServer: {ports: [6443]}}}",
-			got:  loadWatcherTraffic,
-			want: []string{"[Ingress Egress]", "ingress TCP 2020", "egress UDP 53", "egress TCP 53", "egress UDP 5353", "egress TCP 5353", "egress TCP 6443"},
+			name:   "every pod may read the load-watcher",
+			values: "{loadWatcher: {enabled: true}, networkPolicy: {apiServer: {ports: [6443]}}}",
+			got:    loadWatcherTraffic,
+			want: []string{
+				"[Ingress Egress]",
+				"ingress TCP 2020",
+				"egress UDP 53",
+				"egress TCP 53",
+				"egress UDP 5353",
+				"egress TCP 5353",
+				"egress TCP 6443",
+			},
 		},
 		{
 			name: "clients restricts the readers of the load-watcher",

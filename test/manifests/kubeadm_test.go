@@ -74,13 +74,16 @@ func TestKubeadm_AppliesPatch(t *testing.T) {
 		t.Error("there is no profile for pods of the default scheduler")
 	}
 	// With --config the scheduler ignores --kubeconfig, so the configuration must name the kubeconfig that kubeadm mounts.
-	if c := load(t, string(read(t, "manifests", "default-scheduler", "config.yaml"))); c.ClientConnection.Kubeconfig != "/etc/kubernetes/scheduler.conf" {
+	if c := load(
+		t,
+		string(read(t, "manifests", "default-scheduler", "config.yaml")),
+	); c.ClientConnection.Kubeconfig != "/etc/kubernetes/scheduler.conf" {
 		t.Errorf("the kubeconfig is %q", c.ClientConnection.Kubeconfig)
 	}
 }
 
-// TestKubeadm_DocumentedCommands runs the commands of docs/default-scheduler.md in order, below a root folder of the test, and replaces the programs
-// that need a cluster.
+// TestKubeadm_DocumentedCommands runs the commands of docs/default-scheduler.md in order, below a root folder of the
+// test, and replaces the programs that need a cluster.
 func TestKubeadm_DocumentedCommands(t *testing.T) {
 	node := newNode(t)
 	stock := "registry.k8s.io/kube-scheduler:" + kubernetesVersion(t)
@@ -156,7 +159,8 @@ func (n node) path(name string) string { return filepath.Join(n.root, name) }
 func (n node) run(commands string) string {
 	n.t.Helper()
 	commands = strings.ReplaceAll(commands, "/etc/kubernetes", n.path("etc/kubernetes"))
-	if foreign := regexp.MustCompile(`(?m)(^|[\s'":=>])/\w.*`).FindString(strings.ReplaceAll(commands, n.root, "ROOT")); foreign != "" {
+	if foreign := regexp.MustCompile(`(?m)(^|[\s'":=>])/\w.*`).
+		FindString(strings.ReplaceAll(commands, n.root, "ROOT")); foreign != "" {
 		n.t.Fatalf("the commands would touch files of this machine: %s", foreign)
 	}
 	shell := exec.CommandContext(n.t.Context(), "sh", "-euc", commands)
@@ -224,5 +228,12 @@ func (n node) kubeadm(arguments []string) error {
 	if ofInit.Patches != nil {
 		patches = ofInit.Patches.Directory
 	}
-	return controlplane.CreateStaticPodFiles(n.path("etc/kubernetes/manifests"), patches, &ofCluster, &ofInit.LocalAPIEndpoint, false, "kube-scheduler")
+	return controlplane.CreateStaticPodFiles(
+		n.path("etc/kubernetes/manifests"),
+		patches,
+		&ofCluster,
+		&ofInit.LocalAPIEndpoint,
+		false,
+		"kube-scheduler",
+	)
 }

@@ -102,7 +102,10 @@ func TestOwnImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := ofImage.ReplaceAllString(string(read(t, "manifests", "default-scheduler", "patches", "kube-scheduler+strategic.yaml")), ownImage)
+	want := ofImage.ReplaceAllString(
+		string(read(t, "manifests", "default-scheduler", "patches", "kube-scheduler+strategic.yaml")),
+		ownImage,
+	)
 	if diff := cmp.Diff(want, strings.TrimSpace(string(got))); diff != "" {
 		t.Errorf("the patch (-want +got):\n%s", diff)
 	}

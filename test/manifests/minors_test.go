@@ -40,7 +40,8 @@ func TestDocs_ImageTags(t *testing.T) {
 		}
 		want = append(want, fmt.Sprintf("| `%s%s` | Kubernetes %s |", tag, minor, strings.TrimPrefix(pinned(t, mod...), "v")))
 	}
-	got := regexp.MustCompile("(?m)^\\| `[^`|]+-k8s[^`|]*` \\| Kubernetes [^|]*\\|").FindAllString(string(read(t, "docs", "install.md")), -1)
+	got := regexp.MustCompile("(?m)^\\| `[^`|]+-k8s[^`|]*` \\| Kubernetes [^|]*\\|").
+		FindAllString(string(read(t, "docs", "install.md")), -1)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the table of image tags (-want +got):\n%s", diff)
 	}
@@ -72,12 +73,17 @@ func TestChart_ImageOfMinor(t *testing.T) {
 		})
 	}
 	t.Run("a tag of one's own", func(t *testing.T) {
-		if image := one[appsv1.Deployment](t, render(t, "image: {tag: mine}"), "Deployment").Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, ":mine") {
+		if image := one[appsv1.Deployment](t, render(t, "image: {tag: mine}"), "Deployment").Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(
+			image,
+			":mine",
+		) {
 			t.Errorf("the image is %s", image)
 		}
 	})
 	t.Run("a tag of an older minor", func(t *testing.T) {
-		stream, err := helm(t).Template(t.Context(), "plimsoll", "plimsoll-system", "image: {tag: 0.2.0-k8s"+all[0]+"}", "--kube-version", all[1]+".0")
+		stream, err := helm(
+			t,
+		).Template(t.Context(), "plimsoll", "plimsoll-system", "image: {tag: 0.2.0-k8s"+all[0]+"}", "--kube-version", all[1]+".0")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +92,9 @@ func TestChart_ImageOfMinor(t *testing.T) {
 		}
 	})
 	t.Run("a tag of a newer minor is refused", func(t *testing.T) {
-		_, err := helm(t).Template(t.Context(), "plimsoll", "plimsoll-system", "image: {tag: 0.2.0-k8s"+all[1]+"}", "--kube-version", all[0]+".9")
+		_, err := helm(
+			t,
+		).Template(t.Context(), "plimsoll", "plimsoll-system", "image: {tag: 0.2.0-k8s"+all[1]+"}", "--kube-version", all[0]+".9")
 		if err == nil || !strings.Contains(err.Error(), "image.tag is 0.2.0-k8s"+all[1]+", but the cluster's version is v"+all[0]+".9") {
 			t.Errorf("got %v, want a refusal", err)
 		}

@@ -35,7 +35,7 @@ type prometheusRule struct {
 	} `json:"spec"`
 }
 
-// TestRecordingRules compares the chart's rules with those that the scheduler reads.
+// TestRecordingRules compares the chart's rules with the series that the scheduler reads.
 func TestRecordingRules(t *testing.T) {
 	rendered := *one[map[string]any](t, render(t, "recordingRules: {enabled: true, labels: {release: prometheus}}"), "PrometheusRule")
 	data, err := yaml.Marshal(rendered)
@@ -54,7 +54,10 @@ func TestRecordingRules(t *testing.T) {
 		got = append(got, promql.RecordingRule{Record: r.Record, Expr: strings.TrimSpace(r.Expr)})
 	}
 	if diff := cmp.Diff(promql.RecordingRules(), got); diff != "" {
-		t.Errorf("write the rules that the scheduler reads into manifests/chart/files/recording-rules.yaml (-scheduler +chart):\n%s", diff)
+		t.Errorf(
+			"write the rules that the scheduler reads into manifests/chart/files/recording-rules.yaml (-scheduler +chart):\n%s",
+			diff,
+		)
 	}
 }
 
@@ -160,7 +163,9 @@ func TestAlerts_OpenShift(t *testing.T) {
 	for _, r := range rules {
 		if r.Alert == "PlimsollNoLeader" {
 			const labels = `{namespace="` + operatorNamespace + `",job="metrics",name="kube-scheduler"}`
-			if _, err := parser.NewParser(parser.Options{}).ParseExpr(r.Expr); err != nil || strings.Count(r.Expr, "leader_election_master_status"+labels) != 2 {
+			if _, err := parser.NewParser(parser.Options{}).
+				ParseExpr(r.Expr); err != nil ||
+				strings.Count(r.Expr, "leader_election_master_status"+labels) != 2 {
 				t.Errorf("%v: %s", err, r.Expr)
 			}
 			return

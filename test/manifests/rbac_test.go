@@ -27,9 +27,9 @@ config:
       args: {metricProvider: {type: Prometheus, address: http://prometheus}}
 `
 
-// rights returns what rules allow, as "verb group/resource", followed by the object's name if the rule names objects, and as
+// permissions returns the permissions of rules, as "verb group/resource", followed by the object's name if the rule names objects, and as
 // "verb URL".
-func rights(rules ...rbacv1.PolicyRule) sets.Set[string] {
+func permissions(rules ...rbacv1.PolicyRule) sets.Set[string] {
 	all := sets.New[string]()
 	for _, rule := range rules {
 		names := rule.ResourceNames
@@ -59,25 +59,25 @@ func TestRBAC_RightsEqualStockScheduler(t *testing.T) {
 			stock = append(stock, role.Rules...)
 		}
 	}
-	want := rights(stock...)
-	// The Role has the rights to leases. Coordinated leader election, which uses leasecandidates, is for the control plane.
-	for right := range want {
-		if strings.Contains(right, " coordination.k8s.io/lease") {
-			want.Delete(right)
+	want := permissions(stock...)
+	// The Role has the permissions to leases. Coordinated leader election, which uses leasecandidates, is for the control plane.
+	for permission := range want {
+		if strings.Contains(permission, " coordination.k8s.io/lease") {
+			want.Delete(permission)
 		}
 	}
 	want.Insert("get /metrics") // kubectl-plimsoll doctor, in the scheduler's container
 	if want.Len() < 50 {
-		t.Fatalf("the stock roles have only %d rights", want.Len())
+		t.Fatalf("the stock roles have only %d permissions", want.Len())
 	}
 
-	got := rights(one[rbacv1.ClusterRole](t, render(t, readsPrometheus), "ClusterRole").Rules...)
+	got := permissions(one[rbacv1.ClusterRole](t, render(t, readsPrometheus), "ClusterRole").Rules...)
 	if diff := cmp.Diff(sets.List(want), sets.List(got)); diff != "" {
-		t.Errorf("rights (-want +got):\n%s", diff)
+		t.Errorf("permissions (-want +got):\n%s", diff)
 	}
-	for right := range got {
-		if strings.Contains(right, "secrets") || strings.HasPrefix(right, "patch /nodes") {
-			t.Errorf("the scheduler may %s", right)
+	for permission := range got {
+		if strings.Contains(permission, "secrets") || strings.HasPrefix(permission, "patch /nodes") {
+			t.Errorf("the scheduler may %s", permission)
 		}
 	}
 }
@@ -96,8 +96,8 @@ func TestRBAC_OneLease(t *testing.T) {
 				"get coordination.k8s.io/leases " + tt.lease,
 				"update coordination.k8s.io/leases " + tt.lease,
 			}
-			if diff := cmp.Diff(want, sets.List(rights(role.Rules...))); diff != "" {
-				t.Errorf("rights (-want +got):\n%s", diff)
+			if diff := cmp.Diff(want, sets.List(permissions(role.Rules...))); diff != "" {
+				t.Errorf("permissions (-want +got):\n%s", diff)
 			}
 			if role.Namespace != tt.namespace {
 				t.Errorf("the Role is in %s, want %s", role.Namespace, tt.namespace)
@@ -130,21 +130,44 @@ func TestRBAC_MetricsServerOnlyIfRead(t *testing.T) {
 		{"a plugin enabled at all points", profile("{multiPoint: {enabled: [{name: LoadThreshold}]}}", "[]"), nodes},
 		{"arguments without a provider", profile(scoring, "[{name: TargetLoadPacking, args: {targetUtilization: 40}}]"), nodes},
 		{"a provider without a type", profile(scoring, "[{name: TargetLoadPacking, args: {metricProvider: {timeout: 1s}}}]"), nodes},
-		{"metrics-server by name", profile(scoring, "[{name: TargetLoadPacking, args: {metricProvider: {type: KubernetesMetricsServer}}}]"), nodes},
+		{
+			"metrics-server by name",
+			profile(scoring, "[{name: TargetLoadPacking, args: {metricProvider: {type: KubernetesMetricsServer}}}]"),
+			nodes,
+		},
 		{"Prometheus", readsPrometheus, none},
-		{"a load-watcher", profile(scoring, "[{name: TargetLoadPacking, args: {watcherAddress: http://a, metricProvider: {type: KubernetesMetricsServer}}}]"), none},
+		{
+			"a load-watcher",
+			profile(
+				scoring,
+				"[{name: TargetLoadPacking, args: {watcherAddress: http://a, metricProvider: {type: KubernetesMetricsServer}}}]",
+			),
+			none,
+		},
 		{"arguments of a plugin that is not enabled", profile("{}", "[{name: TargetLoadPacking, args: {}}]"), none},
 		{"stock plugins", profile("{score: {enabled: [{name: NodeResourcesFit}]}}", "[]"), none},
 		{"statistics of workloads", profile(scoringPeaks, "[]"), both},
-		{"statistics from Prometheus", profile(scoringPeaks, "[{name: PredictedPeak, args: {metricProvider: {type: Prometheus, address: http://a}}}]"), none},
+		{
+			"statistics from Prometheus",
+			profile(scoringPeaks, "[{name: PredictedPeak, args: {metricProvider: {type: Prometheus, address: http://a}}}]"),
+			none,
+		},
 		{"statistics beside a load-watcher", profile(scoringPeaks, "[{name: PredictedPeak, args: {watcherAddress: http://a}}]"), pods},
-		{"a limit of predicted peaks", profile("{filter: {enabled: [{name: LoadThreshold}]}}", "[{name: LoadThreshold, args: {statistic: PredictedPeak}}]"), both},
-		{"a limit of means", profile("{filter: {enabled: [{name: LoadThreshold}]}}", "[{name: LoadThreshold, args: {statistic: Mean}}]"), nodes},
+		{
+			"a limit of predicted peaks",
+			profile("{filter: {enabled: [{name: LoadThreshold}]}}", "[{name: LoadThreshold, args: {statistic: PredictedPeak}}]"),
+			both,
+		},
+		{
+			"a limit of means",
+			profile("{filter: {enabled: [{name: LoadThreshold}]}}", "[{name: LoadThreshold, args: {statistic: Mean}}]"),
+			nodes,
+		},
 		{"a disabled plugin", profile("{score: {disabled: [{name: TargetLoadPacking}]}}", "[]"), none},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := metricsRights(t, render(t, tt.values))
+			got := metricsPermissions(t, render(t, tt.values))
 			for _, target := range []string{"OpenShift", "StaticPod"} {
 				values := strings.TrimPrefix(strings.Replace(tt.values, "schedulerName: a", "schedulerName: default-scheduler", 1), "{")
 				switch {
@@ -158,19 +181,19 @@ func TestRBAC_MetricsServerOnlyIfRead(t *testing.T) {
 				} else {
 					values = "target: " + target + "\n" + values
 				}
-				if also := metricsRights(t, render(t, values)); !slices.Equal(got, also) {
-					t.Errorf("rights are %v, and for %s %v", got, target, also)
+				if also := metricsPermissions(t, render(t, values)); !slices.Equal(got, also) {
+					t.Errorf("permissions are %v, and for %s %v", got, target, also)
 				}
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("rights (-want +got):\n%s", diff)
+				t.Errorf("permissions (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// metricsRights returns the rights in metrics.k8s.io of ClusterRoles that are bound.
-func metricsRights(t *testing.T, rendered []*unstructured.Unstructured) []string {
+// metricsPermissions returns the permissions in metrics.k8s.io of ClusterRoles that are bound.
+func metricsPermissions(t *testing.T, rendered []*unstructured.Unstructured) []string {
 	t.Helper()
 	var got []string
 	for _, role := range find[rbacv1.ClusterRole](t, rendered, "ClusterRole") {
@@ -178,9 +201,9 @@ func metricsRights(t *testing.T, rendered []*unstructured.Unstructured) []string
 		for _, b := range find[rbacv1.ClusterRoleBinding](t, rendered, "ClusterRoleBinding") {
 			bound = bound || b.RoleRef.Name == role.Name && len(b.Subjects) == 1
 		}
-		for right := range rights(role.Rules...) {
-			if bound && strings.Contains(right, " metrics.k8s.io/") {
-				got = append(got, right)
+		for permission := range permissions(role.Rules...) {
+			if bound && strings.Contains(permission, " metrics.k8s.io/") {
+				got = append(got, permission)
 			}
 		}
 	}
@@ -194,7 +217,13 @@ func TestChart_ListsAllPlugins(t *testing.T) {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	if want := "[" + strings.Join(names, ", ") + "]"; !strings.Contains(string(read(t, "manifests", "chart", "templates", "_helpers.tpl")), want) {
+	if want := "[" + strings.Join(
+		names,
+		", ",
+	) + "]"; !strings.Contains(
+		string(read(t, "manifests", "chart", "templates", "_helpers.tpl")),
+		want,
+	) {
 		t.Errorf("plimsoll.loadPlugins in _helpers.tpl is not %s", want)
 	}
 }
@@ -205,7 +234,11 @@ func TestRBAC_LoadWatcher(t *testing.T) {
 		want         []string
 	}{
 		{"with metrics-server", "loadWatcher: {enabled: true}", []string{"list /nodes", "list metrics.k8s.io/nodes", "watch /nodes"}},
-		{"with Prometheus", "loadWatcher: {enabled: true, provider: Prometheus, address: http://a}", []string{"list /nodes", "watch /nodes"}},
+		{
+			"with Prometheus",
+			"loadWatcher: {enabled: true, provider: Prometheus, address: http://a}",
+			[]string{"list /nodes", "watch /nodes"},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -213,8 +246,8 @@ func TestRBAC_LoadWatcher(t *testing.T) {
 				if role.Name != "plimsoll-load-watcher.plimsoll-system" {
 					continue
 				}
-				if diff := cmp.Diff(tt.want, sets.List(rights(role.Rules...))); diff != "" {
-					t.Errorf("rights (-want +got):\n%s", diff)
+				if diff := cmp.Diff(tt.want, sets.List(permissions(role.Rules...))); diff != "" {
+					t.Errorf("permissions (-want +got):\n%s", diff)
 				}
 				return
 			}
@@ -254,8 +287,8 @@ func TestRBAC_EveryRuleHasComment(t *testing.T) {
 	}
 }
 
-// TestChart_NamesOutsideTheNamespace expects names outside the release's namespace to end with it, so that releases of one name in two
-// namespaces share no object.
+// TestChart_NamesOutsideTheNamespace expects names outside the release's namespace to end with it, so that releases of
+// one name in two namespaces share no object.
 func TestChart_NamesOutsideTheNamespace(t *testing.T) {
 	const policy = "admissionPolicy: {enabled: true}\n"
 	for name, values := range map[string]string{

@@ -44,7 +44,11 @@ func (h Helm) Lint(ctx context.Context, values string) error {
 
 // Release runs a command on a release in the cluster of a kubeconfig, such as install with its flags. values is a YAML document for
 // commands that install the chart; other commands ignore it.
-func (h Helm) Release(ctx context.Context, kubeconfig, namespace, values, command, release string, flags ...string) ([]byte, error) {
+func (h Helm) Release(
+	ctx context.Context,
+	kubeconfig, namespace, values, command, release string,
+	flags ...string,
+) ([]byte, error) {
 	args := []string{command, release}
 	if command == "install" || command == "upgrade" {
 		args = append(args, h.chart, "--values", "-")

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestVersion expects the chart's version wherever a page names a version of Plimsoll: in the tag of an image, the name of a file or
-// an address. hack/set-version.sh sets it.
+// TestVersion expects the chart's version wherever a page names a version of Plimsoll: in the tag of an image, the name
+// of a file or an address. hack/set-version.sh sets it.
 func TestVersion(t *testing.T) {
 	var chart struct{ Version, AppVersion string }
 	if err := yaml.Unmarshal(read(t, "manifests", "chart", "Chart.yaml"), &chart); err != nil {

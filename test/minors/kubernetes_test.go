@@ -26,7 +26,11 @@ func newTree(t *testing.T) tree {
 	write(t, filepath.Join(tr.dir, "hack", "kubernetes.sh"), string(script))
 	write(t, filepath.Join(tr.dir, "m.go"), "package m\n\nimport _ \"k8s.io/kubernetes\"\n")
 	write(t, filepath.Join(tr.dir, "go.mod"), "module example.com/m\n\ngo 1.24\n\nrequire (\n\tk8s.io/kubernetes v1.37.0\n)\n")
-	write(t, filepath.Join(tr.dir, "hack", "kubernetes", "1.36", "go.mod"), "module example.com/m\n\ngo 1.24\n\nrequire k8s.io/kubernetes v1.36.0\n")
+	write(
+		t,
+		filepath.Join(tr.dir, "hack", "kubernetes", "1.36", "go.mod"),
+		"module example.com/m\n\ngo 1.24\n\nrequire k8s.io/kubernetes v1.36.0\n",
+	)
 	t.Cleanup(func() { // files of the cache are read-only
 		if output, err := tr.command(t, "go", "clean", "-modcache").CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, output)
@@ -38,8 +42,13 @@ func newTree(t *testing.T) tree {
 // serve adds a version of Kubernetes to the proxy, with its staging module or without.
 func (tr tree) serve(t *testing.T, patch string, staging bool) {
 	t.Helper()
-	tr.serveModule(t, "k8s.io/kubernetes", "v1."+patch, "module k8s.io/kubernetes\n\ngo 1.24\n\nrequire (\n\tk8s.io/api v0.0.0\n)\n\nreplace (\n\tk8s.io/api => ./staging/src/k8s.io/api\n)\n",
-		"package kubernetes\n\nimport _ \"k8s.io/api\"\n")
+	tr.serveModule(
+		t,
+		"k8s.io/kubernetes",
+		"v1."+patch,
+		"module k8s.io/kubernetes\n\ngo 1.24\n\nrequire (\n\tk8s.io/api v0.0.0\n)\n\nreplace (\n\tk8s.io/api => ./staging/src/k8s.io/api\n)\n",
+		"package kubernetes\n\nimport _ \"k8s.io/api\"\n",
+	)
 	if staging {
 		tr.serveModule(t, "k8s.io/api", "v0."+patch, "module k8s.io/api\n\ngo 1.24\n", "package api\n")
 	}
@@ -74,7 +83,14 @@ func (tr tree) command(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(name, args...) // of a cleanup, too, when t.Context() has ended
 	cmd.Dir = tr.dir
-	cmd.Env = append(os.Environ(), "GOPROXY=file://"+tr.proxy, "GOSUMDB=off", "GONOPROXY=none", "GOTOOLCHAIN=local", "GOMODCACHE="+tr.cache)
+	cmd.Env = append(
+		os.Environ(),
+		"GOPROXY=file://"+tr.proxy,
+		"GOSUMDB=off",
+		"GONOPROXY=none",
+		"GOTOOLCHAIN=local",
+		"GOMODCACHE="+tr.cache,
+	)
 	return cmd
 }
 
@@ -140,7 +156,8 @@ func TestKubernetesScript(t *testing.T) {
 			if err == nil {
 				t.Errorf("no error:\n%s", output)
 			}
-			if !strings.Contains(output, tt.reason) || !strings.Contains(output, tt.refused) || !strings.Contains(output, "hack/kubernetes.sh: ") {
+			if !strings.Contains(output, tt.reason) || !strings.Contains(output, tt.refused) ||
+				!strings.Contains(output, "hack/kubernetes.sh: ") {
 				t.Errorf("the output names not both %s and %q:\n%s", tt.refused, tt.reason, output)
 			}
 			if diff := cmp.Diff(before, tr.files(t)); diff != "" {
@@ -186,11 +203,21 @@ func TestKubernetesScript_ToolsShareVersions(t *testing.T) {
 	}
 	// The tool was made with an older k8s.io/api, and with a newer lib.
 	requirements := "require (\n\texample.com/lib v1.1.0\n\tk8s.io/api v0.36.0\n)\n"
-	tr.serveModule(t, tool, "v1.0.0", "module "+tool+"\n\ngo 1.24\n\n"+requirements, "package main\n\nimport (\n\t_ \""+lib+"\"\n\t_ \"k8s.io/api\"\n)\n\nfunc main() {}\n")
+	tr.serveModule(
+		t,
+		tool,
+		"v1.0.0",
+		"module "+tool+"\n\ngo 1.24\n\n"+requirements,
+		"package main\n\nimport (\n\t_ \""+lib+"\"\n\t_ \"k8s.io/api\"\n)\n\nfunc main() {}\n",
+	)
 	folders := []string{"hack/tools/helm", "test/cluster/parts/any"}
 	for _, folder := range folders {
-		write(t, filepath.Join(tr.dir, folder, "go.mod"), "module example.com/m/tool\n\ngo 1.24\n\ntool "+tool+"\n\nrequire "+tool+" v1.0.0 // indirect\n"+requirements+
-			"exclude (\n\texample.com/old v1.0.0\n\texample.com/old v1.1.0\n)\n")
+		write(
+			t,
+			filepath.Join(tr.dir, folder, "go.mod"),
+			"module example.com/m/tool\n\ngo 1.24\n\ntool "+tool+"\n\nrequire "+tool+" v1.0.0 // indirect\n"+requirements+
+				"exclude (\n\texample.com/old v1.0.0\n\texample.com/old v1.1.0\n)\n",
+		)
 		write(t, filepath.Join(tr.dir, folder, "go.sum"), "")
 	}
 
@@ -201,7 +228,11 @@ func TestKubernetesScript_ToolsShareVersions(t *testing.T) {
 		{"v1.0.0", true}, {"v1.0.0", true}, {"v1.1.0", false},
 	} {
 		write(t, filepath.Join(tr.dir, "m.go"), "package m\n\nimport (\n\t_ \""+lib+"\"\n\t_ \"k8s.io/kubernetes\"\n)\n")
-		write(t, filepath.Join(tr.dir, "go.mod"), "module example.com/m\n\ngo 1.24\n\nrequire (\n\t"+lib+" "+tt.root+"\n\tk8s.io/kubernetes v1.37.0\n)\n")
+		write(
+			t,
+			filepath.Join(tr.dir, "go.mod"),
+			"module example.com/m\n\ngo 1.24\n\nrequire (\n\t"+lib+" "+tt.root+"\n\tk8s.io/kubernetes v1.37.0\n)\n",
+		)
 		if output, err := tr.move(t, "v1.37.0"); err != nil {
 			t.Fatalf("%v:\n%s", err, output)
 		}

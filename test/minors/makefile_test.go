@@ -97,7 +97,12 @@ func TestMakefile_BuildOfMinor(t *testing.T) {
 			want = append(want, "'-o' 'bin/' ")
 			unwanted = []string{"-modfile", "-tags"}
 		} else {
-			want = append(want, "'-modfile="+file+"' ", "'-tags=kubernetes_"+strings.ReplaceAll(minor, ".", "_")+"' ", "'-o' 'bin/"+minor+"/' ")
+			want = append(
+				want,
+				"'-modfile="+file+"' ",
+				"'-tags=kubernetes_"+strings.ReplaceAll(minor, ".", "_")+"' ",
+				"'-o' 'bin/"+minor+"/' ",
+			)
 		}
 		for _, command := range commands {
 			t.Run(strings.Join(command, " "), func(t *testing.T) {

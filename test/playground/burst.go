@@ -115,7 +115,10 @@ func runBurst(ctx context.Context, p *playground) (result, error) {
 // the time at which all were bound.
 func (p *playground) startBurst(ctx context.Context, profile string) (map[string]int, time.Time, error) {
 	labels := map[string]string{"burst": profile}
-	quantities := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(burstCPU), corev1.ResourceMemory: resource.MustParse("400Mi")}
+	quantities := corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse(burstCPU),
+		corev1.ResourceMemory: resource.MustParse("400Mi"),
+	}
 	began := time.Now()
 	for i := range burstPods {
 		if err := p.CreatePods(ctx, cluster.Pod{

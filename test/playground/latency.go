@@ -110,7 +110,10 @@ func (r latencies) check() error {
 	var errs []error
 	for _, step := range r {
 		if n := step.on(step.best); n != step.replicas {
-			errs = append(errs, fmt.Errorf("%d of %d replicas are on %s, must be all because it has the best latency", n, step.replicas, step.best))
+			errs = append(
+				errs,
+				fmt.Errorf("%d of %d replicas are on %s, must be all because it has the best latency", n, step.replicas, step.best),
+			)
 		}
 	}
 	return errors.Join(errs...)

@@ -145,7 +145,15 @@ func (p *playground) explainKeeping(ctx context.Context, builder *build.Builder)
 		}
 		kubectl = filepath.Join(builder.BinDir(), build.Kubectl().Name)
 	}
-	_, err := fmt.Fprintf(p.progress.out, tryIt, p.AdminKubeconfig, kubectl, p.Endpoints.Prometheus, p.kubectlPlimsoll, p.SchedulerConfiguration())
+	_, err := fmt.Fprintf(
+		p.progress.out,
+		tryIt,
+		p.AdminKubeconfig,
+		kubectl,
+		p.Endpoints.Prometheus,
+		p.kubectlPlimsoll,
+		p.SchedulerConfiguration(),
+	)
 	return err
 }
 

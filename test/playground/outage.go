@@ -27,7 +27,7 @@ const (
 // decisions counts decisions of a plugin by the load that they were based on.
 type decisions struct {
 	total int
-	// requests is the number of decisions in which at least one node was judged by the requests of its pods.
+	// requests is the number of decisions in which at least one node was scored by the requests of its pods.
 	requests int
 	// skipped is the number of decisions that the plugin left to the profile's other plugins, because no node had fresh load.
 	skipped int
@@ -96,7 +96,10 @@ func runOutage(ctx context.Context, p *playground) (result, error) {
 	if err := p.createLoaded(ctx, "moving", moving); err != nil {
 		return nil, err
 	}
-	if _, err := p.WaitCPUUtilization(ctx, cluster.Expectation{Window: window, CPU: map[string]float64{"moving": 0.5}, Tolerance: 1}); err != nil {
+	if _, err := p.WaitCPUUtilization(
+		ctx,
+		cluster.Expectation{Window: window, CPU: map[string]float64{"moving": 0.5}, Tolerance: 1},
+	); err != nil {
 		return nil, err
 	}
 	if _, err := p.waitLoad(ctx, steady, measuringError); err != nil {
@@ -264,7 +267,11 @@ func (a *arrivals) end() (int, error) {
 
 func (r outage) write(page page) {
 	const row = "%-19s %7s %10s  %10s %12s %13s"
-	page.line("A pod is created every %s. Prometheus is stopped until all load has expired (after %.0f s).", arrivalInterval, maxAge.Seconds())
+	page.line(
+		"A pod is created every %s. Prometheus is stopped until all load has expired (after %.0f s).",
+		arrivalInterval,
+		maxAge.Seconds(),
+	)
 	page.line("The load of one of the six nodes moves quickly and so expires earlier.")
 	page.line("What the decisions were based on, by the scheduler's own metrics:")
 	page.line(row, "", "seconds", "decisions", "fresh load", "requests*", "no load**")
@@ -278,7 +285,7 @@ func (r outage) write(page page) {
 		took += phase.took
 	}
 	line("in all", took, r.sum())
-	page.line("*  at least one node was judged by the requests of its pods, because its load had expired")
+	page.line("*  at least one node was scored by the requests of its pods, because its load had expired")
 	page.line("** TargetLoadPacking skipped the pod, and the other plugins of the profile decided")
 	page.line("%d of %d pods are bound.", r.bound, r.created)
 }

@@ -110,7 +110,10 @@ func cpuUsage(utilization float64) cluster.Usage {
 }
 
 func (r overload) write(page page) {
-	page.line("All nodes are above their load line | at %.0f %%. With whenNoneFits: Relax a pod is placed on the least", 100*overloadLine)
+	page.line(
+		"All nodes are above their load line | at %.0f %%. With whenNoneFits: Relax a pod is placed on the least",
+		100*overloadLine,
+	)
 	page.line("loaded node; with whenNoneFits: Reject it waits until the load of a node has fallen.")
 	for _, node := range []string{"full-1", "full-2", "full-3"} {
 		landed := ""
@@ -152,8 +155,11 @@ func (r overload) check() error {
 		case wait.took < 0:
 			errs = append(errs, fmt.Errorf("the pod with %s was placed before %s", wait.mode, wait.event))
 		case wait.took >= flush:
-			errs = append(errs, fmt.Errorf("the pod with %s was placed %s after %s, must be less than %s, after which the scheduler retries anyway",
-				wait.mode, wait.took, wait.event, flush))
+			errs = append(
+				errs,
+				fmt.Errorf("the pod with %s was placed %s after %s, must be less than %s, after which the scheduler retries anyway",
+					wait.mode, wait.took, wait.event, flush),
+			)
 		}
 	}
 	return errors.Join(errs...)

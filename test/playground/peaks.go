@@ -141,7 +141,10 @@ func runPeaks(ctx context.Context, p *playground) (result, error) {
 		}
 	}
 	p.progress.say("all pods are placed, and the volatile ones grow to %s cores", peakHigh)
-	measured, err := p.WaitCPUUtilization(ctx, cluster.Expectation{Window: window, CPU: before, Tolerance: peakMeanShare / 4, For: 3 * time.Second})
+	measured, err := p.WaitCPUUtilization(
+		ctx,
+		cluster.Expectation{Window: window, CPU: before, Tolerance: peakMeanShare / 4, For: 3 * time.Second},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -188,8 +191,8 @@ func (p *playground) learnPeaks(ctx context.Context) error {
 	return p.ClearKept(ctx)
 }
 
-// placePeakPods has a profile place a pod of each workload, all at once, and lets the volatile ones grow then. It returns the number
-// of pods on each node, and that of volatile ones.
+// placePeakPods has a profile place a pod of each workload, all at once, and lets the volatile ones grow then. It
+// returns the number of pods on each node, and that of volatile ones.
 func (p *playground) placePeakPods(ctx context.Context, profile string) (pods, volatiles map[string]int, err error) {
 	labels := map[string]string{"peaks": profile}
 	volatile := map[string]bool{}
@@ -233,7 +236,12 @@ func (pl placement) together() []string {
 
 func (r peaks) write(page page) {
 	page.line("Eight workloads, whose pods request %s and use that on average. Four are steady; the pods of the", peakMean)
-	page.line("other four are volatile: they use %s cores a quarter of the time, else %s. %s scores by", peakHigh, peakLow, meanProfile)
+	page.line(
+		"other four are volatile: they use %s cores a quarter of the time, else %s. %s scores by",
+		peakHigh,
+		peakLow,
+		meanProfile,
+	)
 	page.line("TargetLoadPacking, %s by PredictedPeak, which knows this from pods that ran before. Each places", peakProfile)
 	page.line("one pod of every workload on four nodes of 8 cores. Then the volatile pods grow to %s cores: a bar is", peakHigh)
 	page.line("a node's CPU after that, | the %.0f %% above which it is hot, +n its volatile pods.", 100*hot)
@@ -254,10 +262,16 @@ func (r peaks) check() error {
 		errs = append(errs, fmt.Errorf("%s placed %d of %d volatile pods on its nodes", r.byPeak.profile, placed, len(peakNodes())))
 	}
 	if nodes := r.byPeak.together(); len(nodes) > 0 {
-		errs = append(errs, fmt.Errorf("%s put volatile pods together on %s, must keep them apart", r.byPeak.profile, strings.Join(nodes, ", ")))
+		errs = append(
+			errs,
+			fmt.Errorf("%s put volatile pods together on %s, must keep them apart", r.byPeak.profile, strings.Join(nodes, ", ")),
+		)
 	}
 	if len(r.byMean.together()) == 0 {
-		errs = append(errs, fmt.Errorf("%s kept the volatile pods apart, must put some together because it sees means alone", r.byMean.profile))
+		errs = append(
+			errs,
+			fmt.Errorf("%s kept the volatile pods apart, must put some together because it sees means alone", r.byMean.profile),
+		)
 	}
 	// The nodes are at 74 % or less, 6 points below: no measuring error makes one hot.
 	if nodes := r.byPeak.above(hot); len(nodes) > 0 {

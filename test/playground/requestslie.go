@@ -136,7 +136,12 @@ func (pl placement) onBusy() int {
 }
 
 func (r requestsLie) write(page page) {
-	page.line("%d pods for each profile; each requests %s and uses %s. The requests on busy-* nodes are small,", liePods, lieRequest, lieCPU)
+	page.line(
+		"%d pods for each profile; each requests %s and uses %s. The requests on busy-* nodes are small,",
+		liePods,
+		lieRequest,
+		lieCPU,
+	)
 	page.line("those on quiet-* nodes large. A bar is a node's measured CPU, | the load line at %.0f %%, +n its pods.", 100*target)
 	page.line("A measurement may be off by one pod's share: a node is beyond the line only above %s.", percent(lieLimit))
 	var names []string
@@ -162,7 +167,14 @@ func (r requestsLie) check() error {
 		}
 	}
 	if n := r.stock.onBusy(); n <= liePods/2 {
-		errs = append(errs, fmt.Errorf("%s put %s on busy nodes, must be more than half of them because their requests are small", r.stock.profile, text.Count(n, "pod")))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"%s put %s on busy nodes, must be more than half of them because their requests are small",
+				r.stock.profile,
+				text.Count(n, "pod"),
+			),
+		)
 	}
 	// The stock profile puts four pods on every busy node: no error of one pod's share turns this round.
 	if a, b := r.plimsoll.measured[r.plimsoll.hottest()], r.stock.measured[r.stock.hottest()]; a >= b {

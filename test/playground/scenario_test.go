@@ -15,7 +15,12 @@ import (
 
 // exampleResult is a correct result of the worked example.
 func exampleResult() workedExample {
-	return workedExample{measured: map[string]float64{"worker-1": 0.25, "worker-2": 0.5, "worker-3": 0.1}, landed: "worker-1", explained: "worker-1", why: "Node:  worker-1\n"}
+	return workedExample{
+		measured:  map[string]float64{"worker-1": 0.25, "worker-2": 0.5, "worker-3": 0.1},
+		landed:    "worker-1",
+		explained: "worker-1",
+		why:       "Node:  worker-1\n",
+	}
 }
 
 func TestWorkedExample(t *testing.T) {
@@ -128,7 +133,11 @@ func TestRequestsLie_Check(t *testing.T) {
 			func(r *requestsLie) { r.plimsoll.measured["quiet-02"] = 0.426 },
 			"plimsoll filled quiet-02 to 42.6 %, above the load line by more than one pod's share",
 		},
-		{"a pod on a busy node is wrong", func(r *requestsLie) { r.plimsoll.pods["busy-03"] = 1 }, "plimsoll put 1 pod on busy nodes, must be none"},
+		{
+			"a pod on a busy node is wrong",
+			func(r *requestsLie) { r.plimsoll.pods["busy-03"] = 1 },
+			"plimsoll put 1 pod on busy nodes, must be none",
+		},
 		{
 			"half of the stock profile's pods on quiet nodes is wrong",
 			func(r *requestsLie) { r.stock.pods = map[string]int{"quiet-01": 20, "busy-01": 20} },
@@ -236,8 +245,16 @@ func TestBurst_Check(t *testing.T) {
 			func(r *burst) { r.plimsoll.measured["idle"], r.plimsoll.measured["loaded-2"] = 0.39, 0.42 },
 			"<nil>",
 		},
-		{"a pod on a node of the other profile is wrong", func(r *burst) { r.plimsoll.pods["idle"]-- }, "plimsoll-1m placed 99 of 100 pods on its nodes"},
-		{"a node that is not measured is wrong", func(r *burst) { delete(r.plimsoll.measured, "loaded-2") }, "9 of 10 nodes are measured"},
+		{
+			"a pod on a node of the other profile is wrong",
+			func(r *burst) { r.plimsoll.pods["idle"]-- },
+			"plimsoll-1m placed 99 of 100 pods on its nodes",
+		},
+		{
+			"a node that is not measured is wrong",
+			func(r *burst) { delete(r.plimsoll.measured, "loaded-2") },
+			"9 of 10 nodes are measured",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -351,7 +368,11 @@ web-3      0.40 s               0.40 s
 func peaksResult() peaks {
 	r := peaks{
 		byMean: placement{profile: "by-mean", pods: map[string]int{"node-1": 2, "node-2": 2}, measured: map[string]float64{}},
-		byPeak: placement{profile: "by-peak", pods: map[string]int{"node-1": 1, "node-2": 1, "node-3": 1, "node-4": 1}, measured: map[string]float64{}},
+		byPeak: placement{
+			profile:  "by-peak",
+			pods:     map[string]int{"node-1": 1, "node-2": 1, "node-3": 1, "node-4": 1},
+			measured: map[string]float64{},
+		},
 	}
 	for _, pl := range []placement{r.byMean, r.byPeak} {
 		for _, n := range peakNodes() {
@@ -391,7 +412,11 @@ func TestPeaks_Check(t *testing.T) {
 		change func(*peaks)
 		want   string
 	}{
-		{"a load that is off by the measuring error is allowed", func(r *peaks) { r.byPeak.measured["node-3"] += measuringError }, "<nil>"},
+		{
+			"a load that is off by the measuring error is allowed",
+			func(r *peaks) { r.byPeak.measured["node-3"] += measuringError },
+			"<nil>",
+		},
 		{
 			"volatile pods together are wrong where peaks are known",
 			func(r *peaks) { r.byPeak.pods = map[string]int{"node-1": 2, "node-2": 1, "node-3": 1} },
@@ -547,7 +572,8 @@ func TestShow_NamesWhatIsWrong(t *testing.T) {
 	}
 	want := `
 WRONG the worked example: the pod is on worker-2, must be on worker-1
-WRONG requests lie: plimsoll put 2 pods on busy nodes, must be none; plimsoll filled quiet-01 to 50.0 %, above the load line by more than one pod's share
+WRONG requests lie: plimsoll put 2 pods on busy nodes, must be none; ` +
+		`plimsoll filled quiet-01 to 50.0 %, above the load line by more than one pod's share
 `
 	if !strings.HasSuffix(b.String(), want) {
 		t.Errorf("the summary does not end with\n%s\nbut is\n%s", want, b.String())

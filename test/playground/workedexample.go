@@ -83,12 +83,20 @@ func runWorkedExample(ctx context.Context, p *playground) (result, error) {
 	if err := json.Unmarshal([]byte(text), &explained); err != nil {
 		return nil, err
 	}
-	return workedExample{measured: measured, landed: bound["example"], explained: strings.Join(explained.Decision.Nodes, ", "), why: why}, nil
+	return workedExample{
+		measured:  measured,
+		landed:    bound["example"],
+		explained: strings.Join(explained.Decision.Nodes, ", "),
+		why:       why,
+	}, nil
 }
 
 func (w workedExample) write(page page) {
 	page.line("Three 8-core workers, the load line | at %.0f %%, and a pod that uses next to nothing: it must go to", 100*target)
-	page.line("the node with the highest score. A measurement may be off by %s, the share of one pod of 100m.", percent(measuringError))
+	page.line(
+		"the node with the highest score. A measurement may be off by %s, the share of one pod of 100m.",
+		percent(measuringError),
+	)
 	page.line("  %-10s %9s %7s", "node", "measured", "score")
 	for _, n := range exampleNodes() {
 		landed := ""
@@ -140,10 +148,18 @@ func (p *playground) waitLoad(ctx context.Context, want map[string]float64, tole
 	return p.waitLoadOver(ctx, window, want, tolerance)
 }
 
-func (p *playground) waitLoadOver(ctx context.Context, window time.Duration, want map[string]float64, tolerance float64) (map[string]float64, error) {
+func (p *playground) waitLoadOver(
+	ctx context.Context,
+	window time.Duration,
+	want map[string]float64,
+	tolerance float64,
+) (map[string]float64, error) {
 	// A window that begins before the load does is measured too low. Within the tolerance it may lack a part of the window, which
 	// passes during For.
-	measured, err := p.WaitCPUUtilization(ctx, cluster.Expectation{Window: window, CPU: want, Tolerance: tolerance, For: 3 * time.Second})
+	measured, err := p.WaitCPUUtilization(
+		ctx,
+		cluster.Expectation{Window: window, CPU: want, Tolerance: tolerance, For: 3 * time.Second},
+	)
 	if err != nil {
 		return nil, err
 	}

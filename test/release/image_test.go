@@ -184,7 +184,8 @@ func TestImage(t *testing.T) {
 	checkImage(t, c, image.unpack(t, m))
 }
 
-// checkImage checks an image of version v1.2.3, whose layers are unpacked in root. Its files are the programs, the licence and more.
+// checkImage checks an image of version v1.2.3, whose layers are unpacked in root. Its files are the programs, the
+// license and more.
 func checkImage(t *testing.T, c configuration, root string, more ...string) {
 	t.Helper()
 	t.Run("has platform, user, entrypoint and labels", func(t *testing.T) {

@@ -95,7 +95,8 @@ func checkKrewManifest(t *testing.T, m krewManifest) {
 		if len(platforms) != 1 || !strings.Contains(p.URI, "_"+strings.ReplaceAll(platforms[0], "/", "_")+".") {
 			t.Errorf("spec.platforms[%d] is for %q, and its uri %q", i, platforms, p.URI)
 		}
-		if strings.TrimSuffix(p.Bin, ".exe") != "kubectl-"+m.Metadata.Name || strings.HasSuffix(p.Bin, ".exe") != slices.Equal(platforms, []string{"windows/amd64"}) {
+		if strings.TrimSuffix(p.Bin, ".exe") != "kubectl-"+m.Metadata.Name ||
+			strings.HasSuffix(p.Bin, ".exe") != slices.Equal(platforms, []string{"windows/amd64"}) {
 			t.Errorf("spec.platforms[%d].bin is %q", i, p.Bin)
 		}
 	}
@@ -124,7 +125,8 @@ func checkKrew(t *testing.T, dist, kubernetes string) {
 	m := readKrewManifest(t, filepath.Join(dist, "krew.yaml"))
 	checkKrewManifest(t, m)
 	platform := "linux/" + runtime.GOARCH
-	if m.Metadata.Name != "plimsoll" || m.Spec.Version != "v1.2.3" || len(m.Spec.Platforms) != 1 || !slices.Equal(platformsOf(t, m.Spec.Platforms[0]), []string{platform}) {
+	if m.Metadata.Name != "plimsoll" || m.Spec.Version != "v1.2.3" || len(m.Spec.Platforms) != 1 ||
+		!slices.Equal(platformsOf(t, m.Spec.Platforms[0]), []string{platform}) {
 		t.Fatalf("the manifest is %+v", m)
 	}
 	p := m.Spec.Platforms[0]
@@ -136,7 +138,13 @@ func checkKrew(t *testing.T, dist, kubernetes string) {
 	if err := unpackLayer(archive, dir); err != nil {
 		t.Fatal(err)
 	}
-	if files := filesOf(t, dir); !slices.Equal(files, []string{"LICENSE", "THIRD_PARTY_LICENSES", "kubectl-plimsoll", "kubectl_complete-plimsoll"}) {
+	if files := filesOf(
+		t,
+		dir,
+	); !slices.Equal(
+		files,
+		[]string{"LICENSE", "THIRD_PARTY_LICENSES", "kubectl-plimsoll", "kubectl_complete-plimsoll"},
+	) {
 		t.Errorf("the archive holds %q", files)
 	}
 	if output := run(t, filepath.Join(dir, p.Bin), "--version"); output != "Plimsoll v1.2.3\nKubernetes "+kubernetes+"\n" {
@@ -161,7 +169,17 @@ func TestKrew_ManifestOfAllPlatforms(t *testing.T) {
 	for _, p := range m.Spec.Platforms {
 		all = append(all, platformsOf(t, p)...)
 	}
-	if want := []string{"linux/amd64", "linux/arm64", "linux/ppc64le", "darwin/amd64", "darwin/arm64", "windows/amd64"}; !slices.Equal(all, want) {
+	if want := []string{
+		"linux/amd64",
+		"linux/arm64",
+		"linux/ppc64le",
+		"darwin/amd64",
+		"darwin/arm64",
+		"windows/amd64",
+	}; !slices.Equal(
+		all,
+		want,
+	) {
 		t.Errorf("it is for %q, want %q", all, want)
 	}
 }

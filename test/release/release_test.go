@@ -132,7 +132,21 @@ func clone(t *testing.T, root string) string {
 	t.Setenv("GIT_COMMITTER_DATE", "2026-02-03T04:05:06Z")
 	run(t, "git", "-C", repo, "init", "--quiet")
 	run(t, "git", "-C", repo, "add", "--all")
-	run(t, "git", "-C", repo, "-c", "user.name=test", "-c", "user.email=test@example.com", "-c", "commit.gpgsign=false", "commit", "--quiet", "--message=test")
+	run(
+		t,
+		"git",
+		"-C",
+		repo,
+		"-c",
+		"user.name=test",
+		"-c",
+		"user.email=test@example.com",
+		"-c",
+		"commit.gpgsign=false",
+		"commit",
+		"--quiet",
+		"--message=test",
+	)
 	return repo
 }
 
@@ -178,7 +192,15 @@ func TestRelease(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		cmd := exec.CommandContext(t.Context(), "make", "release", "VERSION="+version, "DIST="+dist, "KUBERNETES_MINORS="+minor, "PLATFORMS=linux/"+runtime.GOARCH)
+		cmd := exec.CommandContext(
+			t.Context(),
+			"make",
+			"release",
+			"VERSION="+version,
+			"DIST="+dist,
+			"KUBERNETES_MINORS="+minor,
+			"PLATFORMS=linux/"+runtime.GOARCH,
+		)
 		cmd.Dir = repo
 		if output, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("%w\n%s", err, output)
@@ -265,11 +287,20 @@ func TestRelease(t *testing.T) {
 	})
 	t.Run("holds what it must", func(t *testing.T) {
 		want := []string{
-			"checksums.txt", "images.txt", "krew.yaml", "release-notes.md",
-			"plimsoll-1.2.3.tgz", "manifests_v1.2.3_k8s" + minor + ".tar.gz", "second-scheduler-k8s" + minor + ".yaml",
-			imageFile + ".tar", imageFile + ".cdx.json",
-			"plimsoll_v1.2.3" + suffix + ".tar.gz", "kube-scheduler_v1.2.3" + suffix + ".cdx.json", "load-watcher_v1.2.3" + suffix + ".cdx.json",
-			"kubectl-plimsoll_v1.2.3_linux_" + runtime.GOARCH + ".tar.gz", "kubectl-plimsoll_v1.2.3_linux_" + runtime.GOARCH + ".cdx.json",
+			"checksums.txt",
+			"images.txt",
+			"krew.yaml",
+			"release-notes.md",
+			"plimsoll-1.2.3.tgz",
+			"manifests_v1.2.3_k8s" + minor + ".tar.gz",
+			"second-scheduler-k8s" + minor + ".yaml",
+			imageFile + ".tar",
+			imageFile + ".cdx.json",
+			"plimsoll_v1.2.3" + suffix + ".tar.gz",
+			"kube-scheduler_v1.2.3" + suffix + ".cdx.json",
+			"load-watcher_v1.2.3" + suffix + ".cdx.json",
+			"kubectl-plimsoll_v1.2.3_linux_" + runtime.GOARCH + ".tar.gz",
+			"kubectl-plimsoll_v1.2.3_linux_" + runtime.GOARCH + ".cdx.json",
 		}
 		slices.Sort(want)
 		if diff := cmp.Diff(want, filesOf(t, dist)); diff != "" {
@@ -284,17 +315,24 @@ func TestRelease(t *testing.T) {
 		}
 	})
 	t.Run("programs say their version", func(t *testing.T) {
-		if diff := cmp.Diff([]string{"LICENSE", "THIRD_PARTY_LICENSES", "kube-scheduler", "load-watcher"}, filesOf(t, servers)); diff != "" {
+		if diff := cmp.Diff(
+			[]string{"LICENSE", "THIRD_PARTY_LICENSES", "kube-scheduler", "load-watcher"},
+			filesOf(t, servers),
+		); diff != "" {
 			t.Errorf("files (-want +got):\n%s", diff)
 		}
-		if got, want := run(t, filepath.Join(servers, "kube-scheduler"), "--version"), "Plimsoll v1.2.3\nKubernetes "+kubernetes+"\n"; got != want {
+		if got, want := run(
+			t,
+			filepath.Join(servers, "kube-scheduler"),
+			"--version",
+		), "Plimsoll v1.2.3\nKubernetes "+kubernetes+"\n"; got != want {
 			t.Errorf("kube-scheduler --version prints %q, want %q", got, want)
 		}
 		if got := run(t, filepath.Join(servers, "load-watcher"), "--version"); got != "Plimsoll v1.2.3\n" {
 			t.Errorf("load-watcher --version prints %q", got)
 		}
 	})
-	t.Run("archives have the licences of what programs consist of", func(t *testing.T) {
+	t.Run("archives have the licenses of what programs consist of", func(t *testing.T) {
 		text, err := os.ReadFile(filepath.Join(servers, "THIRD_PARTY_LICENSES"))
 		if err != nil {
 			t.Fatal(err)
@@ -324,12 +362,22 @@ func TestRelease(t *testing.T) {
 		dir := filepath.Join(unpacked(top+".tar.gz"), top)
 		files := []string{
 			"README.md",
-			"default-scheduler/README.md", "default-scheduler/config.yaml", "default-scheduler/patches/kube-scheduler+strategic.yaml",
-			"default-scheduler/rbac.yaml", "default-scheduler/values.yaml",
+			"default-scheduler/README.md",
+			"default-scheduler/config.yaml",
+			"default-scheduler/patches/kube-scheduler+strategic.yaml",
+			"default-scheduler/rbac.yaml",
+			"default-scheduler/values.yaml",
 			"kustomization.yaml",
-			"openshift/README.md", "openshift/configmap.yaml", "openshift/images.yaml", "openshift/kustomization.yaml", "openshift/rbac.yaml",
-			"openshift/secondaryscheduler.yaml", "openshift/values.yaml",
-			"second-scheduler.yaml", "stopgap/stopgap.yaml", "stopgap/values.yaml",
+			"openshift/README.md",
+			"openshift/configmap.yaml",
+			"openshift/images.yaml",
+			"openshift/kustomization.yaml",
+			"openshift/rbac.yaml",
+			"openshift/secondaryscheduler.yaml",
+			"openshift/values.yaml",
+			"second-scheduler.yaml",
+			"stopgap/stopgap.yaml",
+			"stopgap/values.yaml",
 		}
 		if diff := cmp.Diff(files, filesOf(t, dir)); diff != "" {
 			t.Errorf("files (-want +got):\n%s", diff)
@@ -347,11 +395,18 @@ func TestRelease(t *testing.T) {
 				named[file] = n
 			}
 		}
-		want := map[string]int{"second-scheduler.yaml": 1, "openshift/secondaryscheduler.yaml": 1, "default-scheduler/patches/kube-scheduler+strategic.yaml": 1}
+		want := map[string]int{
+			"second-scheduler.yaml":                                   1,
+			"openshift/secondaryscheduler.yaml":                       1,
+			"default-scheduler/patches/kube-scheduler+strategic.yaml": 1,
+		}
 		if diff := cmp.Diff(want, named); diff != "" {
 			t.Errorf("files that name %s (-want +got):\n%s", byDigest, diff)
 		}
-		if content, err := os.ReadFile(filepath.Join(dir, "second-scheduler.yaml")); err != nil || string(content) != read("second-scheduler-k8s"+minor+".yaml") {
+		if content, err := os.ReadFile(
+			filepath.Join(dir, "second-scheduler.yaml"),
+		); err != nil ||
+			string(content) != read("second-scheduler-k8s"+minor+".yaml") {
 			t.Errorf("second-scheduler-k8s%s.yaml is another file than in the archive: %v", minor, err)
 		}
 		stopgap, err := os.ReadFile(filepath.Join(dir, "stopgap", "stopgap.yaml"))
@@ -378,7 +433,8 @@ func TestRelease(t *testing.T) {
 		var top, index, m manifest
 		var c configuration
 		decode(t, filepath.Join(dir, "index.json"), &top)
-		if len(top.Manifests) != 1 || top.Manifests[0].Digest != "sha256:"+digest || top.Manifests[0].MediaType != "application/vnd.oci.image.index.v1+json" {
+		if len(top.Manifests) != 1 || top.Manifests[0].Digest != "sha256:"+digest ||
+			top.Manifests[0].MediaType != "application/vnd.oci.image.index.v1+json" {
 			t.Fatalf("the layout holds %+v, want the index %s", top, digest)
 		}
 		if got := top.Manifests[0].Annotations["org.opencontainers.image.ref.name"]; got != "1.2.3-k8s"+minor {
@@ -389,7 +445,8 @@ func TestRelease(t *testing.T) {
 			t.Errorf("images.txt is %q, want %q", got, want)
 		}
 		decode(t, layout(dir).blob(top.Manifests[0]), &index)
-		if len(index.Manifests) != 1 || index.Manifests[0].Platform.OS != "linux" || index.Manifests[0].Platform.Architecture != runtime.GOARCH {
+		if len(index.Manifests) != 1 || index.Manifests[0].Platform.OS != "linux" ||
+			index.Manifests[0].Platform.Architecture != runtime.GOARCH {
 			t.Fatalf("the index is %+v", index)
 		}
 		decode(t, layout(dir).blob(index.Manifests[0]), &m)
@@ -397,7 +454,9 @@ func TestRelease(t *testing.T) {
 		root := layout(dir).unpack(t, m)
 		const certificates = "etc/ssl/certs/ca-certificates.crt"
 		checkImage(t, c, root, certificates, "licenses/THIRD_PARTY_LICENSES")
-		if got, want := c.Config.Labels["org.opencontainers.image.revision"], strings.TrimSpace(run(t, "git", "-C", repo, "rev-parse", "HEAD")); got != want {
+		if got, want := c.Config.Labels["org.opencontainers.image.revision"], strings.TrimSpace(
+			run(t, "git", "-C", repo, "rev-parse", "HEAD"),
+		); got != want {
 			t.Errorf("label revision is %s, want %s", got, want)
 		}
 		for _, name := range []string{"kube-scheduler", "load-watcher"} {

@@ -208,7 +208,7 @@ annotations:
 {{- range $i, $flag := .Values.extraArgs -}}
 {{- /* kube-scheduler also accepts _ for - in the names of flags. */ -}}
 {{- if hasPrefix "--leader-elect" ($flag | replace "_" "-") -}}
-{{- fail (printf "extraArgs[%d] is %s, which would win over config.leaderElection, but the chart renders rights, rollout and alerts from config.leaderElection. Set it there, for example config.leaderElection.leaderElect: false together with replicas: 1" $i $flag) -}}
+{{- fail (printf "extraArgs[%d] is %s, which would override config.leaderElection, but the chart renders permissions, rollout and alerts from config.leaderElection. Set it there, for example config.leaderElection.leaderElect: false together with replicas: 1" $i $flag) -}}
 {{- end -}}
 {{- end -}}
 {{- range $value, $labels := dict "podLabels" .Values.podLabels "commonLabels" .Values.commonLabels "serviceMonitor.labels" .Values.serviceMonitor.labels "prometheusRule.labels" .Values.prometheusRule.labels "recordingRules.labels" (.Values.recordingRules).labels "dashboard.labels" .Values.dashboard.labels -}}

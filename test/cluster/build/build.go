@@ -58,7 +58,13 @@ func (b *Builder) choose(ctx context.Context, minor string) error {
 		return nil
 	}
 	if _, err := os.Stat(filepath.Join(b.root, minorsDir, minor, "go.mod")); err != nil {
-		return fmt.Errorf("KUBERNETES is %q, but must be the minor version of go.mod (%s) or one of %s: %w", minor, newest, minorsDir, err)
+		return fmt.Errorf(
+			"KUBERNETES is %q, but must be the minor version of go.mod (%s) or one of %s: %w",
+			minor,
+			newest,
+			minorsDir,
+			err,
+		)
 	}
 	b.minor = minor
 	clear(b.versions)
@@ -82,8 +88,8 @@ func (b *Builder) Newest() bool { return b.minor == "" }
 // sharedDir returns the folder of the programs that are the same for all minor versions.
 func (b *Builder) sharedDir() string { return filepath.Join(b.root, "bin") }
 
-// Build builds the parts that are missing or out of date. Several processes may call it at once: those of one minor take turns. When ctx ends,
-// so does the compiler, and no partial file is left.
+// Build builds the parts that are missing or out of date. Several processes may call it at once: those of one minor
+// take turns. When ctx ends, so does the compiler, and no partial file is left.
 func (b *Builder) Build(ctx context.Context, parts ...Part) error {
 	if err := os.MkdirAll(b.BinDir(), 0o755); err != nil {
 		return fmt.Errorf("making the folder for programs: %w", err)
@@ -146,7 +152,8 @@ func (b *Builder) build(ctx context.Context, part Part) error {
 	return os.WriteFile(stampPath(binary), []byte(want), 0o644)
 }
 
-// stampOf returns the stamp of a part for this machine. The libraries of one that has its own go.mod may change while its version stays.
+// stampOf returns the stamp of a part for this machine. The libraries of one that has its own go.mod may change while
+// its version stays.
 func (b *Builder) stampOf(part Part, version string, flags []string) (string, error) {
 	if part.Dir != "" {
 		requirements, err := os.ReadFile(filepath.Join(b.root, part.Dir, "go.mod"))
@@ -173,8 +180,8 @@ func link(program, name string) error {
 	return os.Link(program, name)
 }
 
-// compile runs go build, which renames its result to binary: it never writes to a program that is running, and links nothing anew if
-// binary is up to date.
+// compile runs go build, which renames its result to binary: it never writes to a program that is running, and links
+// nothing anew if binary is up to date.
 func (b *Builder) compile(ctx context.Context, part Part, version string, flags []string, binary string) (err error) {
 	scratch, err := os.MkdirTemp(b.BinDir(), ".build-")
 	if err != nil {
@@ -243,7 +250,9 @@ func (b *Builder) ownVersion(ctx context.Context) string {
 func (b *Builder) goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	if b.minor != "" {
 		// Each subcommand takes them as its first flags.
-		args = append([]string{args[0], "-modfile=" + filepath.Join(b.root, minorsDir, b.minor, "go.mod"), "-tags=" + minorTag(b.minor)}, args[1:]...)
+		args = append(
+			[]string{args[0], "-modfile=" + filepath.Join(b.root, minorsDir, b.minor, "go.mod"), "-tags=" + minorTag(b.minor)},
+			args[1:]...)
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = filepath.Join(b.root, dir)
@@ -300,7 +309,11 @@ func findRoot(ctx context.Context, executable string) (string, error) {
 			return dir, nil
 		}
 	}
-	return "", fmt.Errorf("found no go.mod of module %s in %s: run this in a clone of the repository", modulePath, strings.Join(dirs, " or "))
+	return "", fmt.Errorf(
+		"found no go.mod of module %s in %s: run this in a clone of the repository",
+		modulePath,
+		strings.Join(dirs, " or "),
+	)
 }
 
 // say writes to out. It ignores errors: without its output the build is the same.

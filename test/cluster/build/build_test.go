@@ -129,8 +129,8 @@ func TestBuild_SkipsUpToDate(t *testing.T) {
 	}
 }
 
-// TestBuild_LinksOnlyWhatChanged tells by the file whether a program was linked: a new file takes the place of the old one, which may be
-// running.
+// TestBuild_LinksOnlyWhatChanged tells by the file whether a program was linked: a new file takes the place of the old
+// one, which may be running.
 func TestBuild_LinksOnlyWhatChanged(t *testing.T) {
 	b, out := newBuilder(t)
 	build := func() os.FileInfo {

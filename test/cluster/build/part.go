@@ -36,7 +36,12 @@ func Etcd() Part {
 
 // KubeAPIServer is the API server, in the version of the scheduler.
 func KubeAPIServer() Part {
-	return Part{Name: "kube-apiserver", Package: "k8s.io/kubernetes/cmd/kube-apiserver", Module: kubernetesModule, KubernetesVersion: true}
+	return Part{
+		Name:              "kube-apiserver",
+		Package:           "k8s.io/kubernetes/cmd/kube-apiserver",
+		Module:            kubernetesModule,
+		KubernetesVersion: true,
+	}
 }
 
 // Kubectl is the command line client, in the version of the scheduler.

@@ -16,10 +16,10 @@ import (
 	"golang.org/x/mod/module"
 )
 
-// licencesName names the file with the licences of the modules that programs consist of.
-const licencesName = "THIRD_PARTY_LICENSES"
+// licensesName names the file with the licenses of the modules that programs consist of.
+const licensesName = "THIRD_PARTY_LICENSES"
 
-var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|notice|copying)([-_.].*)?$`)
+var licenseFile = regexp.MustCompile(`(?i)^(licen[cs]e|notice|copying)([-_.].*)?$`)
 
 // thirdParty returns the modules of programs, without double ones.
 func thirdParty(programs []program) (modules []module.Version) {
@@ -40,22 +40,22 @@ func versionOf(m *debug.Module) module.Version {
 	return module.Version{Path: m.Path, Version: m.Version}
 }
 
-// licences returns the text of the licences and notices of Go and of modules, each text once. It reads them from the module cache,
+// licenses returns the text of the licenses and notices of Go and of modules, each text once. It reads them from the module cache,
 // where the compiler found the modules.
-func (r *release) licences(ctx context.Context, modules []module.Version) ([]byte, error) {
+func (r *release) licenses(ctx context.Context, modules []module.Version) ([]byte, error) {
 	folders, err := output(ctx, r.root, "go", "env", "GOROOT", "GOMODCACHE")
 	if err != nil {
 		return nil, err
 	}
 	goRoot, cache, _ := strings.Cut(folders, "\n")
-	goLicence, err := os.ReadFile(filepath.Join(goRoot, "LICENSE"))
+	goLicense, err := os.ReadFile(filepath.Join(goRoot, "LICENSE"))
 	if err != nil {
-		return nil, fmt.Errorf("the licence of Go: %w", err)
+		return nil, fmt.Errorf("the license of Go: %w", err)
 	}
-	texts := []string{string(goLicence)} // in the order in which they appear
+	texts := []string{string(goLicense)} // in the order in which they appear
 	users := map[string][]string{texts[0]: {"Go"}}
 	for _, m := range modules {
-		files, err := r.licenceFiles(cache, m)
+		files, err := r.licenseFiles(cache, m)
 		if err != nil {
 			return nil, err
 		}
@@ -74,9 +74,9 @@ func (r *release) licences(ctx context.Context, modules []module.Version) ([]byt
 	return all.Bytes(), nil
 }
 
-// licenceFiles returns the licences and notices in a module, those of code that was copied into it included.
-func (r *release) licenceFiles(cache string, m module.Version) (files []entry, err error) {
-	if files, ok := r.licenceCache[m]; ok {
+// licenseFiles returns the licenses and notices in a module, those of code that was copied into it included.
+func (r *release) licenseFiles(cache string, m module.Version) (files []entry, err error) {
+	if files, ok := r.licenseCache[m]; ok {
 		return files, nil
 	}
 	path, err := module.EscapePath(m.Path)
@@ -93,13 +93,13 @@ func (r *release) licenceFiles(cache string, m module.Version) (files []entry, e
 			return err
 		}
 		if d.IsDir() {
-			// Neither is in a program: what a module's tests read, and copies of other modules and of their licences.
+			// Neither is in a program: what a module's tests read, and copies of other modules and of their licenses.
 			if slices.Contains([]string{"testdata", "vendor", "LICENSES"}, d.Name()) {
 				return fs.SkipDir
 			}
 			return nil
 		}
-		if !licenceFile.MatchString(d.Name()) || filepath.Ext(d.Name()) == ".go" {
+		if !licenseFile.MatchString(d.Name()) || filepath.Ext(d.Name()) == ".go" {
 			return nil
 		}
 		name, err := filepath.Rel(dir, file)
@@ -111,14 +111,16 @@ func (r *release) licenceFiles(cache string, m module.Version) (files []entry, e
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("the licence of %s %s: %w", m.Path, m.Version, err)
+		return nil, fmt.Errorf("the license of %s %s: %w", m.Path, m.Version, err)
 	}
 	if len(files) == 0 {
-		return nil, errors.New(m.Path + " " + m.Version + " has no file LICENSE, NOTICE or COPYING: programs with it cannot be distributed")
+		return nil, errors.New(
+			m.Path + " " + m.Version + " has no file LICENSE, NOTICE or COPYING: programs with it cannot be distributed",
+		)
 	}
-	if r.licenceCache == nil {
-		r.licenceCache = map[module.Version][]entry{}
+	if r.licenseCache == nil {
+		r.licenseCache = map[module.Version][]entry{}
 	}
-	r.licenceCache[m] = files
+	r.licenseCache[m] = files
 	return files, nil
 }
