@@ -17,7 +17,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 )
 
-// maxPodsPerNode is the kubelet's default.
+// maxPodsPerNode is the default of the kubelet's maxPods.
 const maxPodsPerNode = 110
 
 func listOf(a podusage.Amounts) corev1.ResourceList {
@@ -47,14 +47,14 @@ func nodeObject(n *input.Node) *corev1.Node {
 	}
 }
 
-// podTemplate is what the pods of a workload share.
+// podTemplate holds the fields that a workload's pods share.
 type podTemplate struct {
 	meta       metav1.ObjectMeta
 	spec       corev1.PodSpec
 	replicaSet *appsv1.ReplicaSet
 }
 
-// newPodTemplate returns the template of the workload with the given index, a Deployment, for pods that the named profile decides.
+// newPodTemplate returns the template of a Deployment's pods.
 func newPodTemplate(w *input.Workload, index int, schedulerName string) podTemplate {
 	hash := strconv.FormatInt(int64(index)+1<<20, 36)
 	labels := map[string]string{"app": w.Name, appsv1.DefaultDeploymentUniqueLabelKey: hash}
@@ -80,7 +80,7 @@ func newPodTemplate(w *input.Workload, index int, schedulerName string) podTempl
 	}
 }
 
-// pod returns the pod with the given index, not bound yet.
+// pod returns an unbound pod.
 func (t *podTemplate) pod(index int, created time.Time) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: t.meta, Spec: t.spec}
 	pod.Name = fmt.Sprintf("%s-%d", t.replicaSet.Name, index)
@@ -89,7 +89,7 @@ func (t *podTemplate) pod(index int, created time.Time) *corev1.Pod {
 	return pod
 }
 
-// bound returns the pod as it is on a node before its container runs.
+// bound returns the pod bound to a node, without a running container.
 func bound(pod *corev1.Pod, node string, at time.Time) *corev1.Pod {
 	onNode := *pod
 	onNode.Spec.NodeName = node
@@ -100,7 +100,7 @@ func bound(pod *corev1.Pod, node string, at time.Time) *corev1.Pod {
 	return &onNode
 }
 
-// running returns the bound pod as it is once its container runs.
+// running returns the bound pod with a running container.
 func running(pod *corev1.Pod, at time.Time) *corev1.Pod {
 	started := *pod
 	now := metav1.Time{Time: at}

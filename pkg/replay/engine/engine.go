@@ -24,16 +24,16 @@ import (
 )
 
 const (
-	// decideAfter is the time from a measurement to the decisions that are made by it.
+	// decideAfter is the age of a measurement at the decisions.
 	decideAfter = 15 * time.Second
-	// maxAttempts bounds how often a pod is tried in one tick, where a PostFilter plugin asks for another attempt at once.
+	// maxAttempts bounds the attempts per pod and tick: a PostFilter plugin may request another one.
 	maxAttempts = 3
 )
 
-// engine replays an Input by one policy.
+// engine replays an Input with one policy.
 //
-// Time goes in ticks. At the beginning of a tick containers start and pods end, and load is measured, of the ticks before; 15 s
-// later pods that have arrived are decided. A pod's container starts at the beginning of the tick that follows its binding.
+// At the start of each tick, pods end, containers start, and load of the previous ticks is published. decideAfter later, the arrived
+// pods are decided. A pod's container starts at the tick after its binding.
 type engine struct {
 	*input.Input
 	policy    Policy
@@ -47,40 +47,37 @@ type engine struct {
 	future    *future
 
 	nodes []nodeState
-	// nodeOf is the index of a node by name.
+	// nodeOf maps names to indices of nodes.
 	nodeOf map[string]int
 	pods   []podState
-	// waiting are the pods to decide, in the order of their arrival; starting are those bound since the last tick.
+	// waiting are the pods to decide, by arrival; starting are the pods bound since the last tick.
 	waiting, starting []int
-	// ends are the pods that end at a tick.
-	ends map[int][]int
-	// arrived is the number of pods that have arrived.
+	// ends are the pods by the tick of their end.
+	ends    map[int][]int
 	arrived int
 	// observed tells the workloads whose pods are in the statistics; those of flushed will be next.
 	observed []bool
 	flushed  []int
 }
 
-// nodeState is a node and what runs on it.
+// nodeState is a node with its pods.
 type nodeState struct {
 	capacity podusage.Amounts
-	// running are the pods whose containers run, in the order of their start; placed is the number of pods, those not started
-	// included.
+	// running are the pods with running containers, by start. placed includes pods that have not started yet.
 	running []int
 	placed  int
 }
 
-// podState is what is known of a pod once it has arrived.
+// podState is the state of a pod that has arrived.
 type podState struct {
 	object *corev1.Pod
 	demand input.Demand
 	node   int
-	// start and end are the ticks at which the container starts and ends.
+	// start and end are ticks of the container.
 	start, end int
-	// known says that a pod of the same workload had been observed when this was placed.
+	// known reports whether the statistics had the pod's workload when it was placed.
 	known bool
-	// usage is the CPU usage in milliCPU during the present tick; sum that since the last observation, and ticks the number of
-	// ticks that sum is of.
+	// usage is in milliCPU in the current tick. sum adds it up since the last observation, over ticks.
 	usage float32
 	sum   float64
 	ticks int
@@ -100,7 +97,7 @@ func Run(ctx context.Context, in *input.Input, policy Policy, progress func(done
 			return report.Run{}, err
 		}
 		if err := e.tick(ctx, tick); err != nil {
-			return report.Run{}, fmt.Errorf("policy %s, %s after the beginning: %w", policy.Name, time.Duration(tick)*input.Tick, err)
+			return report.Run{}, fmt.Errorf("policy %s, %s after the start: %w", policy.Name, time.Duration(tick)*input.Tick, err)
 		}
 		progress(float64(tick+1) / float64(n))
 	}
@@ -139,12 +136,11 @@ func newEngine(ctx context.Context, in *input.Input, policy Policy) (*engine, er
 	return e, err
 }
 
-// ownPlugins are the factories of the plugins that only a replay has.
+// ownPlugins are the plugins that only a replay has.
 func (e *engine) ownPlugins() frameworkruntime.Registry {
 	return frameworkruntime.Registry{randomName: newRandom, clairvoyantName: e.newClairvoyant}
 }
 
-// tick replays one tick.
 func (e *engine) tick(ctx context.Context, tick int) error {
 	now := e.Start.Add(time.Duration(tick) * input.Tick)
 	e.clock.SetTime(now)
@@ -170,7 +166,7 @@ func (e *engine) tick(ctx context.Context, tick int) error {
 	return nil
 }
 
-// end removes the pods that end.
+// end removes the pods of this tick's end.
 func (e *engine) end(tick int) error {
 	for _, i := range e.ends[tick] {
 		p := &e.pods[i]
@@ -187,7 +183,7 @@ func (e *engine) end(tick int) error {
 	return nil
 }
 
-// startContainers starts the containers of the pods that were bound in the tick before.
+// startContainers starts the containers of the pods bound in the previous tick.
 func (e *engine) startContainers(tick int, now time.Time) error {
 	for _, i := range e.starting {
 		p := &e.pods[i]
@@ -202,7 +198,7 @@ func (e *engine) startContainers(tick int, now time.Time) error {
 	return nil
 }
 
-// decide decides the pods that have arrived, and those that still wait.
+// decide places the waiting pods and the new arrivals.
 func (e *engine) decide(ctx context.Context, tick int) error {
 	moment := time.Duration(tick)*input.Tick + decideAfter
 	for ; e.arrived < len(e.Pods) && e.Pods[e.arrived].Arrival <= moment; e.arrived++ {
@@ -225,7 +221,6 @@ func (e *engine) decide(ctx context.Context, tick int) error {
 	return nil
 }
 
-// place decides one pod.
 func (e *engine) place(ctx context.Context, i, tick int) (placed bool, err error) {
 	p := &e.pods[i]
 	for range maxAttempts {
@@ -250,7 +245,6 @@ func (e *engine) place(ctx context.Context, i, tick int) (placed bool, err error
 	return false, nil
 }
 
-// bind binds the pod to the node.
 func (e *engine) bind(i, tick int, node string) error {
 	p := &e.pods[i]
 	p.object = bound(p.object, node, e.clock.Now())
@@ -270,7 +264,7 @@ func (e *engine) bind(i, tick int, node string) error {
 	return nil
 }
 
-// use lets the pods use what they use during the tick.
+// use applies actual usage for the tick.
 func (e *engine) use(tick int) {
 	counted := time.Duration(tick)*input.Tick >= e.Length-e.Counted
 	for i := range e.nodes {

@@ -15,10 +15,10 @@ import (
 // maxRange is the longest range in an expression.
 const maxRange = time.Hour
 
-// expression returns the value of a PromQL expression for a node, of the ticks before end.
+// expression returns the value of a PromQL expression for a node, from the ticks before end.
 type expression func(m *measured, node, end int) float64
 
-// series are the recorded series of nodes that a replay has, by name: means over a time.
+// series are the simulated series of nodes: means over a time.
 var series = map[string]struct {
 	resource load.Resource
 	over     time.Duration
@@ -28,7 +28,7 @@ var series = map[string]struct {
 	"instance:node_memory_utilisation:ratio": {load.Memory, input.Tick},
 }
 
-// overTime are the functions of a range of values, which they may reorder.
+// overTime are the supported functions. They may reorder values.
 var overTime = map[string]func(values []float64, parameter float64) float64{
 	"avg_over_time": func(v []float64, _ float64) float64 { return average(v) },
 	"max_over_time": func(v []float64, _ float64) float64 { return slices.Max(v) },
@@ -51,20 +51,12 @@ func average(values []float64) float64 {
 	return sum / float64(len(values))
 }
 
-// operators are those between two values of a node.
-var operators = map[parser.ItemType]func(a, b float64) float64{
-	parser.ADD: func(a, b float64) float64 { return a + b },
-	parser.SUB: func(a, b float64) float64 { return a - b },
-	parser.MUL: func(a, b float64) float64 { return a * b },
-	parser.DIV: func(a, b float64) float64 { return a / b },
-}
-
 // supported describes the expressions of a replay.
 const supported = "a replay has instance:node_cpu_utilisation:rate1m, instance:node_cpu_utilisation:rate5m and " +
 	"instance:node_memory_utilisation:ratio, without label matchers; avg, max, min, stddev and quantile_over_time of them over " +
-	"up to 1h; sum, avg, max and min by (instance); numbers; + - * /"
+	"up to 1h"
 
-// compile returns the expression of a query. It fails for queries without data in a replay.
+// compile fails for queries without data in a replay.
 func compile(query string) (expression, error) {
 	parsed, err := parser.NewParser(parser.Options{}).ParseExpr(query)
 	if err != nil {
@@ -87,37 +79,12 @@ func compileNode(n parser.Expr) (expression, error) {
 	switch n := n.(type) {
 	case *parser.ParenExpr:
 		return compileNode(n.Expr)
-	case *parser.NumberLiteral:
-		return func(*measured, int, int) float64 { return n.Val }, nil
-	case *parser.AggregateExpr:
-		passes := n.Op == parser.SUM || n.Op == parser.AVG || n.Op == parser.MAX || n.Op == parser.MIN
-		if passes && !n.Without && slices.Equal(n.Grouping, []string{"instance"}) {
-			return compileNode(n.Expr)
-		}
-	case *parser.BinaryExpr:
-		return compileBinary(n)
 	case *parser.VectorSelector:
 		return compileSelector(n)
 	case *parser.Call:
 		return compileCall(n)
 	}
 	return nil, unsupported(n.String())
-}
-
-func compileBinary(n *parser.BinaryExpr) (expression, error) {
-	operator, ok := operators[n.Op]
-	if !ok {
-		return nil, unsupported(n.String())
-	}
-	left, err := compileNode(n.LHS)
-	if err != nil {
-		return nil, err
-	}
-	right, err := compileNode(n.RHS)
-	if err != nil {
-		return nil, err
-	}
-	return func(m *measured, node, end int) float64 { return operator(left(m, node, end), right(m, node, end)) }, nil
 }
 
 func compileSelector(n *parser.VectorSelector) (expression, error) {

@@ -10,31 +10,31 @@ import (
 )
 
 const (
-	// bins is the number of bins of the histogram of utilizations, of a thousandth each; the last holds all above.
+	// bins is the number of histogram bins of a thousandth each; the last holds all above.
 	bins = 4000
 	// chartStep is the time between two columns of charts.
 	chartStep = 5 * time.Minute
 )
 
-// figures adds up what a Run reports, tick by tick.
+// figures adds up a report.Run, tick by tick.
 type figures struct {
 	report.Run
 	charts *report.Charts
-	// counted and nodes are the numbers of ticks and of node-ticks that were counted.
+	// counted is the number of counted ticks, nodes that of node-ticks.
 	counted, nodes int
 	histogram      [bins + 1]int
-	// hotTicks and severeTicks are numbers of node-ticks; unserved is in milliCPU·ticks.
+	// hotTicks and severeTicks are node-ticks; unserved is in milliCPU·ticks.
 	hotTicks, severeTicks int
 	unserved              float64
-	// sum and squares are over the nodes of the present tick; deviation the sum of the deviations over ticks.
+	// sum and squares are over the nodes of the current tick; deviation is the sum of the ticks' deviations.
 	sum, squares float64
 	deviation    float64
 	inUse        int
-	// column sums, by node, the utilization over the ticks of the present column of the charts, hot the number of its hot nodes.
+	// column sums each node's utilization over the ticks of the charts' current column; hot counts its hot node-ticks.
 	column      []float64
 	columnTicks int
 	hot         int
-	// usageByAge sums usage on hot nodes, largestShare, largestUnknown and largestWithoutRequest over hot node-ticks.
+	// usageByAge sums usage on hot nodes; the others are sums over hot node-ticks.
 	usageByAge                                          []float64
 	largestShare, largestUnknown, largestWithoutRequest float64
 	waitingTicks                                        int
@@ -50,13 +50,12 @@ func newFigures(in *input.Input) *figures {
 	return f
 }
 
-// decision counts a decision that took so long.
 func (f *figures) decision(took time.Duration) {
 	f.Decisions++
 	f.DecisionSeconds += took.Seconds()
 }
 
-// waiting counts the pods that wait until the next tick.
+// waiting counts the pods without a node in this tick.
 func (f *figures) waiting(pods int) { f.waitingTicks += pods }
 
 // node counts a node's CPU demand during the tick, in milliCPU.
@@ -84,7 +83,7 @@ func (f *figures) node(e *engine, i, tick int, cpu float64) {
 	}
 }
 
-// hotNode counts where the usage of a hot node comes from.
+// hotNode breaks the usage of a hot node down.
 func (f *figures) hotNode(e *engine, n *nodeState, tick int, cpu float64) {
 	largest := n.running[0]
 	for _, j := range n.running {
@@ -110,7 +109,7 @@ func (f *figures) hotNode(e *engine, n *nodeState, tick int, cpu float64) {
 	}
 }
 
-// tick ends the tick.
+// tick ends the current tick.
 func (f *figures) tick(tick int) {
 	n := float64(len(f.column))
 	m := f.sum / n
@@ -136,7 +135,7 @@ func (f *figures) endColumn() {
 	f.hot, f.columnTicks = 0, 0
 }
 
-// run returns the figures at the end of the replay.
+// run returns the figures of a completed replay.
 func (f *figures) run(e *engine) report.Run {
 	f.endColumn()
 	f.HotMinutes = float64(f.hotTicks) * input.Tick.Minutes()
@@ -168,7 +167,7 @@ func (f *figures) run(e *engine) report.Run {
 	return f.Run
 }
 
-// percentile returns the utilization that the given share of node-ticks does not exceed, to a thousandth.
+// percentile returns a percentile of utilization over node-ticks, rounded up to a thousandth.
 func (f *figures) percentile(share float64) float64 {
 	rank, seen := int(math.Ceil(share*float64(f.nodes))), 0
 	for bin, n := range f.histogram {

@@ -19,7 +19,7 @@ const (
 	clairvoyantName = "Clairvoyant"
 )
 
-// random scores all nodes alike, so that the scheduler chooses one at random.
+// random scores all nodes equally, so that the scheduler chooses one at random.
 type random struct{}
 
 func newRandom(context.Context, runtime.Object, minor.Handle) (minor.Plugin, error) {
@@ -37,8 +37,8 @@ func (random) Score(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) 
 // ScoreExtensions implements minor.ScorePlugin.
 func (random) ScoreExtensions() minor.ScoreExtensions { return nil }
 
-// clairvoyant knows what all pods that have been placed will use until they end, and what the pod to place will use, but no pod
-// that is still to come. It chooses the node on which the pod adds least to the cost of overload.
+// clairvoyant knows the future usage of the placed pods and of the incoming pod, but not of later pods. It chooses the node where
+// the pod adds least to the cost of overload.
 type clairvoyant struct{ engine *engine }
 
 func (e *engine) newClairvoyant(context.Context, runtime.Object, minor.Handle) (minor.Plugin, error) {
@@ -52,7 +52,7 @@ func (clairvoyant) Name() string { return clairvoyantName }
 // ScoreExtensions implements minor.ScorePlugin.
 func (clairvoyant) ScoreExtensions() minor.ScoreExtensions { return nil }
 
-// PreScore computes the costs of all nodes.
+// PreScore finds the node of the lowest cost.
 func (pl clairvoyant) PreScore(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	var index int
 	if _, err := fmt.Sscanf(string(pod.UID), "pod-%d", &index); err != nil {
@@ -78,15 +78,14 @@ func (pl clairvoyant) Score(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, 
 	return minor.MinScore, nil
 }
 
-// future is what the placed pods will use.
+// future is the usage of the placed pods until their ends.
 type future struct {
 	engine *engine
-	// demand is the CPU usage of each node in milliCPU, by tick.
+	// demand is in milliCPU, by node and tick.
 	demand [][]float32
-	// pod is the usage of the pod to place, from the tick start on.
-	pod   []float32
-	start int
-	// best is the node with the lowest cost.
+	// pod is the usage of the incoming pod, from the tick start on.
+	pod    []float32
+	start  int
 	best   int
 	lowest float64
 }
@@ -100,7 +99,7 @@ func newFuture(e *engine) *future {
 	return f
 }
 
-// forPod computes the usage of the pod to place, if it is placed now.
+// forPod computes the usage of a pod that is placed now.
 func (f *future) forPod(index int) {
 	p := &f.engine.Pods[index]
 	d := f.engine.DemandOf(p, f.engine.noise)
@@ -112,8 +111,7 @@ func (f *future) forPod(index int) {
 	}
 }
 
-// cost is what the pod adds to the node's overload: by how much demand exceeds softAbove, squared, over the pod's lifetime; and,
-// that being equal, the mean of the squared utilization.
+// cost is the pod's share of the squared demand above softAbove, over its lifetime. The squared utilization breaks ties.
 func (f *future) cost(node int) float64 {
 	const softAbove, balance = 0.6, 1e-3
 	capacity := float32(f.engine.nodes[node].capacity[load.CPU])
@@ -130,7 +128,7 @@ func (f *future) cost(node int) float64 {
 	return cost * float64(capacity)
 }
 
-// add adds the usage of the pod that was bound.
+// add adds the usage of a bound pod.
 func (f *future) add(index int) {
 	f.forPod(index)
 	node := f.demand[f.engine.pods[index].node]

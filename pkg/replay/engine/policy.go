@@ -11,18 +11,16 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
 
-// Policy decides where pods run.
+// Policy is a scheduler profile with a name.
 type Policy struct {
 	Name string
-	// configuration holds the profile that decides.
+	// configuration has one profile.
 	configuration *schedulerconfig.KubeSchedulerConfiguration
 }
 
-// schedulerName is the name of the policy's profile.
 func (p *Policy) schedulerName() string { return p.configuration.Profiles[0].SchedulerName }
 
-// builtinProfile is the part of the stock scheduler that can tell the replayed pods and nodes apart, with further plugins, without
-// some scores, and with arguments.
+// builtinProfile has the stock plugins that can tell replayed pods and nodes apart.
 const builtinProfile = `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -49,7 +47,7 @@ const (
 	Random        = "random"
 )
 
-// BuiltinPolicies returns the names of the policies that need no configuration.
+// BuiltinPolicies returns the names of the policies without a configuration.
 func BuiltinPolicies() []string {
 	return []string{report.Stock, MostAllocated, Random, report.Clairvoyant}
 }
@@ -68,7 +66,7 @@ func BuiltinPolicy(name string) (Policy, error) {
 	case report.Clairvoyant:
 		return builtin(name, 100, clairvoyantName, requestScores, "")
 	}
-	return Policy{}, fmt.Errorf("%q is no policy; the policies without a configuration are %v", name, BuiltinPolicies())
+	return Policy{}, fmt.Errorf("unknown policy %q; write one of %v", name, BuiltinPolicies())
 }
 
 func builtin(name string, percentage int, plugin, disabledScores, args string) (Policy, error) {
@@ -76,10 +74,9 @@ func builtin(name string, percentage int, plugin, disabledScores, args string) (
 	return Policy{name, configuration}, err
 }
 
-// maxConfigurationBytes bounds what is read of a configuration.
 const maxConfigurationBytes = 1 << 20
 
-// ReadPolicies returns a policy for each profile of a KubeSchedulerConfiguration, by its schedulerName.
+// ReadPolicies returns a policy for each profile of a KubeSchedulerConfiguration, named by its schedulerName.
 func ReadPolicies(ctx context.Context, file string) ([]Policy, error) {
 	content, err := boundedfile.New(file, maxConfigurationBytes).Read(ctx)
 	if err != nil {

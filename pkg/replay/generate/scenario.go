@@ -14,12 +14,12 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 )
 
-// Scenario says how many pods come, and which.
+// Scenario determines the number and the kinds of pods.
 type Scenario struct {
 	Name string
-	// Demand is the mean CPU demand over the counted hours, as a fraction of the cluster's capacity.
+	// Demand is the mean CPU demand over the counted hours, as a fraction of capacity.
 	Demand float64
-	// Recurring is the share of bursts whose workload comes from a catalogue, and so comes again.
+	// Recurring is the share of bursts from a catalog of recurring workloads.
 	Recurring float64
 }
 
@@ -35,38 +35,38 @@ func Scenarios() []Scenario {
 
 const (
 	baseDemand = 0.44
-	// baseNodes is the size of the cluster that the numbers of pods and workloads are stated for. They grow with the nodes.
+	// baseNodes is the cluster size of burstsPerDay and catalog, which grow with the nodes.
 	baseNodes = 100
-	// burstsPerDay is the number of bursts of a day in the base scenario, without those that fill the cluster at first.
+	// burstsPerDay is for the base scenario, without the pods that fill the cluster.
 	burstsPerDay = 3120
-	catalogue    = 400
+	catalog      = 400
 	namespaces   = 40
 	maxReplicas  = 50
 
 	medianLifetime = 100 * time.Minute
 	lifetimeSigma  = 1.1
 	replicaSigma   = 0.15
-	// fillTime is the time in which the pods arrive that run at the beginning of the day.
+	// fillTime is the time in which the cluster fills.
 	fillTime = time.Hour
 	warmUp   = 3 * time.Hour
 
-	// siblings is the share of new workloads that run the image of a catalogue's workload, and use like it.
+	// siblings is the share of new workloads with the image and a similar usage of an earlier workload.
 	siblings = 0.25
-	// similar is how far apart the traces of similar mean are in the order of all means, as a share of all.
+	// similar is the maximum distance of similar traces in the order of means, as a share of all traces.
 	similar = 0.02
 
-	// maxOverask bounds the request of a workload that asks for more than twice its mean, maxRequest that of any, in milliCPU.
+	// maxOverask bounds requests of more than twice the mean, maxRequest all requests, in milliCPU.
 	maxOverask = 750
 	maxRequest = 4000
 )
 
-// coresOfPod are the cores of the machine that a pod's trace is scaled to, and the share of workloads.
+// coresOfPod are the cores that traces are scaled to, with the share of workloads.
 var coresOfPod = []struct {
 	cores float64
 	share float64
 }{{1, 0.50}, {2, 0.30}, {4, 0.20}}
 
-// cluster returns nodes of which 70 % have 8 cores and 32 GiB and 30 % have 16 cores and 64 GiB, in three zones.
+// cluster returns 70 % nodes of 8 cores and 32 GiB, and 30 % of 16 cores and 64 GiB, in three zones.
 func cluster(nodes int) []input.Node {
 	all := make([]input.Node, nodes)
 	for i := range all {
@@ -102,28 +102,28 @@ func Day(t *Traces, s Scenario, nodes int, seed uint64) (*input.Input, error) {
 	return in, nil
 }
 
-// generator makes the workloads and pods of an Input.
+// generator generates the workloads and pods of an Input.
 type generator struct {
 	*input.Input
 	scenario Scenario
 	rand     *rand.Rand
-	// machines are the traces in the order of their means.
+	// machines are the traces, sorted by mean.
 	machines [][]float32
 	// size is the number of nodes over baseNodes.
 	size float64
-	// kinds are what workloads use, by index.
+	// kinds are by workload.
 	kinds []kind
-	// catalogue is the number of workloads that come again, which are the first.
-	catalogue int
+	// catalog is the number of recurring workloads, which come first.
+	catalog int
 }
 
-// kind is what the pods of a workload use.
+// kind is the usage of a workload's pods.
 type kind struct {
 	// machine is the index of the trace.
 	machine int
-	// alike says that all replicas follow the trace; otherwise each follows one of similar mean.
+	// alike makes all replicas follow one trace; otherwise each follows a similar one.
 	alike bool
-	// cores is what the trace is scaled to.
+	// cores scales the trace.
 	cores       float64
 	memoryBytes float64
 	image       string
@@ -132,13 +132,13 @@ type kind struct {
 
 func (g *generator) generate() {
 	if g.scenario.Recurring > 0 {
-		g.catalogue = int(math.Round(catalogue * g.size))
-		for range g.catalogue {
+		g.catalog = int(math.Round(catalog * g.size))
+		for range g.catalog {
 			g.addWorkload()
 		}
 	}
 	bursts := burstsPerDay * g.size * g.scenario.Demand / baseDemand
-	// The pods that run at the beginning: as many as in a steady state, of residual lifetimes.
+	// The cluster fills with as many pods as in a steady state, with residual lifetimes.
 	meanLifetime := time.Duration(float64(medianLifetime) * math.Exp(lifetimeSigma*lifetimeSigma/2))
 	g.arrivals(bursts*meanLifetime.Hours()/24, fillTime, g.residualLifetime)
 	g.arrivals(bursts, input.Day, g.lifetime)
@@ -149,7 +149,7 @@ func (g *generator) generate() {
 	}
 }
 
-// arrivals adds Poisson bursts of the given expected number, over the time from the beginning.
+// arrivals adds Poisson bursts: the expected number within the time from the start.
 func (g *generator) arrivals(bursts float64, over time.Duration, lifetime func() time.Duration) {
 	for at := 0.0; ; {
 		at += g.rand.ExpFloat64() / bursts
@@ -160,11 +160,11 @@ func (g *generator) arrivals(bursts float64, over time.Duration, lifetime func()
 	}
 }
 
-// burst adds the replicas of one workload, all at once.
+// burst adds replicas of one workload.
 func (g *generator) burst(arrival time.Duration, lifetime func() time.Duration) {
 	w := 0
 	if g.rand.Float64() < g.scenario.Recurring {
-		w = g.rand.IntN(g.catalogue)
+		w = g.rand.IntN(g.catalog)
 	} else {
 		w = g.addWorkload()
 	}
@@ -201,7 +201,7 @@ func (g *generator) addWorkload() int {
 		}
 		share -= c.share
 	}
-	if w >= g.catalogue && w > 0 && g.rand.Float64() < siblings {
+	if w >= g.catalog && w > 0 && g.rand.Float64() < siblings {
 		like := g.kinds[g.rand.IntN(w)]
 		like.machine = g.similar(like.machine)
 		k = like
@@ -211,7 +211,7 @@ func (g *generator) addWorkload() int {
 	return w
 }
 
-// similar returns the index of a machine whose mean is similar to that of the given one.
+// similar returns a machine of similar mean.
 func (g *generator) similar(machine int) int {
 	reach := int(similar * float64(len(g.machines)))
 	return min(max(machine+g.rand.IntN(2*reach+1)-reach, 0), len(g.machines)-1)
@@ -222,13 +222,13 @@ func (g *generator) lifetime() time.Duration {
 	return max(time.Duration(min(lifetime, float64(input.Day))), input.Tick)
 }
 
-// residualLifetime is what is left at a random moment of a pod that runs: long lifetimes are met in proportion to their length.
+// residualLifetime is the remaining lifetime of a running pod at a random time. Its whole lifetime is weighted by length.
 func (g *generator) residualLifetime() time.Duration {
 	whole := float64(medianLifetime) * math.Exp(lifetimeSigma*lifetimeSigma+lifetimeSigma*g.rand.NormFloat64())
 	return max(time.Duration(min(whole, float64(input.Day))*g.rand.Float64()), input.Tick)
 }
 
-// scale scales the usages so that their mean over the counted hours is the demand of the scenario.
+// scale scales usages to the scenario's demand in the counted hours.
 func (g *generator) scale() {
 	capacity, sum := 0.0, 0.0
 	for i := range g.Nodes {
@@ -254,7 +254,7 @@ func (g *generator) scale() {
 	}
 }
 
-// request sets what the workload's pods request, and their limits.
+// request sets the workload's requests and limits.
 func (g *generator) request(w int) {
 	k, workload := &g.kinds[w], &g.Workloads[w]
 	usage := 1000 * k.cores * mean(g.machines[k.machine])

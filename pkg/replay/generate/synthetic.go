@@ -6,9 +6,8 @@ import (
 	"math/rand/v2"
 )
 
-// What the generated traces follow was measured on three days of CPU traces of PlanetLab's machines (2011-03-03, -06 and -09; K. Park
-// and V. Pai, "CoMon: a mostly-scalable monitoring system for PlanetLab", 2006). Over a day a machine's utilizations are nearly
-// lognormal, nearly without memory, and hardly correlated with those of other machines.
+// The parameters were fitted to CPU traces of PlanetLab on 2011-03-03, -06 and -09 (K. Park and V. Pai, "CoMon: a mostly-scalable
+// monitoring system for PlanetLab", 2006). A machine's utilizations are nearly lognormal and nearly without memory.
 const (
 	syntheticMachines = 1000
 	// logMean and logMeanSigma are mean and standard deviation of the logarithm of a machine's mean, in percent. Measured: 1.85 to
@@ -19,14 +18,14 @@ const (
 	// 0.87. Busy machines vary less: the correlation with the logarithm of the mean is -0.68 to -0.65.
 	logVariation, logVariationSigma = -0.22, 0.78
 	variationByMean                 = -0.72
-	// slowShare is the share of the variance that stays for hours: autocorrelations are 0.08 to 0.12 after 5 minutes, 0.06 to 0.10
+	// slowShare is the share of the variance that lasts for hours: autocorrelations are 0.08 to 0.12 after 5 minutes, 0.06 to 0.10
 	// after an hour and 0.02 to 0.03 after four. slowMemory is the time, in steps, in which it falls by a factor of e.
 	slowShare, slowMemory = 0.18, 80.0
 	// commonShare is the share of the variance that all machines have in common: the correlation of two is 0.006 to 0.027.
 	commonShare = 0.018
 )
 
-// Synthetic returns a day of generated traces that resemble those of PlanetLab's machines. Equal seeds yield equal traces.
+// Synthetic returns a day of generated traces like those of PlanetLab. Equal seeds yield equal traces.
 func Synthetic(seed uint64) *Traces {
 	r := rand.New(rand.NewPCG(seed, 3))
 	t := &Traces{Name: fmt.Sprintf("generated day %d", seed)}
@@ -48,7 +47,7 @@ func Synthetic(seed uint64) *Traces {
 	return t
 }
 
-// slowly returns a day of normal values, each of which resembles the one before.
+// slowly returns a day of autocorrelated normal values.
 func slowly(r *rand.Rand) []float64 {
 	keep := math.Exp(-1 / slowMemory)
 	values := make([]float64, samplesPerDay)

@@ -16,23 +16,23 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 )
 
-// Traces are the CPU utilizations of a number of machines over a day.
+// Traces are the CPU utilizations of machines over a day.
 type Traces struct {
 	// Name is that of the day.
 	Name string
-	// Machines holds a row for each machine, of utilizations as fractions of its CPU, one each TraceStep.
+	// Machines holds a row per machine: its utilization, from 0 to 1, in each TraceStep.
 	Machines [][]float32
 }
 
 const (
-	// samplesPerDay is the number of values that a row must have.
+	// samplesPerDay is the length of a row.
 	samplesPerDay = int(input.Day / input.TraceStep)
-	// maxTraceBytes bounds what is read of one file.
+	// maxTraceBytes bounds the uncompressed size of a file.
 	maxTraceBytes = 64 << 20
 )
 
-// ReadTraces reads the files *.csv and *.csv.gz of a folder, in the order of their names: a file is a day, a row a machine, with
-// one CPU utilization in percent for each five minutes.
+// ReadTraces reads the files *.csv and *.csv.gz of a folder, by name: a file per day, a row per machine, with a CPU utilization in
+// percent for each five minutes.
 func ReadTraces(folder string) ([]*Traces, error) {
 	var files []string
 	for _, pattern := range []string{"*.csv", "*.csv.gz"} {
@@ -43,7 +43,7 @@ func ReadTraces(folder string) ([]*Traces, error) {
 		files = append(files, found...)
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("%s: there is no file *.csv or *.csv.gz: want one file a day, with a row of %d CPU utilizations in percent for each machine",
+		return nil, fmt.Errorf("%s: no file *.csv or *.csv.gz: want a file per day, with a row of %d CPU utilizations in percent per machine",
 			folder, samplesPerDay)
 	}
 	slices.Sort(files)
@@ -81,7 +81,7 @@ func parseTraces(name string, content io.Reader) (*Traces, error) {
 	for n := 1; lines.Scan(); n++ {
 		fields := strings.Split(strings.TrimSpace(lines.Text()), ",")
 		if len(fields) != samplesPerDay {
-			return nil, fmt.Errorf("line %d: it has %d values; write %d, one for each five minutes of a day", n, len(fields), samplesPerDay)
+			return nil, fmt.Errorf("line %d: %d values; write %d, one for each five minutes of a day", n, len(fields), samplesPerDay)
 		}
 		row := make([]float32, len(fields))
 		for i, field := range fields {
@@ -97,14 +97,13 @@ func parseTraces(name string, content io.Reader) (*Traces, error) {
 	case err != nil:
 		return nil, err
 	case limited.N <= 0:
-		return nil, fmt.Errorf("it has more than %d MiB", maxTraceBytes>>20)
+		return nil, fmt.Errorf("more than %d MiB", maxTraceBytes>>20)
 	case len(t.Machines) == 0:
-		return nil, errors.New("it has no row")
+		return nil, errors.New("no row")
 	}
 	return t, nil
 }
 
-// mean is the mean of the values.
 func mean(values []float32) float64 {
 	sum := 0.0
 	for _, v := range values {
@@ -113,7 +112,7 @@ func mean(values []float32) float64 {
 	return sum / float64(len(values))
 }
 
-// sorted returns the machines in the order of their means, those that were never used left out.
+// sorted returns the used machines, sorted by mean.
 func (t *Traces) sorted() [][]float32 {
 	type machine struct {
 		row  []float32

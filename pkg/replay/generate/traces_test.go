@@ -9,7 +9,7 @@ func TestParseTraces_Invalid(t *testing.T) {
 	row := strings.TrimSuffix(strings.Repeat("1,", samplesPerDay), ",")
 	for _, tc := range []struct{ name, content, want string }{
 		{"nothing", "", "no row"},
-		{"a short row", "1,2", "line 1: it has 2 values"},
+		{"a short row", "1,2", "line 1: 2 values"},
 		{"a word", row + "\n" + strings.Replace(row, "1", "x", 1), `line 2: value 1 is "x"`},
 		{"above 100 %", strings.Replace(row, "1", "101", 1), "from 0 to 100"},
 		{"not a number", strings.Replace(row, "1", "NaN", 1), "from 0 to 100"},
