@@ -190,7 +190,7 @@ func TestReplayOfHistory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(h.Missing, "\n"); len(h.Missing) != 3 || !strings.Contains(got, "taints of nodes") || !strings.Contains(got, "3 pods of DaemonSets") || !strings.Contains(got, "1 pods without usage") {
+	if got := strings.Join(h.Missing, "\n"); len(h.Missing) != 3 || !strings.Contains(got, "taints of nodes") || !strings.Contains(got, "3 pods of DaemonSets") || !strings.Contains(got, "1 pod without usage") {
 		t.Errorf("missing %q, want the taints, three pods that are bound to their nodes, and one without usage", h.Missing)
 	}
 	wantPods := checkInput(t, h.Input)

@@ -3,11 +3,9 @@ package generate
 import (
 	"bufio"
 	"cmp"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -49,29 +47,14 @@ func ReadTraces(folder string) ([]*Traces, error) {
 	slices.Sort(files)
 	var days []*Traces
 	for _, file := range files {
-		t, err := readTraceFile(file)
+		name, _, _ := strings.Cut(filepath.Base(file), ".")
+		t, err := input.ReadFile(file, func(content io.Reader) (*Traces, error) { return parseTraces(name, content) })
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
+			return nil, err
 		}
 		days = append(days, t)
 	}
 	return days, nil
-}
-
-func readTraceFile(file string) (*Traces, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // it is only read
-	var content io.Reader = f
-	if strings.HasSuffix(file, ".gz") {
-		if content, err = gzip.NewReader(f); err != nil {
-			return nil, err
-		}
-	}
-	name, _, _ := strings.Cut(filepath.Base(file), ".")
-	return parseTraces(name, content)
 }
 
 func parseTraces(name string, content io.Reader) (*Traces, error) {

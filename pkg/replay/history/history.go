@@ -1,5 +1,5 @@
-// Package history reads from Prometheus what the pods of a cluster did, as a replay's input: nodes and pods, with their requests,
-// owners and usage, from the series of kube-state-metrics and of cAdvisor.
+// Package history reads a cluster's nodes and pods from Prometheus, as the input of a replay: requests, owners and usage, from the
+// metrics of kube-state-metrics and cAdvisor.
 package history
 
 import (
@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
@@ -23,12 +24,12 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
 )
 
-// Config says where the history is read, and how much.
+// Config selects a server and a time.
 type Config struct {
 	// Address is the server's http(s) URL.
 	Address string
 	HTTP    httpclient.Config
-	// End is the moment at which the history ends, and Since how long before it begins, in [MinSince, MaxSince].
+	// End is the end of the history, and Since its length, in [MinSince, MaxSince].
 	End   time.Time
 	Since time.Duration
 }
@@ -39,19 +40,18 @@ const (
 	MaxSince = 7 * 24 * time.Hour
 )
 
-// History is what was read.
+// History is a cluster's history.
 type History struct {
 	Input *input.Input
-	// Missing says what was not found, or left out, a sentence each.
+	// Missing names the missing data and the skipped pods.
 	Missing []string
 }
 
-// chunk is the span that one query of usage covers.
+// chunk is the time of one query of usage.
 const chunk = time.Hour
 
-// The queries. Each yields one series per node or per pod, however many targets expose it: two jobs may scrape the same, and a new
-// instance of kube-state-metrics begins new series while the old ones are still within the hour. Containers are told apart by id,
-// so that the usage of one that restarts is complete. A pod has a limit if each of its containers has one.
+// The queries yield one series per node or pod, also if two jobs scrape it or kube-state-metrics was replaced within the hour.
+// Containers differ by id, so that usage is complete after a restart. A pod has a limit if each of its containers has one.
 const (
 	capacityQuery = `max by (node, resource) (last_over_time(kube_node_status_capacity{resource=~"cpu|memory"}[1h]))`
 	zoneQuery     = `last_over_time(kube_node_labels{label_topology_kubernetes_io_zone!=""}[1h])`
@@ -65,18 +65,17 @@ const (
 	memoryQuery   = `sum by (namespace, pod) (max by (namespace, pod, container) (container_memory_working_set_bytes{container!="", container!="POD"}))`
 )
 
-// pod is what was read of a pod.
+// pod holds all pods of a name.
 type pod struct {
 	namespace, name      string
 	ownerKind, ownerName string
-	// created are times since the beginning of the history; negative for a pod that is older. There are several where pods of the
-	// same name followed each other, as those of a StatefulSet do.
+	// created are times since the start of the history, negative for older pods: one for each pod of the name, as in a StatefulSet.
 	created          []time.Duration
 	requests, limits podusage.Amounts
-	// usage is in milliCPU, by step from first on; NaN where it is unknown.
+	// usage is in milliCPU, by step from first on; NaN is unknown.
 	first int
 	usage []float32
-	// memory is the sum of samples of the memory in bytes.
+	// memory is the sum of memorySamples samples, in bytes.
 	memory        float64
 	memorySamples int
 }
@@ -87,11 +86,11 @@ type reader struct {
 	length time.Duration
 	nodes  map[string]*input.Node
 	pods   map[[2]string]*pod
-	// read counts the series by query.
+	// read is the number of series by query.
 	read map[string]int
 }
 
-// Read reads the history. It fails if nodes or the usage of pods cannot be read; what else is missing is named.
+// Read reads the history. It fails without nodes or usage of pods; History.Missing names other missing data.
 func Read(ctx context.Context, c Config) (*History, error) {
 	if c.Since < MinSince || c.Since > MaxSince {
 		return nil, fmt.Errorf("since: %v; want from %v to %v", c.Since, MinSince, MaxSince)
@@ -115,63 +114,83 @@ func Read(ctx context.Context, c Config) (*History, error) {
 	return r.history()
 }
 
+// query is a query with its use.
+type query struct {
+	promql string
+	// inEachStep queries are evaluated in each step, others at the end of each chunk.
+	inEachStep bool
+	// missing is the effect of a result without series; empty for required metrics.
+	missing string
+	store   func(r *reader, labels map[string]string, at time.Duration, value float64)
+}
+
+func queries() []query {
+	const ksm = " of kube-state-metrics"
+	return []query{
+		{promql: capacityQuery, store: (*reader).storeCapacity},
+		{promql: zoneQuery, store: (*reader).storeZone,
+			missing: "kube_node_labels" + ksm + " with the label topology.kubernetes.io/zone: nodes have no zones"},
+		{promql: ownerQuery, missing: "kube_pod_owner" + ksm + ": each pod is a workload of its own",
+			store: forPod(func(_ *reader, p *pod, labels map[string]string, _ float64) {
+				p.ownerKind, p.ownerName = labels["owner_kind"], labels["owner_name"]
+			})},
+		{promql: createdQuery, missing: "kube_pod_created" + ksm + ": pods arrive at their first usage",
+			store: forPod(func(r *reader, p *pod, _ map[string]string, unix float64) {
+				created := time.Duration((unix - float64(r.start.Unix())) * float64(time.Second))
+				if !slices.Contains(p.created, created) {
+					p.created = append(p.created, created)
+				}
+			})},
+		{promql: requestQuery, missing: "kube_pod_container_resource_requests" + ksm + ": pods have no requests",
+			store: forPod(func(_ *reader, p *pod, labels map[string]string, value float64) {
+				set(&p.requests, labels["resource"], value)
+			})},
+		{promql: limitQuery, missing: "kube_pod_container_resource_limits or kube_pod_container_info" + ksm + ": pods have no limits",
+			store: forPod(func(_ *reader, p *pod, labels map[string]string, value float64) {
+				set(&p.limits, labels["resource"], value)
+			})},
+		{promql: cpuQuery, inEachStep: true, store: (*reader).storeCPU},
+		{promql: memoryQuery, inEachStep: true, missing: "container_memory_working_set_bytes of cAdvisor: pods use no memory",
+			store: forPod(func(_ *reader, p *pod, _ map[string]string, bytes float64) {
+				p.memory += bytes
+				p.memorySamples++
+			})},
+	}
+}
+
+// forPod stores values of series with labels of a pod.
+func forPod(store func(r *reader, p *pod, labels map[string]string, value float64),
+) func(r *reader, labels map[string]string, at time.Duration, value float64) {
+	return func(r *reader, labels map[string]string, _ time.Duration, value float64) {
+		if p := r.pod(labels); p != nil {
+			store(r, p, labels, value)
+		}
+	}
+}
+
 func (r *reader) readAll(ctx context.Context) error {
 	for from := time.Duration(0); from < r.length; from += chunk {
 		to := min(from+chunk, r.length)
-		for _, q := range []struct {
-			query string
-			store func(labels map[string]string, at time.Duration, value float64)
-		}{
-			{capacityQuery, r.storeCapacity},
-			{zoneQuery, r.storeZone},
-			{ownerQuery, func(l map[string]string, _ time.Duration, _ float64) {
-				if p := r.pod(l); p != nil {
-					p.ownerKind, p.ownerName = l["owner_kind"], l["owner_name"]
-				}
-			}},
-			{createdQuery, func(l map[string]string, _ time.Duration, value float64) {
-				created := time.Duration((value - float64(r.start.Unix())) * float64(time.Second))
-				if p := r.pod(l); p != nil && !slices.Contains(p.created, created) {
-					p.created = append(p.created, created)
-				}
-			}},
-			{requestQuery, func(l map[string]string, _ time.Duration, value float64) {
-				if p := r.pod(l); p != nil {
-					set(&p.requests, l["resource"], value)
-				}
-			}},
-			{limitQuery, func(l map[string]string, _ time.Duration, value float64) {
-				if p := r.pod(l); p != nil {
-					set(&p.limits, l["resource"], value)
-				}
-			}},
-			{cpuQuery, r.storeCPU},
-			{memoryQuery, func(l map[string]string, _ time.Duration, value float64) {
-				if p := r.pod(l); p != nil {
-					p.memory += value
-					p.memorySamples++
-				}
-			}},
-		} {
-			first := r.start.Add(to) // the state at the end of the chunk
-			if q.query == cpuQuery || q.query == memoryQuery {
-				first = r.start.Add(from + input.TraceStep) // a sample is of the step before it
+		for _, q := range queries() {
+			first := r.start.Add(to)
+			if q.inEachStep {
+				first = r.start.Add(from + input.TraceStep) // a sample is of the previous step
 			}
-			series, err := r.queryRange(ctx, q.query, first, r.start.Add(to), func(labels map[string]string, at time.Time, value float64) {
+			series, err := r.queryRange(ctx, q.promql, first, r.start.Add(to), func(labels map[string]string, at time.Time, value float64) {
 				if value >= 0 && value <= math.MaxFloat64 {
-					q.store(labels, at.Sub(r.start), value)
+					q.store(r, labels, at.Sub(r.start), value)
 				}
 			})
 			if err != nil {
 				return err
 			}
-			r.read[q.query] += series
+			r.read[q.promql] += series
 		}
 	}
 	return nil
 }
 
-// set sets the amount of a resource that is stated in cores or bytes.
+// set sets an amount in cores or bytes.
 func set(amounts *podusage.Amounts, resource string, value float64) {
 	switch resource {
 	case "cpu":
@@ -203,7 +222,7 @@ func (r *reader) node(name string) *input.Node {
 	return n
 }
 
-// pod returns the pod that the labels name, or nil.
+// pod returns the pod of the labels, or nil.
 func (r *reader) pod(labels map[string]string) *pod {
 	key := [2]string{labels["namespace"], labels["pod"]}
 	if key[0] == "" || key[1] == "" {
@@ -232,7 +251,6 @@ func (r *reader) storeCPU(labels map[string]string, at time.Duration, cores floa
 	p.usage = append(p.usage, float32(1000*cores))
 }
 
-// history returns what was read.
 func (r *reader) history() (*History, error) {
 	in := &input.Input{
 		Name: fmt.Sprintf("cluster, %v until %s", r.length, r.start.Add(r.length).UTC().Format(time.DateTime)), Start: r.start,
@@ -244,17 +262,16 @@ func (r *reader) history() (*History, error) {
 		}
 	}
 	if len(in.Nodes) == 0 {
-		return nil, errors.New("no node was found: kube_node_status_capacity of kube-state-metrics is missing")
+		return nil, errors.New("no nodes: kube_node_status_capacity of kube-state-metrics is missing")
 	}
 	if r.read[cpuQuery] == 0 {
-		return nil, errors.New("no usage was found: container_cpu_usage_seconds_total of cAdvisor is missing, or has no labels namespace, pod and container")
+		return nil, errors.New("no usage of pods: container_cpu_usage_seconds_total of cAdvisor, or its labels namespace, pod and container, are missing")
 	}
 	bound, idle := r.addPods(in)
 	return &History{Input: in, Missing: r.missing(bound, idle)}, nil
 }
 
-// addPods adds the pods whose usage is known, and returns the numbers of those that were left out: because they are bound to nodes,
-// and because they were created during the history and have no usage.
+// addPods adds the pods with usage. It returns the numbers of skipped pods: of DaemonSets and static ones, and pods without usage.
 func (r *reader) addPods(in *input.Input) (bound, idle int) {
 	workloads := map[input.Workload]int{}
 	for _, key := range slices.SortedFunc(maps.Keys(r.pods), func(a, b [2]string) int {
@@ -288,7 +305,7 @@ func (r *reader) addPods(in *input.Input) (bound, idle int) {
 	return bound, idle
 }
 
-// workload is the name of the pod's workload, as plugins know it: of its controlling owner, or its own.
+// workload is the name of the pod's workload as plugins know it, or the pod's own.
 func (p *pod) workload() string {
 	controller := true
 	object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace}}
@@ -301,8 +318,8 @@ func (p *pod) workload() string {
 	return p.name
 }
 
-// split returns the pods that had the name one after the other, each with its usage. Steps without usage at the ends are cut off;
-// those between are filled with the value before.
+// split returns the pods of the name, each with its usage. It cuts off unknown steps at the ends, and fills those between with the
+// previous value.
 func (p *pod) split() []*pod {
 	var pods []*pod
 	unknown := func(v float32) bool { return math.IsNaN(float64(v)) }
@@ -336,8 +353,8 @@ func (p *pod) split() []*pod {
 	return pods
 }
 
-// input returns the pod as a replay takes it. It arrives when it was created; if it waited for longer than a step, when its usage
-// appeared, for a replay has to carry what the cluster carried. The end of a pod is known to five minutes.
+// input returns the pod as a replay takes it. It arrives at its creation; if it waited for longer than a step, at its first usage, so
+// that the replay has the cluster's load. The end of a pod is known to five minutes.
 func (r *reader) input(p *pod, workload int) input.Pod {
 	from := time.Duration(p.first) * input.TraceStep
 	arrival := from
@@ -363,27 +380,20 @@ func (r *reader) input(p *pod, workload int) input.Pod {
 	return pod
 }
 
-// missing says what was not found.
+// missing names the missing data and the skipped pods.
 func (r *reader) missing(bound, idle int) []string {
 	var missing []string
-	for _, m := range []struct{ query, text string }{
-		{zoneQuery, "kube_node_labels of kube-state-metrics with the label topology.kubernetes.io/zone: nodes are replayed without zones"},
-		{ownerQuery, "kube_pod_owner of kube-state-metrics: each pod is taken for a workload of its own"},
-		{createdQuery, "kube_pod_created of kube-state-metrics: pods arrive when their usage appears"},
-		{requestQuery, "kube_pod_container_resource_requests of kube-state-metrics: pods are taken to request nothing"},
-		{limitQuery, "kube_pod_container_resource_limits or kube_pod_container_info of kube-state-metrics: pods are taken to have no limit"},
-		{memoryQuery, "container_memory_working_set_bytes of cAdvisor: pods are taken to use no memory"},
-	} {
-		if r.read[m.query] == 0 {
-			missing = append(missing, m.text)
+	for _, q := range queries() {
+		if q.missing != "" && r.read[q.promql] == 0 {
+			missing = append(missing, q.missing)
 		}
 	}
-	missing = append(missing, "taints of nodes, and when nodes came and went: each node that was seen is room for all pods, all of the time")
+	missing = append(missing, "taints of nodes, and the times when nodes came and went: every node takes all pods, all of the time")
 	if bound > 0 {
-		missing = append(missing, fmt.Sprintf("%d pods of DaemonSets and static pods, which the scheduler does not choose nodes for, are left out with their usage", bound))
+		missing = append(missing, text.Count(bound, "pod")+" of DaemonSets or static, with their usage")
 	}
 	if idle > 0 {
-		missing = append(missing, fmt.Sprintf("%d pods without usage, for they ran for less than two scrapes or not at all, are left out", idle))
+		missing = append(missing, text.Count(idle, "pod")+" without usage, running for less than two scrapes")
 	}
 	return missing
 }

@@ -158,7 +158,7 @@ func TestRead(t *testing.T) {
 	if diff := cmp.Diff(want, h.Input, cmpopts.EquateApproxTime(0)); diff != "" {
 		t.Errorf("input (-want +got):\n%s", diff)
 	}
-	if len(h.Missing) != 2 || !strings.Contains(h.Missing[0], "taints") || !strings.Contains(h.Missing[1], "1 pods of DaemonSets") {
+	if len(h.Missing) != 2 || !strings.Contains(h.Missing[0], "taints") || !strings.Contains(h.Missing[1], "1 pod of DaemonSets") {
 		t.Errorf("missing %q, want taints and the pod of a DaemonSet", h.Missing)
 	}
 }

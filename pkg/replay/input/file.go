@@ -23,10 +23,10 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
-// fileFormat is the format of a file's first line.
+// fileFormat is in a file's first line.
 const fileFormat = "plimsoll.replay/v1"
 
-// Bounds of what is read of a file.
+// Bounds of a file.
 const (
 	maxLineBytes = 1 << 20
 	maxFileNodes = 20_000
@@ -36,18 +36,16 @@ const (
 	minYear, maxYear = 1970, 2200
 )
 
-// A file is JSON Lines, gzipped if its name ends in .gz: a header, then nodes and workloads, then pods in the order of their
-// arrival. Times are in seconds from the start, CPU in milliCPU, memory in bytes. What is not requested or limited is left out or
-// 0.
+// A file is JSON Lines, gzipped if its name ends in .gz: a header, then nodes and workloads, then pods by arrival. Times are in
+// seconds from the start. Unset requests and limits are left out.
 type (
 	fileHeader struct {
 		Format string `json:"format"`
 		Name   string `json:"name"`
-		// Seed is that of what policies choose at random.
-		Seed uint64 `json:"seed,omitempty"`
-		// Start is the moment at which the pods begin to arrive.
+		// Seed is Input.Seed.
+		Seed  uint64    `json:"seed,omitempty"`
 		Start time.Time `json:"start"`
-		// LengthSeconds is how long it lasts; CountedSeconds is the span at its end that figures are of.
+		// LengthSeconds is the length of the replay. Figures cover CountedSeconds at its end.
 		LengthSeconds  float64 `json:"lengthSeconds"`
 		CountedSeconds float64 `json:"countedSeconds"`
 	}
@@ -68,18 +66,17 @@ type (
 		Limits    fileAmounts `json:"limits,omitzero"`
 	}
 	filePod struct {
-		// Workload is the number of the workload, counted from 0.
+		// Workload is an index of the workloads.
 		Workload        int     `json:"workload"`
 		ArrivalSeconds  float64 `json:"arrivalSeconds"`
 		LifetimeSeconds float64 `json:"lifetimeSeconds"`
 		MemoryBytes     float64 `json:"memoryBytes,omitempty"`
-		// CPUMillis is the usage in each five minutes since the start, from the one in which the pod arrives. The last value holds
-		// from there on.
+		// CPUMillis is the usage in each TraceStep, from the step of the arrival. The last value holds from there on.
 		CPUMillis []float64 `json:"cpuMillis"`
-		// Noise is Pod.Noise; left out of a pod without.
+		// Noise is Pod.Noise, if the pod has noise.
 		Noise *int `json:"noise,omitempty"`
 	}
-	// fileLine is a line after the header: one of its fields.
+	// fileLine is a line after the header. It has one field.
 	fileLine struct {
 		Node     *fileNode     `json:"node,omitempty"`
 		Workload *fileWorkload `json:"workload,omitempty"`
@@ -146,46 +143,38 @@ func save(w io.Writer, in *Input) error {
 	return errors.Join(err, out.Flush())
 }
 
-// Load reads what Save wrote.
-func Load(file string) (*Input, error) {
+// Load reads a file of Save.
+func Load(file string) (*Input, error) { return ReadFile(file, parseInput) }
+
+// ReadFile parses a file, which is gzipped if its name ends in .gz. Errors name the file.
+func ReadFile[T any](file string, parse func(io.Reader) (T, error)) (parsed T, err error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return nil, err
+		return parsed, err
 	}
 	defer func() { _ = f.Close() }() // it is only read
 	var content io.Reader = f
 	if strings.HasSuffix(file, ".gz") {
-		if content, err = gzip.NewReader(f); err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
+		content, err = gzip.NewReader(f)
 	}
-	in, err := parseInput(content)
+	if err == nil {
+		parsed, err = parse(content)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+		return parsed, fmt.Errorf("%s: %w", file, err)
 	}
-	return in, nil
+	return parsed, nil
 }
 
 func parseInput(content io.Reader) (*Input, error) {
 	lines := bufio.NewScanner(content)
 	lines.Buffer(nil, maxLineBytes)
 	if !lines.Scan() {
-		return nil, cmp.Or(lines.Err(), errors.New("it is empty"))
+		return nil, cmp.Or(lines.Err(), errors.New("empty file"))
 	}
-	var header fileHeader
-	if err := json.Unmarshal(lines.Bytes(), &header); err != nil || header.Format != fileFormat {
-		return nil, fmt.Errorf(`line 1: want a header with "format": %q`, fileFormat)
-	}
-	in := &Input{Name: text.Excerpt(header.Name), Seed: header.Seed, Start: header.Start, Length: seconds(header.LengthSeconds), Counted: seconds(header.CountedSeconds)}
-	if in.Length < Tick || in.Length > maxLength || in.Counted < Tick || in.Counted > in.Length {
-		return nil, fmt.Errorf("line 1: lengthSeconds is %v and countedSeconds %v; want from %v to %v, and countedSeconds at most lengthSeconds",
-			header.LengthSeconds, header.CountedSeconds, Tick.Seconds(), maxLength.Seconds())
-	}
-	switch year := in.Start.UTC().Year(); {
-	case in.Start.IsZero():
-		return nil, errors.New("line 1: start: required, such as \"2026-01-01T00:00:00Z\"")
-	case year < minYear || year > maxYear:
-		return nil, fmt.Errorf("line 1: start: %s; want a year from %d to %d", in.Start.Format(time.RFC3339), minYear, maxYear)
+	in, err := parseHeader(lines.Bytes())
+	if err != nil {
+		return nil, fmt.Errorf("line 1: %w", err)
 	}
 	for n := 2; lines.Scan(); n++ {
 		var line fileLine
@@ -200,9 +189,30 @@ func parseInput(content io.Reader) (*Input, error) {
 		return nil, err
 	}
 	if len(in.Nodes) == 0 {
-		return nil, errors.New("it has no node")
+		return nil, errors.New("no node")
 	}
 	slices.SortStableFunc(in.Pods, func(a, b Pod) int { return cmp.Compare(a.Arrival, b.Arrival) })
+	return in, nil
+}
+
+func parseHeader(line []byte) (*Input, error) {
+	var header fileHeader
+	if err := json.Unmarshal(line, &header); err != nil || header.Format != fileFormat {
+		return nil, fmt.Errorf(`want a header with "format": %q`, fileFormat)
+	}
+	in := &Input{
+		Name: text.Excerpt(header.Name), Seed: header.Seed, Start: header.Start,
+		Length: seconds(header.LengthSeconds), Counted: seconds(header.CountedSeconds),
+	}
+	switch year := in.Start.UTC().Year(); {
+	case in.Length < Tick || in.Length > maxLength || in.Counted < Tick || in.Counted > in.Length:
+		return nil, fmt.Errorf("lengthSeconds is %v and countedSeconds %v; want from %v to %v, and countedSeconds at most lengthSeconds",
+			header.LengthSeconds, header.CountedSeconds, Tick.Seconds(), maxLength.Seconds())
+	case in.Start.IsZero():
+		return nil, errors.New(`start: required, such as "2026-01-01T00:00:00Z"`)
+	case year < minYear || year > maxYear:
+		return nil, fmt.Errorf("start: %s; want a year from %d to %d", in.Start.Format(time.RFC3339), minYear, maxYear)
+	}
 	return in, nil
 }
 
@@ -210,7 +220,7 @@ func seconds(s float64) time.Duration {
 	return time.Duration(math.Round(min(max(s, -1), 1e9) * float64(time.Second)))
 }
 
-// add adds what a line of a file says.
+// add adds the node, workload or pod of a line.
 func (in *Input) add(line *fileLine) error {
 	switch {
 	case line.Node != nil:
@@ -219,10 +229,10 @@ func (in *Input) add(line *fileLine) error {
 			return fmt.Errorf("node %q: want a name, and a capacity of cpuMillis and memoryBytes above 0", n.Name)
 		}
 		if slices.ContainsFunc(in.Nodes, func(other Node) bool { return other.Name == n.Name }) {
-			return fmt.Errorf("node %q: there is one of this name", n.Name)
+			return fmt.Errorf("node %q: duplicate name", n.Name)
 		}
 		if len(in.Nodes) == maxFileNodes {
-			return fmt.Errorf("there are more than %d nodes", maxFileNodes)
+			return fmt.Errorf("more than %d nodes", maxFileNodes)
 		}
 		in.Nodes = append(in.Nodes, Node{n.Name, n.Zone, n.Capacity.amounts()})
 	case line.Workload != nil:
@@ -231,7 +241,7 @@ func (in *Input) add(line *fileLine) error {
 			return fmt.Errorf("workload %q: want namespace and name, and requests and limits of at least 0", w.Namespace+"/"+w.Name)
 		}
 		if len(in.Workloads) == maxFilePods {
-			return fmt.Errorf("there are more than %d workloads", maxFilePods)
+			return fmt.Errorf("more than %d workloads", maxFilePods)
 		}
 		in.Workloads = append(in.Workloads, Workload{w.Namespace, w.Name, w.Image, w.Requests.amounts(), w.Limits.amounts()})
 	case line.Pod != nil:
@@ -245,7 +255,7 @@ func (in *Input) add(line *fileLine) error {
 func (in *Input) addPod(p *filePod) error {
 	switch {
 	case p.Workload < 0 || p.Workload >= len(in.Workloads):
-		return fmt.Errorf("pod: workload is %d; %d workloads are above it", p.Workload, len(in.Workloads))
+		return fmt.Errorf("pod: workload is %d; want an index of the %d workloads above it", p.Workload, len(in.Workloads))
 	case !(p.ArrivalSeconds >= 0 && p.ArrivalSeconds < in.Length.Seconds()):
 		return fmt.Errorf("pod: arrivalSeconds is %v; want from 0 to below lengthSeconds", p.ArrivalSeconds)
 	case !(p.LifetimeSeconds > 0 && p.LifetimeSeconds < 1e9) || !(p.MemoryBytes >= 0):
@@ -253,9 +263,9 @@ func (in *Input) addPod(p *filePod) error {
 	case len(p.CPUMillis) == 0:
 		return errors.New("pod: cpuMillis is empty; want a value for each five minutes")
 	case p.Noise != nil && (*p.Noise < 0 || *p.Noise >= NoiseLength):
-		return fmt.Errorf("pod: noise is %d; want from 0 to %d, or none", *p.Noise, NoiseLength-1)
+		return fmt.Errorf("pod: noise is %d; want from 0 to %d, or leave it out", *p.Noise, NoiseLength-1)
 	case len(in.Pods) == maxFilePods:
-		return fmt.Errorf("there are more than %d pods", maxFilePods)
+		return fmt.Errorf("more than %d pods", maxFilePods)
 	}
 	trace := make([]float32, len(p.CPUMillis))
 	for i, v := range p.CPUMillis {
@@ -275,8 +285,8 @@ func (in *Input) addPod(p *filePod) error {
 	return nil
 }
 
-// HashNames replaces the names of nodes, namespaces, workloads and images by hashes with a key that nobody knows. What has the same
-// name has the same hash.
+// HashNames replaces the names of nodes, zones, namespaces, workloads and images with hashes by a random key. Equal names have equal
+// hashes.
 func (in *Input) HashNames() {
 	key := make([]byte, sha256.Size)
 	_, _ = rand.Read(key) // it never fails
