@@ -1,10 +1,8 @@
 package whatif
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -21,96 +19,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
-// Outcome is where the pods of a Plan go.
-type Outcome struct {
-	// Profile is the profile whose plugin LinePlugin says what nodes carry; both are empty if no plugin reads load.
-	Profile    string `json:"profile,omitempty"`
-	LinePlugin string `json:"linePlugin,omitempty"`
-	// LineQuantile is the fraction of the quantile that is compared with the line; 0 where it is the mean.
-	LineQuantile float64 `json:"lineQuantile,omitempty"`
-	// Pods is the number of pods to place, those that were preempted for others included.
-	Pods   int `json:"pods"`
-	Placed int `json:"placed"`
-	// Relaxed is the number of pods that were placed because a limit that left them no node was waived.
-	Relaxed   int      `json:"relaxed"`
-	Preempted []string `json:"preempted,omitempty"`
-	// Lost are the preempted pods that have no controller: nobody creates them again.
-	Lost []string `json:"lost,omitempty"`
-	// NodesInCluster counts the nodes with those added, NodesAboveBefore and NodesAboveAfter those above their load line.
-	NodesInCluster   int `json:"nodesInCluster"`
-	NodesAboveBefore int `json:"nodesAboveBefore"`
-	NodesAboveAfter  int `json:"nodesAboveAfter"`
-	// Nodes are the nodes that change, those with the most placed pods first.
-	Nodes []Node `json:"nodes"`
-	// Unschedulable are the pods without a node, grouped by owner and reason.
-	Unschedulable []Group     `json:"unschedulable,omitempty"`
-	Placements    []Placement `json:"placements,omitempty"`
-	// Notes say what may differ in the real cluster under this configuration, a line each.
-	Notes []string `json:"notes,omitempty"`
-
-	// before and after are how all nodes stand against their load lines.
-	before, after map[string]plugins.LoadLine
-}
-
-// Node returns the named node, whether or not it changes.
-func (o *Outcome) Node(name string) Node {
-	if i := slices.IndexFunc(o.Nodes, func(n Node) bool { return n.Name == name }); i >= 0 {
-		return o.Nodes[i]
-	}
-	n := Node{Name: name}
-	n.setLoads(o)
-	return n
-}
-
-// setLoads sets what the node carries, if a plugin reads load.
-func (n *Node) setLoads(o *Outcome) {
-	if after, ok := o.after[n.Name]; ok {
-		before, existed := o.before[n.Name]
-		n.CPU, n.Memory = loadOf(before, existed, after, load.CPU), loadOf(before, existed, after, load.Memory)
-	}
-}
-
-// Node is a node that changes.
-type Node struct {
-	Name    string `json:"name"`
-	New     bool   `json:"new,omitempty"`
-	Drained bool   `json:"drained,omitempty"`
-	Placed  int    `json:"placed"`
-	Evicted int    `json:"evicted,omitempty"`
-	CPU     Load   `json:"cpu"`
-	Memory  Load   `json:"memory"`
-	// PassesLine reports whether the node is above its load line in the end, and was not before.
-	PassesLine bool `json:"passesLine"`
-}
-
-// Load is what a node carries of one resource, in percent: what is measured and what is pending, as it is compared with the load
-// line. Both are absent where no plugin reads load, and Before for a new node.
-type Load struct {
-	BeforePercent *float64 `json:"beforePercent,omitempty"`
-	AfterPercent  *float64 `json:"afterPercent,omitempty"`
-	// LinePercent is absent if no line holds.
-	LinePercent *float64 `json:"linePercent,omitempty"`
-	// ByRequests says that the load is not known: it is the share of allocatable that pods request.
-	ByRequests bool `json:"byRequests,omitempty"`
-	// Above reports whether it is above the line in the end.
-	Above bool `json:"above"`
-}
-
-// Group are pods without a node.
-type Group struct {
-	Of       string   `json:"of"`
-	Reason   string   `json:"reason"`
-	Pods     int      `json:"pods"`
-	Examples []string `json:"examples"`
-}
-
-// Placement is a pod with its node.
-type Placement struct {
-	Pod  string `json:"pod"`
-	Of   string `json:"of"`
-	Node string `json:"node"`
-}
-
 // RunOptions say how a Plan is run.
 type RunOptions struct {
 	// SchedulerName, if not empty, is the profile that places all pods.
@@ -123,50 +31,41 @@ type RunOptions struct {
 	Progress func(done float64)
 }
 
-// Run makes the plan's changes in the cluster of s, which has the objects that the plan was made for, and places the pods. If ctx ends,
-// it fails.
+// Run applies the plan to s, which has the objects of NewPlan, and places the pods.
 func (p *Plan) Run(ctx context.Context, s *sim.Scheduler, o RunOptions) (*Outcome, error) {
+	r, err := p.prepare(ctx, s, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.decideAll(ctx, slices.Clone(p.queue)); err != nil {
+		return nil, err
+	}
+	return r.report(ctx)
+}
+
+// prepare records the load before the changes, and makes them.
+func (p *Plan) prepare(ctx context.Context, s *sim.Scheduler, o RunOptions) (*run, error) {
+	out := &Outcome{}
+	r := &run{
+		Outcome: out, plan: p, scheduler: s, options: &o, placed: map[types.UID]*Placement{}, failures: map[string]*failure{},
+	}
 	names := p.SchedulerNames()
 	if o.SchedulerName != "" {
 		names = []string{o.SchedulerName}
 	}
-	out := &Outcome{}
-	var line plugins.LoadReader
-	var err error
-	out.Profile, line = reader(s, slices.Concat(names, o.Profiles))
-	if line != nil {
-		out.LinePlugin, out.LineQuantile = line.Name(), line.Reader().Request().Fraction
+	out.Profile, r.line = reader(s, slices.Concat(names, o.Profiles))
+	if r.line != nil {
+		out.LinePlugin, out.LineQuantile = r.line.Name(), r.line.Reader().Request().Fraction
 	}
 	if out.LineQuantile > 0 && p.Evicts() {
-		out.Notes = append(out.Notes, fmt.Sprintf("%s compares quantile %g of the load with the line, from which the usage of single pods cannot be subtracted: "+
-			"nodes that pods are evicted from are judged as if the pods still ran there, and may have more room.", out.LinePlugin, out.LineQuantile))
+		out.note("%s compares quantile %g of the load with the line. Usage of evicted pods cannot be subtracted from quantiles: "+
+			"their nodes are judged as if the pods still ran there, and may have more room.", out.LinePlugin, out.LineQuantile)
 	}
-	if out.before, err = loadLines(ctx, s, line); err != nil {
+	var err error
+	if out.before, err = loadLines(ctx, s, r.line); err != nil {
 		return nil, err
 	}
-	if err := p.apply(ctx, s, modelsOf(s, o.Profiles), o.Usages); err != nil {
-		return nil, err
-	}
-	r := &run{Outcome: out, scheduler: s, options: &o, placed: map[types.UID]*Placement{}, failures: map[string]*failure{}}
-	if err := r.place(ctx, slices.Clone(p.queue)); err != nil {
-		return nil, err
-	}
-	if len(out.Preempted) > 0 {
-		out.Notes = append(out.Notes, "Preempted: "+text.FirstN(out.Preempted))
-	}
-	if len(out.Lost) > 0 {
-		out.Notes = append(out.Notes, fmt.Sprintf("%s without a controller would be preempted and lost, for nobody creates them again: %s", text.Count(len(out.Lost), "pod"), text.FirstN(out.Lost)))
-	}
-	if out.after, err = loadLines(ctx, s, line); err != nil {
-		return nil, err
-	}
-	nodes, err := s.NodeInfos(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out.NodesInCluster = len(nodes)
-	p.compare(out)
-	return out, nil
+	return r, p.apply(ctx, s, modelsOf(s, o.Profiles), o.Usages)
 }
 
 // apply makes the changes.
@@ -205,10 +104,13 @@ func (p *Plan) apply(ctx context.Context, s *sim.Scheduler, models map[*load.Pub
 // run is the placing of the pods of one plan.
 type run struct {
 	*Outcome
+	plan      *Plan
 	scheduler *sim.Scheduler
-	options   *RunOptions
-	placed    map[types.UID]*Placement
-	order     []*Placement
+	// line is the plugin of LinePlugin; nil if there is none.
+	line    plugins.LoadReader
+	options *RunOptions
+	placed  map[types.UID]*Placement
+	order   []*Placement
 	// failures are the last failures by owner, at the given number of changes.
 	failures map[string]*failure
 	changes  int
@@ -220,7 +122,8 @@ type failure struct {
 	changes int
 }
 
-func (r *run) place(ctx context.Context, queue []queued) error {
+// decideAll places the pods of the queue, one after the other.
+func (r *run) decideAll(ctx context.Context, queue []queued) error {
 	for done := 0; done < len(queue); done++ {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -270,23 +173,30 @@ func (r *run) placeOne(ctx context.Context, q queued) ([]queued, error) {
 		r.fail(q, reasonOf(d))
 		return victims, nil
 	}
+	return victims, r.bind(ctx, q, d)
+}
+
+// bind places the pod on its node.
+func (r *run) bind(ctx context.Context, q queued, d *sim.Result) error {
 	r.changes++
 	if err := r.scheduler.Assume(ctx, d); err != nil {
-		return nil, err
+		return err
 	}
 	bound := *d.Pod
 	bound.Spec.NodeName = d.Node
-	add := func() error { return r.scheduler.Add(&bound) }
+	var err error
 	if q.inCluster {
-		add = func() error { return r.scheduler.Update(&bound) }
+		err = r.scheduler.Update(&bound)
+	} else {
+		err = r.scheduler.Add(&bound)
 	}
-	if err := add(); err != nil {
-		return nil, err
+	if err != nil {
+		return err
 	}
 	placement := &Placement{Pod: q.pod.Namespace + "/" + q.pod.Name, Of: q.of, Node: d.Node}
 	r.placed[q.pod.UID] = placement
 	r.order = append(r.order, placement)
-	return victims, nil
+	return nil
 }
 
 // attempts bounds how often a pod is tried again after a limit was waived for it: once for each plugin that has a limit, and once more
@@ -375,68 +285,4 @@ func reasonOf(d *sim.Result) string {
 		parts[i] = text.Excerpt(parts[i])
 	}
 	return strings.Join(parts, ", ")
-}
-
-// compare sets the nodes that change.
-func (p *Plan) compare(out *Outcome) {
-	nodes := map[string]*Node{}
-	node := func(name string) *Node {
-		if nodes[name] == nil {
-			nodes[name] = &Node{Name: name}
-		}
-		return nodes[name]
-	}
-	for i := range out.Placements {
-		node(out.Placements[i].Node).Placed++
-	}
-	for name := range p.newNodes {
-		node(name).New = true
-	}
-	for _, cordoned := range p.cordoned {
-		node(cordoned.Name).Drained = true
-	}
-	for _, pod := range p.evicted {
-		node(pod.Spec.NodeName).Evicted++
-	}
-	for name, line := range out.after {
-		was, is := anyAbove(out.before[name]), anyAbove(line)
-		if was {
-			out.NodesAboveBefore++
-		}
-		if is {
-			out.NodesAboveAfter++
-		}
-		if is && !was {
-			node(name).PassesLine = true
-		}
-	}
-	out.Nodes = []Node{}
-	for _, n := range nodes {
-		n.setLoads(out)
-		out.Nodes = append(out.Nodes, *n)
-	}
-	slices.SortFunc(out.Nodes, func(a, b Node) int { return cmp.Or(cmp.Compare(b.Placed, a.Placed), cmp.Compare(a.Name, b.Name)) })
-}
-
-func anyAbove(l plugins.LoadLine) bool { return l.Above[load.CPU] || l.Above[load.Memory] }
-
-func loadOf(before plugins.LoadLine, existed bool, after plugins.LoadLine, r load.Resource) Load {
-	percent := func(l *plugins.LoadLine) *float64 { return new(100 * l.Utilization[r]) }
-	l := Load{AfterPercent: percent(&after), ByRequests: after.Node[r].State != load.Fresh, Above: after.Above[r]}
-	if existed {
-		l.BeforePercent = percent(&before)
-	}
-	if line := after.Percent[r]; line > 0 {
-		l.LinePercent = &line
-	}
-	return l
-}
-
-// String is one line that sums the outcome up.
-func (o *Outcome) String() string {
-	line := fmt.Sprintf("%d of %s placed", o.Placed, text.Count(o.Pods, "pod"))
-	if missing := o.Pods - o.Placed; missing > 0 {
-		line += fmt.Sprintf(", %d without a node", missing)
-	}
-	return line
 }

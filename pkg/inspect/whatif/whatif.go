@@ -280,7 +280,7 @@ func (p *planner) evict(drain, namespaces []string) error {
 		}
 	}
 	if len(p.Lost) > 0 {
-		p.note("%s without a controller would be lost, for nobody creates them again: %s", text.Count(len(p.Lost), "pod"), text.FirstN(p.Lost))
+		p.note("%s without a controller would be lost: nobody recreates them: %s", text.Count(len(p.Lost), "pod"), text.FirstN(p.Lost))
 	}
 	p.noteBudgets()
 	return nil

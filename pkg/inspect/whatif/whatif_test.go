@@ -254,7 +254,7 @@ func TestRun_Drain(t *testing.T) {
 		t.Errorf("changes %q and lost pods %q, want %q and shop/bare", p.Changes, p.Lost, want)
 	}
 	notes := strings.Join(p.Notes, "\n")
-	for _, want := range []string{"1 pod without a controller would be lost, for nobody creates them again: shop/bare", "PodDisruptionBudget shop/web lets 0 of 1 pod go"} {
+	for _, want := range []string{"1 pod without a controller would be lost: nobody recreates them: shop/bare", "PodDisruptionBudget shop/web lets 0 of 1 pod go"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("notes %q, want %q", notes, want)
 		}
@@ -280,7 +280,7 @@ func TestRun_PreemptionLosesPod(t *testing.T) {
 	high := st.MakePod().Namespace("shop").Name("high").UID("high").Priority(10).Req(map[corev1.ResourceName]string{"cpu": "6"}).SchedulerName("spreading").Obj()
 	objects := []apiruntime.Object{node("a"), running("shop", "bare", "7", "a", ""), high}
 	o := runOn(t, plan(t, objects, whatif.Scenario{Pending: true}), newScheduler(t, profiles, map[string]float64{"a": 0.2}, objects), "")
-	want := []string{"Preempted: shop/bare", "1 pod without a controller would be preempted and lost, for nobody creates them again: shop/bare"}
+	want := []string{"Preempted: shop/bare", "1 pod without a controller would be preempted and lost: nobody recreates them: shop/bare"}
 	if o.Pods != 1 || o.Placed != 1 || !slices.Equal(o.Lost, []string{"shop/bare"}) || !slices.Equal(o.Notes, want) {
 		t.Errorf("%s, lost %q, notes %q; want the one pod placed, shop/bare lost, and %q", o, o.Lost, o.Notes, want)
 	}

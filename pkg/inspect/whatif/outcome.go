@@ -1,0 +1,184 @@
+package whatif
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+)
+
+// Outcome is where the pods of a Plan go.
+type Outcome struct {
+	// Profile is the profile whose plugin LinePlugin says what nodes carry; both are empty if no plugin reads load.
+	Profile    string `json:"profile,omitempty"`
+	LinePlugin string `json:"linePlugin,omitempty"`
+	// LineQuantile is the fraction of the quantile that is compared with the line; 0 where it is the mean.
+	LineQuantile float64 `json:"lineQuantile,omitempty"`
+	// Pods is the number of pods to place, those that were preempted for others included.
+	Pods   int `json:"pods"`
+	Placed int `json:"placed"`
+	// Relaxed is the number of pods that were placed because a limit that left them no node was waived.
+	Relaxed   int      `json:"relaxed"`
+	Preempted []string `json:"preempted,omitempty"`
+	// Lost are the preempted pods that have no controller: nobody creates them again.
+	Lost []string `json:"lost,omitempty"`
+	// NodesInCluster counts the nodes with those added, NodesAboveBefore and NodesAboveAfter those above their load line.
+	NodesInCluster   int `json:"nodesInCluster"`
+	NodesAboveBefore int `json:"nodesAboveBefore"`
+	NodesAboveAfter  int `json:"nodesAboveAfter"`
+	// Nodes are the nodes that change, those with the most placed pods first.
+	Nodes []Node `json:"nodes"`
+	// Unschedulable are the pods without a node, grouped by owner and reason.
+	Unschedulable []Group     `json:"unschedulable,omitempty"`
+	Placements    []Placement `json:"placements,omitempty"`
+	// Notes say what may differ in the real cluster under this configuration, a line each.
+	Notes []string `json:"notes,omitempty"`
+
+	// before and after are how all nodes stand against their load lines.
+	before, after map[string]plugins.LoadLine
+}
+
+// Node returns the named node, whether or not it changes.
+func (o *Outcome) Node(name string) Node {
+	if i := slices.IndexFunc(o.Nodes, func(n Node) bool { return n.Name == name }); i >= 0 {
+		return o.Nodes[i]
+	}
+	n := Node{Name: name}
+	n.setLoads(o)
+	return n
+}
+
+// setLoads sets what the node carries, if a plugin reads load.
+func (n *Node) setLoads(o *Outcome) {
+	if after, ok := o.after[n.Name]; ok {
+		before, existed := o.before[n.Name]
+		n.CPU, n.Memory = loadOf(before, existed, after, load.CPU), loadOf(before, existed, after, load.Memory)
+	}
+}
+
+// Node is a node that changes.
+type Node struct {
+	Name    string `json:"name"`
+	New     bool   `json:"new,omitempty"`
+	Drained bool   `json:"drained,omitempty"`
+	Placed  int    `json:"placed"`
+	Evicted int    `json:"evicted,omitempty"`
+	CPU     Load   `json:"cpu"`
+	Memory  Load   `json:"memory"`
+	// PassesLine reports whether the node is above its load line in the end, and was not before.
+	PassesLine bool `json:"passesLine"`
+}
+
+// Load is what a node carries of one resource, in percent: what is measured and what is pending, as it is compared with the load
+// line. Both are absent where no plugin reads load, and Before for a new node.
+type Load struct {
+	BeforePercent *float64 `json:"beforePercent,omitempty"`
+	AfterPercent  *float64 `json:"afterPercent,omitempty"`
+	// LinePercent is absent if no line holds.
+	LinePercent *float64 `json:"linePercent,omitempty"`
+	// ByRequests says that the load is not known: it is the share of allocatable that pods request.
+	ByRequests bool `json:"byRequests,omitempty"`
+	// Above reports whether it is above the line in the end.
+	Above bool `json:"above"`
+}
+
+// Group are pods without a node.
+type Group struct {
+	Of       string   `json:"of"`
+	Reason   string   `json:"reason"`
+	Pods     int      `json:"pods"`
+	Examples []string `json:"examples"`
+}
+
+// Placement is a pod with its node.
+type Placement struct {
+	Pod  string `json:"pod"`
+	Of   string `json:"of"`
+	Node string `json:"node"`
+}
+
+// report completes the outcome once all pods are decided.
+func (r *run) report(ctx context.Context) (*Outcome, error) {
+	out := r.Outcome
+	if len(out.Preempted) > 0 {
+		out.note("Preempted: %s", text.FirstN(out.Preempted))
+	}
+	if len(out.Lost) > 0 {
+		out.note("%s without a controller would be preempted and lost: nobody recreates them: %s",
+			text.Count(len(out.Lost), "pod"), text.FirstN(out.Lost))
+	}
+	var err error
+	if out.after, err = loadLines(ctx, r.scheduler, r.line); err != nil {
+		return nil, err
+	}
+	nodes, err := r.scheduler.NodeInfos(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out.NodesInCluster = len(nodes)
+	r.plan.compare(out)
+	return out, nil
+}
+
+func (o *Outcome) note(format string, args ...any) {
+	o.Notes = append(o.Notes, fmt.Sprintf(format, args...))
+}
+
+// compare sets the nodes that change.
+func (p *Plan) compare(out *Outcome) {
+	nodes := map[string]*Node{}
+	node := func(name string) *Node {
+		if nodes[name] == nil {
+			nodes[name] = &Node{Name: name}
+		}
+		return nodes[name]
+	}
+	for i := range out.Placements {
+		node(out.Placements[i].Node).Placed++
+	}
+	for name := range p.newNodes {
+		node(name).New = true
+	}
+	for _, cordoned := range p.cordoned {
+		node(cordoned.Name).Drained = true
+	}
+	for _, pod := range p.evicted {
+		node(pod.Spec.NodeName).Evicted++
+	}
+	for name, line := range out.after {
+		was, is := anyAbove(out.before[name]), anyAbove(line)
+		if was {
+			out.NodesAboveBefore++
+		}
+		if is {
+			out.NodesAboveAfter++
+		}
+		if is && !was {
+			node(name).PassesLine = true
+		}
+	}
+	out.Nodes = []Node{}
+	for _, n := range nodes {
+		n.setLoads(out)
+		out.Nodes = append(out.Nodes, *n)
+	}
+	slices.SortFunc(out.Nodes, func(a, b Node) int { return cmp.Or(cmp.Compare(b.Placed, a.Placed), cmp.Compare(a.Name, b.Name)) })
+}
+
+func anyAbove(l plugins.LoadLine) bool { return l.Above[load.CPU] || l.Above[load.Memory] }
+
+func loadOf(before plugins.LoadLine, existed bool, after plugins.LoadLine, r load.Resource) Load {
+	percent := func(l *plugins.LoadLine) *float64 { return new(100 * l.Utilization[r]) }
+	l := Load{AfterPercent: percent(&after), ByRequests: after.Node[r].State != load.Fresh, Above: after.Above[r]}
+	if existed {
+		l.BeforePercent = percent(&before)
+	}
+	if line := after.Percent[r]; line > 0 {
+		l.LinePercent = &line
+	}
+	return l
+}
