@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -13,13 +12,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/component-base/metrics"
 	componentversion "k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
-	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
-	kubeschedulervalidation "k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 	inTree "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/clock"
@@ -63,8 +59,8 @@ func newCommand(c clock.Clock, registry refresh.Registry, account provider.Accou
 	})
 	command := app.NewSchedulerCommand(options...)
 	own := pflag.NewFlagSet("Plimsoll", pflag.ContinueOnError)
-	validateOnly := own.Bool("validate-only", false, "check the file that --config names, print what is wrong or surprising in it, and exit: with 1 if the "+
-		"scheduler would not start with it, otherwise with 0. No cluster is needed, nor the files that the configuration names.")
+	validateOnly := own.Bool("validate-only", false, "validate the file of --config and exit: with 1 if the scheduler would not start with it, else with 0. "+
+		"Needs no cluster, and none of the files that the configuration names.")
 	command.Flags().AddFlagSet(own)
 	help := command.HelpFunc()
 	command.SetHelpFunc(func(cmd *cobra.Command, args []string) {
@@ -85,15 +81,14 @@ func newCommand(c clock.Clock, registry refresh.Registry, account provider.Accou
 		}
 		lint := configlint.Options{Plugins: names, Flags: flags, Getenv: os.Getenv}
 		if *validateOnly {
-			err := validate(cmd, file, lint)
+			err := configlint.Validate(cmd.OutOrStdout(), cmd.ErrOrStderr(), file, lint)
 			if err != nil {
-				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "Error: %v\n", err)
 				klog.SetLogger(logr.Discard()) // cli.Run would log the error, too
 			}
 			return err
 		}
 		format = flags.Lookup("logging-format").Value.String()
-		if findings, err = checkFile(file, lint); err != nil {
+		if findings, err = configlint.CheckFile(file, lint); err != nil {
 			return fmt.Errorf("configuration %s: %w", file, err)
 		}
 		return run(cmd, args)
@@ -110,71 +105,6 @@ func completed(factory frameworkruntime.PluginFactory) frameworkruntime.PluginFa
 		}
 		return factory(ctx, args, handle)
 	}
-}
-
-// checkFile checks a regular file. Any other kind, such as a pipe, can be read only once: the stock command reads it, and the
-// plugins validate their arguments themselves.
-func checkFile(file string, options configlint.Options) ([]configlint.Finding, error) {
-	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
-		return nil, nil
-	}
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	findings, err := configlint.Check(content, options)
-	return findings, errors.Join(err, fatal(findings))
-}
-
-// fatal returns an error if the scheduler does not start with the findings.
-func fatal(findings []configlint.Finding) error {
-	var errs []error
-	for i := range findings {
-		if findings[i].Fatal {
-			errs = append(errs, errors.New(findings[i].String()))
-		}
-	}
-	return utilerrors.NewAggregate(errs)
-}
-
-// validate checks a file as the scheduler does at start, except for the files that the configuration names: they are in the
-// scheduler's pod. It prints what is wrong or surprising.
-func validate(cmd *cobra.Command, file string, options configlint.Options) error {
-	if file == "" {
-		return errors.New("--validate-only: name the file to check with --config")
-	}
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return fmt.Errorf("--config: %w", err)
-	}
-	options.FilesAreElsewhere = true
-	findings, err := configlint.Check(content, options)
-	for i := range findings {
-		if !findings[i].Fatal {
-			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "Warning: %v\n", &findings[i])
-		}
-	}
-	if err == nil {
-		err = fatal(findings)
-	}
-	if err == nil {
-		var cfg *kubeschedulerconfig.KubeSchedulerConfiguration
-		if cfg, err = configlint.Decode(content); err == nil {
-			err = kubeschedulervalidation.ValidateKubeSchedulerConfiguration(cfg)
-		}
-	}
-	if err != nil {
-		problems := []error{err}
-		if aggregate := utilerrors.Aggregate(nil); errors.As(err, &aggregate) {
-			problems = aggregate.Errors()
-		}
-		for _, problem := range problems {
-			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "Error: %v\n", problem)
-		}
-		return fmt.Errorf("configuration %s is invalid", file)
-	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "configuration %s is valid\n", file)
-	return err
 }
 
 func printVersion(out io.Writer) { fmt.Fprintln(out, "Plimsoll", program.Version(version)) }

@@ -543,9 +543,9 @@ profiles:
 		want         []int64
 		wantNode     string
 	}{
-		// The pod on worker-1 has no limit: 1, halved; with it 25 + 25 percent are used, more than the 25 requested: 1, halved. worker-2 has
-		// no pods, and worker-3 no load: the mean of 0 and 100.
-		{"LowRiskOverCommitment", "riskLimitWeights: {memory: 0}", []int64{0, 100, 50}, "worker-2"},
+		// The pod on worker-1 has no limit, and so the limit of its request: 0 of the half for limits. With it 25 + 25 percent are used, more
+		// than the 25 requested: 1, halved, which leaves 50. worker-2 has no pods, and worker-3 no load: the mean of 50 and 100.
+		{"LowRiskOverCommitment", "riskLimitWeights: {memory: 0}", []int64{50, 100, 75}, "worker-2"},
 		// k2 doubles the power with every 25 percent. worker-1: 10·(8 − 4), with the pod that was just placed; worker-2: 10·(8 − 4) too, but
 		// of half the size; worker-3, without load: the mean of 0 and 100.
 		{"Peaks", "nodePowerModel: {worker-2: {k1: 5, k2: 0.0277258872}}, nodePowerModels: [{k1: 10, k2: 0.0277258872}]", []int64{0, 100, 50}, "worker-2"},

@@ -17,6 +17,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
@@ -71,7 +72,7 @@ func Explain(ctx context.Context, s *sim.Scheduler, o Options) (*Result, error) 
 			return nil, err
 		}
 	}
-	if result.Pod.Node != "" && !ended(o.Pod) {
+	if result.Pod.Node != "" && !podusage.HasEnded(o.Pod) {
 		result.Placement = placementOf(result, d, ranked)
 	}
 	if err := result.sample(ctx, s, pod, d); err != nil {
@@ -80,7 +81,7 @@ func Explain(ctx context.Context, s *sim.Scheduler, o Options) (*Result, error) 
 	if err := result.noteSkipped(ctx, s); err != nil {
 		return nil, err
 	}
-	result.note(o.Pod)
+	result.notePod(o.Pod)
 	result.fill()
 	return result, nil
 }
@@ -120,11 +121,6 @@ func describe(pod *corev1.Pod) Pod {
 		p.Priority = *pod.Spec.Priority
 	}
 	return p
-}
-
-// ended reports whether the pod uses nothing any more.
-func ended(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // ruledOut groups the nodes that filters ruled out, the largest group first.
@@ -260,13 +256,17 @@ func (r *Result) noteSkippedPlugin(plugin string, loadKnown bool) {
 	d := plugins.Find(plugin)
 	if slices.Contains(r.SkippedFilters, plugin) && (r.Relaxed == nil || !slices.Contains(r.Relaxed.Plugins, plugin)) {
 		if reason := d.FilterSkipped.Reason(loadKnown); reason != "" {
-			r.Notes = append(r.Notes, fmt.Sprintf("%s rules out nothing: %s.", plugin, reason))
+			r.note("%s rules out nothing: %s.", plugin, reason)
 			return
 		}
 	}
 	if reason := d.ScoreSkipped.Reason(loadKnown); reason != "" && r.FeasibleNodes > 1 && slices.Contains(r.SkippedScores, plugin) {
-		r.Notes = append(r.Notes, fmt.Sprintf("%s scores nothing: %s. The other plugins decide.", plugin, reason))
+		r.note("%s scores nothing: %s. The other plugins decide.", plugin, reason)
 	}
+}
+
+func (r *Result) note(format string, args ...any) {
+	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
 // knowsLoad reports whether the plugin finds something to judge some node by: fresh load, or a line that holds without it.
@@ -287,26 +287,25 @@ func knowsLoad(ctx context.Context, s *sim.Scheduler, reader plugins.LoadReader)
 	}), nil
 }
 
-// note adds what else the reader has to know.
-func (r *Result) note(pod *corev1.Pod) {
-	add := func(format string, args ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, args...)) }
+// notePod adds what is special about the pod and the decision.
+func (r *Result) notePod(pod *corev1.Pod) {
 	for _, gate := range pod.Spec.SchedulingGates {
-		add("The pod waits for scheduling gate %s to be removed: until then it is not scheduled at all.", text.Excerpt(gate.Name))
+		r.note("The pod has the scheduling gate %s: it is not scheduled until the gate is removed.", text.Excerpt(gate.Name))
 	}
 	if pod.DeletionTimestamp != nil {
-		add("The pod is being deleted: the scheduler does not place it.")
+		r.note("The pod is being deleted: the scheduler does not place it.")
 	}
-	if ended(pod) {
-		add("The pod has ended (%s): it is explained as if it were created again.", pod.Status.Phase)
+	if podusage.HasEnded(pod) {
+		r.note("The pod has ended (%s): it is explained as if it were recreated.", pod.Status.Phase)
 	}
 	if r.SampledNodes > 0 {
-		add("The scheduler stops looking at %d feasible nodes (percentageOfNodesToScore), beginning where it stopped for the pod before. All %d are judged here: "+
-			"the node it really takes is the best of those that it sees.", r.SampledNodes, r.FeasibleNodes)
+		r.note("The scheduler stops at %d feasible nodes (percentageOfNodesToScore), starting where it stopped for the pod before. "+
+			"All %d are judged here: it takes the best of those that it sees.", r.SampledNodes, r.FeasibleNodes)
 	}
 	if p := r.Placement; p != nil {
-		add("The pod is judged as if it were not placed yet: %s does not count what it requests, nor what is pending of it.", p.Node)
+		r.note("The pod is judged as if it were not placed yet: %s counts neither its requests nor its pending usage.", p.Node)
 		if expected := r.expected(); expected != "" {
-			add("What is measured of %s still has what the pod really uses, so the pod counts twice there: as measured, and with what is expected of it (%s).", p.Node, expected)
+			r.note("The measured load of %s still includes the pod, so it counts twice there: as measured, and as expected (%s).", p.Node, expected)
 		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
 // Bounds of scenarios.
@@ -187,7 +188,7 @@ func (p *planner) addNodes(count int, like string) error {
 			p.added = append(p.added, copied)
 		}
 		for _, pod := range p.pods {
-			if pod.Spec.NodeName == like && staysOnNode(pod) && !hasEnded(pod) {
+			if pod.Spec.NodeName == like && staysOnNode(pod) && !podusage.HasEnded(pod) {
 				copied := recreated(pod)
 				copied.Name, copied.UID, copied.Spec.NodeName = pod.Name+"-"+name, types.UID("what-if/"+pod.Name+"/"+name), name
 				pods = append(pods, copied)
@@ -212,10 +213,6 @@ func staysOnNode(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return mirror || owner != nil && owner.Kind == "DaemonSet"
-}
-
-func hasEnded(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // recreated returns the pod as its owner creates it anew: without a node and a status.
@@ -259,7 +256,7 @@ func (p *planner) evict(drain, namespaces []string) error {
 			continue
 		}
 		p.evicted = append(p.evicted, pod)
-		if hasEnded(pod) || pod.DeletionTimestamp != nil {
+		if podusage.HasEnded(pod) || pod.DeletionTimestamp != nil {
 			continue // nobody creates it again
 		}
 		isLost := metav1.GetControllerOfNoCopy(pod) == nil
@@ -315,7 +312,7 @@ func (p *planner) noteBudgets() {
 		}
 		matching := 0
 		for _, pod := range p.evicted {
-			if pod.Namespace == budget.Namespace && !hasEnded(pod) && selector.Matches(labels.Set(pod.Labels)) {
+			if pod.Namespace == budget.Namespace && !podusage.HasEnded(pod) && selector.Matches(labels.Set(pod.Labels)) {
 				matching++
 			}
 		}
@@ -338,7 +335,7 @@ func ownerOf(pod *corev1.Pod) string {
 func (p *planner) addPending() {
 	count := 0
 	for _, pod := range p.pods {
-		if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || hasEnded(pod) {
+		if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || podusage.HasEnded(pod) {
 			continue
 		}
 		count++
@@ -429,7 +426,7 @@ func (p *planner) addWorkload(s *Scenario, w *manifest.Workload, replicas int) e
 func (p *planner) running(w *manifest.Workload) int {
 	count := 0
 	for _, pod := range p.pods {
-		if pod.Namespace == w.Namespace && !hasEnded(pod) && pod.DeletionTimestamp == nil && w.Owns(pod) {
+		if pod.Namespace == w.Namespace && !podusage.HasEnded(pod) && pod.DeletionTimestamp == nil && w.Owns(pod) {
 			count++
 		}
 	}

@@ -1,0 +1,88 @@
+package configlint
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
+)
+
+// CheckFile checks a regular file. It skips other files, such as pipes, because only the scheduler can read them.
+func CheckFile(file string, o Options) ([]Finding, error) {
+	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
+		return nil, nil
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	findings, err := Check(content, o)
+	return findings, errors.Join(err, fatal(findings))
+}
+
+// fatal returns an error if the scheduler does not start with the findings.
+func fatal(findings []Finding) error {
+	var errs []error
+	for _, finding := range findings {
+		if finding.Fatal {
+			errs = append(errs, errors.New(finding.String()))
+		}
+	}
+	return utilerrors.NewAggregate(errs)
+}
+
+// Validate checks a file as the scheduler does at start, without the files that the configuration names. It prints findings.
+func Validate(out, errOut io.Writer, file string, o Options) error {
+	err := validate(errOut, file, o)
+	if err != nil {
+		_, _ = fmt.Fprintf(errOut, "Error: %v\n", err)
+		return err
+	}
+	_, err = fmt.Fprintf(out, "configuration %s is valid\n", file)
+	return err
+}
+
+func validate(errOut io.Writer, file string, o Options) error {
+	if file == "" {
+		return errors.New("--validate-only: name the file to check with --config")
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+	o.FilesAreElsewhere = true
+	findings, err := Check(content, o)
+	for _, finding := range findings {
+		if !finding.Fatal {
+			_, _ = fmt.Fprintf(errOut, "Warning: %v\n", &finding)
+		}
+	}
+	if err == nil {
+		err = fatal(findings)
+	}
+	if err == nil {
+		err = validateDecoded(content)
+	}
+	if err == nil {
+		return nil
+	}
+	problems := []error{err}
+	if aggregate := utilerrors.Aggregate(nil); errors.As(err, &aggregate) {
+		problems = aggregate.Errors()
+	}
+	for _, problem := range problems {
+		_, _ = fmt.Fprintf(errOut, "Error: %v\n", problem)
+	}
+	return fmt.Errorf("configuration %s is invalid", file)
+}
+
+func validateDecoded(content []byte) error {
+	cfg, err := Decode(content)
+	if err != nil {
+		return err
+	}
+	return validation.ValidateKubeSchedulerConfiguration(cfg)
+}
