@@ -24,7 +24,7 @@ type Column[T any] struct {
 	// Elastic columns are cut on a narrow terminal. A table has at most one.
 	Elastic bool
 
-	// drawn text is printed as it is.
+	// drawn text is printed unchanged.
 	drawn     bool
 	textWidth int
 }
@@ -50,8 +50,8 @@ const (
 	elasticWidth, narrowestElastic = 24, 8
 )
 
-// NewTable returns a table that is at most as wide as the terminal, if possible. A narrow terminal shortens headers, then drops columns
-// step by step and cuts the elastic column.
+// NewTable returns a table for the width of the terminal.
+// A narrow terminal shortens headers, then drops columns step by step and cuts the elastic column.
 func NewTable[T any](columns []Column[T], rows []T, s Style) *Table[T] {
 	t := &Table[T]{columns: slices.Clone(columns), rows: rows, style: s}
 	lastStep := 0
@@ -78,7 +78,7 @@ func NewTable[T any](columns []Column[T], rows []T, s Style) *Table[T] {
 	return t
 }
 
-// fit sets the widths, and reports whether the table fits. It cuts the elastic column no further than needed, and at most to elastic.
+// fit sets the widths, and reports whether the table fits. It cuts the elastic column as little as needed, at most to elastic.
 func (t *Table[T]) fit(elastic int) bool {
 	t.widths = make([]int, len(t.columns))
 	cut := -1
@@ -104,8 +104,8 @@ func (t *Table[T]) Width() int {
 	return width
 }
 
-// AddDrawn adds a last column of at most the given width, where at least fewest columns are free. draw returns text of the given width,
-// which may have colors.
+// AddDrawn adds a last column of at most a width, where at least fewest columns are free.
+// draw returns text of a width, maybe with colors.
 func (t *Table[T]) AddDrawn(header string, fewest, width int, draw func(row T, width int) string) {
 	width = min(t.style.Width-t.Width()-len(gap), width)
 	if !t.style.Color || width < fewest {

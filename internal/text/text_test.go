@@ -30,7 +30,8 @@ func TestExcerpt(t *testing.T) {
 }
 
 func FuzzExcerpt(f *testing.F) {
-	for _, seed := range []string{"", "plain", "a\nb", "\x1b[0m", "\xff\xfe", "\u202e", strings.Repeat("ß", 300), strings.Repeat("\x00 ", 300)} {
+	for _, seed := range []string{"", "plain", "a\nb", "\x1b[0m", "\xff\xfe", "\u202e", strings.Repeat("ß", 300),
+		strings.Repeat("\x00 ", 300)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

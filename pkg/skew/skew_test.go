@@ -22,7 +22,8 @@ func TestCompare(t *testing.T) {
 		{"one minor newer", "v1.36.4", "v1.35.9", -1, newer, "for Kubernetes 1.35, or upgrade the cluster to 1.36 first."},
 		{"k3s", "v1.36.4", "v1.35.9+k3s2", -1, newer, "1.35"},
 		{"a cloud", "v1.36.3", "v1.36.2-eks-1234", 0, "", ""},
-		{"a scheduler whose patch is not known", "1.37", "v1.36.4", -1, newer + ", which Kubernetes does not support: it may place no pod", "for Kubernetes 1.36"},
+		{"a scheduler whose patch is not known", "1.37", "v1.36.4", -1, newer +
+			", which Kubernetes does not support: it may place no pod", "for Kubernetes 1.36"},
 		{"a minor with more digits is newer", "v1.100.0", "v1.36.0", -64, newer, "1.36"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

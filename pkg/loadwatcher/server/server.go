@@ -89,7 +89,7 @@ func New(ctx context.Context, config Config) (*Server, error) {
 		}),
 		requests: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name:           "plimsoll_watcher_requests_total",
-			Help:           "Requests, by path (other: a path that is not served, or a refused request) and status code.",
+			Help:           "Requests by path (other: unknown or refused) and status code.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"path", "code"}),
 	}

@@ -134,9 +134,11 @@ func bodyOf(t *testing.T, resp *http.Response) string {
 
 // What is served of publishTwo. The window ends 10 s before 1,700,000,000 and starts 300 s, or 900 s, earlier.
 const (
-	headOf5m  = `{"timestamp":1700000000,"window":{"duration":"5m","start":1699999690,"end":1699999990},"source":"Prometheus","data":{"NodeMetricsMap":{`
-	headOf15m = `{"timestamp":1700000000,"window":{"duration":"15m","start":1699999090,"end":1699999990},"source":"Prometheus","data":{"NodeMetricsMap":{`
-	n1Of5m    = `"n1":{"metrics":[` +
+	headOf5m = `{"timestamp":1700000000,"window":{"duration":"5m","start":1699999690,"end":1699999990},"source":"Prometheus",` +
+		`"data":{"NodeMetricsMap":{`
+	headOf15m = `{"timestamp":1700000000,"window":{"duration":"15m","start":1699999090,"end":1699999990},"source":"Prometheus",` +
+		`"data":{"NodeMetricsMap":{`
+	n1Of5m = `"n1":{"metrics":[` +
 		`{"name":"cpu_utilization","type":"CPU","operator":"AVG","rollup":"5m","value":25},` +
 		`{"name":"cpu_utilization","type":"CPU","operator":"STD","rollup":"5m","value":12.5},` +
 		`{"name":"memory_utilization","type":"Memory","operator":"AVG","rollup":"5m","value":50},` +
@@ -204,9 +206,11 @@ func TestServesFreshLoadOnly(t *testing.T) {
 	}{
 		{"nothing was published", nil, 0, false},
 		{"the load of a steady node is 5 min old", &load.NodeLoad{load.CPU: measurement(0.25, 0, five, end, 0)}, five, true},
-		{"the load of a steady node is older than 5 min", &load.NodeLoad{load.CPU: measurement(0.25, 0, five, end, 0)}, five + time.Second, false},
+		{"the load of a steady node is older than 5 min", &load.NodeLoad{load.CPU: measurement(0.25, 0, five, end, 0)}, five +
+			time.Second, false},
 		// 10 points at 5 points a minute make 2 minutes.
-		{"a node that moves is trusted for 2 min", &load.NodeLoad{load.CPU: measurement(0.25, 0, five, end, 0.05)}, 2 * time.Minute, true},
+		{"a node that moves is trusted for 2 min", &load.NodeLoad{load.CPU: measurement(0.25, 0, five, end, 0.05)}, 2 * time.Minute,
+			true},
 		{"and no longer", &load.NodeLoad{load.CPU: measurement(0.25, 0, five, end, 0.05)}, 2*time.Minute + time.Second, false},
 		{"memory alone is known", &load.NodeLoad{load.Memory: measurement(0.25, 0, five, end, 0)}, 0, true},
 	} {
@@ -281,8 +285,10 @@ func TestWindowsOfSamples(t *testing.T) {
 		"n1": {load.CPU: measurement(0.25, 0, 0, end, 0)},
 		"n2": {load.CPU: measurement(0.5, 0.125, 30*time.Second, end, 0)},
 	}})
-	const want = `{"timestamp":1700000000,"window":{"duration":"5m","start":1699999700,"end":1700000000},"source":"Prometheus","data":{"NodeMetricsMap":{` +
-		`"n1":{"metrics":[{"name":"cpu_utilization","type":"CPU","operator":"Latest","rollup":"0s","value":25}],"tags":{},"metadata":{"dataCenter":""}},` +
+	const want = `{"timestamp":1700000000,"window":{"duration":"5m","start":1699999700,"end":1700000000},"source":"Prometheus",` +
+		`"data":{"NodeMetricsMap":{` +
+		`"n1":{"metrics":[{"name":"cpu_utilization","type":"CPU","operator":"Latest","rollup":"0s","value":25}],"tags":{},` +
+		`"metadata":{"dataCenter":""}},` +
 		`"n2":{"metrics":[{"name":"cpu_utilization","type":"CPU","operator":"AVG","rollup":"5m","value":50},` +
 		`{"name":"cpu_utilization","type":"CPU","operator":"STD","rollup":"5m","value":12.5}],"tags":{},"metadata":{"dataCenter":""}}}}}`
 	if diff := cmp.Diff(want, bodyOf(t, f.get(t, "GET", "/watcher"))); diff != "" {
@@ -408,7 +414,8 @@ func TestTokenFile(t *testing.T) {
 		for _, target := range []string{"/watcher", "/watcher?host=n1", "/watcher/health", "/metrics"} {
 			expect(target, "Bearer first", 200)
 			expect(target, "bearer first", 200)
-			for _, wrong := range []string{"", "first", "Bearer", "Bearer ", "Bearer f", "Bearer firs", "Bearer first2", "Bearer second", "Basic first"} {
+			for _, wrong := range []string{"", "first", "Bearer", "Bearer ", "Bearer f", "Bearer firs", "Bearer first2", "Bearer second",
+				"Basic first"} {
 				expect(target, wrong, 401)
 			}
 		}
@@ -485,7 +492,7 @@ func TestRequestsTotal(t *testing.T) {
 	}
 	f.get(t, "GET", "/watcher")
 	const want = `
-# HELP plimsoll_watcher_requests_total [ALPHA] Requests, by path (other: a path that is not served, or a refused request) and status code.
+# HELP plimsoll_watcher_requests_total [ALPHA] Requests by path (other: unknown or refused) and status code.
 # TYPE plimsoll_watcher_requests_total counter
 plimsoll_watcher_requests_total{code="200",path="/watcher"} 2
 plimsoll_watcher_requests_total{code="200",path="/watcher/health"} 1

@@ -64,7 +64,8 @@ func fakeDatadog(t *testing.T) string {
 		}
 		minute := time.Now().Truncate(time.Minute).UnixMilli()
 		_, _ = fmt.Fprintf(w, `{"data":{"attributes":{"series":[
-			{"group_tags":["host:n1.example.com"],"query_index":0},{"group_tags":["host:n2.example.com"],"query_index":0},{"group_tags":["host:n1.example.com"],"query_index":1}],
+			{"group_tags":["host:n1.example.com"],"query_index":0},{"group_tags":["host:n2.example.com"],"query_index":0},
+			{"group_tags":["host:n1.example.com"],"query_index":1}],
 			"times":[%d,%d],"values":[[80,70],[0,null],[0.5,0.5]]}}}`, minute-60_000, minute)
 	}))
 	t.Cleanup(server.Close)

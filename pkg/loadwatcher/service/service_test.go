@@ -64,7 +64,8 @@ func fakeCluster(t *testing.T) *rest.Config {
 		case r.URL.Query().Get("sendInitialEvents") != "":
 			w.WriteHeader(http.StatusUnprocessableEntity) // of servers that know no streamed lists
 			_ = json.NewEncoder(w).
-				Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonInvalid, Code: 422})
+				Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure",
+					Reason: metav1.StatusReasonInvalid, Code: 422})
 		case r.URL.Query().Get("watch") != "":
 			w.WriteHeader(http.StatusOK)
 			w.(http.Flusher).Flush()
@@ -343,8 +344,10 @@ func TestService_PlainHTTPWithoutToken(t *testing.T) {
 		code int
 		part string
 	}{
-		"/watcher":                     {200, `"n1":{"metrics":[{"name":"cpu_utilization","type":"CPU","operator":"AVG","rollup":"5m","value":25}`},
-		"/watcher?window=15m&host=n2":  {200, `"n2":{"metrics":[{"name":"cpu_utilization","type":"CPU","operator":"AVG","rollup":"15m","value":50}`},
+		"/watcher": {200, `"n1":{"metrics":[{"name":"cpu_utilization","type":"CPU","operator":"AVG",` +
+			`"rollup":"5m","value":25}`},
+		"/watcher?window=15m&host=n2": {200, `"n2":{"metrics":[{"name":"cpu_utilization","type":"CPU","operator":"AVG",` +
+			`"rollup":"15m","value":50}`},
 		"/watcher?host=n3":             {404, "No metrics found for host n3\n"},
 		"/watcher?window=1h":           {400, "5m, 10m, 15m"},
 		"/healthz":                     {200, "ok"},

@@ -12,22 +12,27 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
-// FuzzSamples checks that the samples of a document survive another document. So a load-watcher serves another one's load unchanged.
+// FuzzSamples checks that the samples of a document survive another document.
+// So a load-watcher serves the load of another one unchanged.
 func FuzzSamples(f *testing.F) {
 	f.Add([]byte(example))
 	f.Add(
 		[]byte(
-			`{"timestamp":1,"window":{"duration":"15m"},"data":{"NodeMetricsMap":{"a":{"metrics":[{"type":"CPU","operator":"Latest","value":7},{"type":"Memory","operator":"AVG","value":70.5},{"type":"Memory","operator":"STD","value":1}]}}}}`,
+			`{"timestamp":1,"window":{"duration":"15m"},"data":{"NodeMetricsMap":{"a":{"metrics":[{"type":"CPU","operator":"Latest",` +
+				`"value":7},{"type":"Memory","operator":"AVG","value":70.5},{"type":"Memory","operator":"STD","value":1}]}}}}`,
 		),
 	)
 	f.Add(
 		[]byte(
-			`{"window":{"start":9,"end":10},"data":{"NodeMetricsMap":{"":{"metrics":[{"type":"CPU","value":-0},{"type":"CPU","operator":"STD","value":5e-324}]},"\u2028<&>":{"metrics":[{"type":"Memory","operator":"AVG","value":1e308,"rollup":"1s"}]}}}}`,
+			`{"window":{"start":9,"end":10},"data":{"NodeMetricsMap":{"":{"metrics":[{"type":"CPU","value":-0},{"type":"CPU",` +
+				`"operator":"STD","value":5e-324}]},` +
+				`"\u2028<&>":{"metrics":[{"type":"Memory","operator":"AVG","value":1e308,"rollup":"1s"}]}}}}`,
 		),
 	)
 	f.Add(
 		[]byte(
-			`{"timestamp":9223372036854775807,"window":{"duration":"2562047h47m16.854775807s"},"data":{"NodeMetricsMap":{"a":{"metrics":[{"type":"CPU","operator":"AVG","value":1}]}}}}`,
+			`{"timestamp":9223372036854775807,"window":{"duration":"2562047h47m16.854775807s"},` +
+				`"data":{"NodeMetricsMap":{"a":{"metrics":[{"type":"CPU","operator":"AVG","value":1}]}}}}`,
 		),
 	)
 	f.Fuzz(func(t *testing.T, text []byte) {

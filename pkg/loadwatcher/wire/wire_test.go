@@ -47,7 +47,8 @@ func TestDecode(t *testing.T) {
 		},
 		{
 			name: "unknown keys are skipped",
-			text: `{"apiVersion":2,"timestamp":5,"window":{"unit":"s","end":4},"data":{"NodeMetricsMap":{"n1":{"zone":{"a":[1]},"metrics":[{"type":"CPU","value":1,"extra":null}],"tags":{"x":1}}},"more":true}}`,
+			text: `{"apiVersion":2,"timestamp":5,"window":{"unit":"s","end":4},"data":{"NodeMetricsMap":{"n1":{"zone":{"a":[1]},` +
+				`"metrics":[{"type":"CPU","value":1,"extra":null}],"tags":{"x":1}}},"more":true}}`,
 			want: &Document{
 				Timestamp: 5,
 				Window:    Window{End: 4},
@@ -61,7 +62,8 @@ func TestDecode(t *testing.T) {
 		},
 		{
 			name: "a key of the wrong case does not overrule the right one",
-			text: `{"timestamp":5,"Timestamp":6,"data":{"NodeMetricsMap":{"n1":{"metrics":[{"value":1,"Value":99,"type":"CPU","Type":"Memory"}]}}}}`,
+			text: `{"timestamp":5,"Timestamp":6,"data":{"NodeMetricsMap":{"n1":{"metrics":[{"value":1,"Value":99,"type":"CPU",` +
+				`"Type":"Memory"}]}}}}`,
 			want: &Document{
 				Timestamp: 5,
 				Data:      Data{NodeMetricsMap: map[string]NodeMetrics{"n1": {Metrics: []Metric{{Type: CPU, Value: new(1.0)}}}}},
@@ -521,7 +523,8 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`null`))
 	f.Add(
 		[]byte(
-			`{"timestamp":1,"window":{"start":-9223372036854775808,"end":9223372036854775807},"data":{"NodeMetricsMap":{"":{"metrics":null},"\u2028<&>":{"metrics":[{"value":-0},{"value":1e308}]}}}}`,
+			`{"timestamp":1,"window":{"start":-9223372036854775808,"end":9223372036854775807},` +
+				`"data":{"NodeMetricsMap":{"":{"metrics":null},"\u2028<&>":{"metrics":[{"value":-0},{"value":1e308}]}}}}`,
 		),
 	)
 	f.Add([]byte(`{"data":{"NodeMetricsMap":{"n":{"metrics":[{"type":"CPU","operator":"AVG","value":null}]},"n":{"tags":null}}}}`))

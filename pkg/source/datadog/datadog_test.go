@@ -94,7 +94,8 @@ func (s *stub) serve(w http.ResponseWriter, r *http.Request) {
 	switch respond := s.respond[r.URL.Path]; {
 	case respond != nil:
 		respond(w, r)
-	case r.Header.Get("DD-API-KEY") != apiKey || r.Header.Get("DD-APPLICATION-KEY") != applicationKey || r.Header.Get("Authorization") != "":
+	case r.Header.Get("DD-API-KEY") != apiKey || r.Header.Get("DD-APPLICATION-KEY") != applicationKey ||
+		r.Header.Get("Authorization") != "":
 		w.WriteHeader(http.StatusForbidden)
 		_, _ = io.WriteString(w, `{"errors":["Forbidden"]}`)
 	case r.Method == http.MethodPost && r.URL.Path == "/api/v2/query/timeseries":
@@ -502,7 +503,8 @@ func TestFetch_SeriesThatAreSkipped(t *testing.T) {
 			one(0, "host:n2"),
 			one(1, "host:n1"),
 			one(1, "env:x", "host:n2"),
-		}, []any{minute * 1000}, []any{[]any{91}, []any{92}, []any{10}, []any{93}, []any{94}, []any{95}, []any{20}, []any{30}, []any{40}}))
+		}, []any{minute * 1000}, []any{[]any{91}, []any{92}, []any{10}, []any{93}, []any{94}, []any{95}, []any{20}, []any{30},
+			[]any{40}}))
 	}
 	s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
 	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{time.Minute}})
@@ -526,7 +528,8 @@ func TestFetch_SeriesThatAreSkipped(t *testing.T) {
 func TestFetch_MalformedSeries(t *testing.T) {
 	server := newStub(t)
 	server.respond["/api/v2/query/timeseries"] = status(200, "", "", fmt.Sprintf(`{"errors":[],"data":{"attributes":{
-		"series":[{"group_tags":["host:n1"],"query_index":0},{"group_tags":["host:n2"],"query_index":0},{"group_tags":5,"query_index":0},{"group_tags":["host:n4"],"query_index":0},5],
+		"series":[{"group_tags":["host:n1"],"query_index":0},{"group_tags":["host:n2"],"query_index":0},
+			{"group_tags":5,"query_index":0},{"group_tags":["host:n4"],"query_index":0},5],
 		"times":[%d000,%d000],"values":[["NaN",10],7,[20,20],[{},40],[50]]}}}`, minute-60, minute))
 	s := newSource(t, Config{Address: server.URL, MemoryQuery: "q"}, clocktesting.NewFakePassiveClock(now), nodes(5)...)
 	var lines []string
@@ -606,7 +609,8 @@ func TestFetch_Hosts(t *testing.T) {
 	}{
 		"names with dots are not cut": {"", []metric{cpu("n1.a", 10), cpu("n1.b", 20)}, []*corev1.Node{node("n1.a"), node("n1.b")},
 			map[string]float64{"n1.a": 0.1, "n1.b": 0.2}, 0},
-		"a host of another cluster does not stand for a node": {"", []metric{cpu("n1", 10), cpu("n1.other", 90)}, []*corev1.Node{node("n1")},
+		"a host of another cluster does not stand for a node": {"", []metric{cpu("n1", 10), cpu("n1.other", 90)},
+			[]*corev1.Node{node("n1")},
 			map[string]float64{"n1": 0.1}, 1},
 		"the suffix that the agent adds is dropped": {"-prod", []metric{cpu("n1.eu-prod", 10)}, []*corev1.Node{node("n1.eu")},
 			map[string]float64{"n1.eu": 0.1}, 0},
@@ -664,20 +668,30 @@ func TestFetch_Errors(t *testing.T) {
 		respond http.HandlerFunc
 		want    []string
 	}{
-		"401":                        {status(401, "", "", `{"errors":["Unauthorized"]}`), []string{"status 401", "Unauthorized", "the API key (token, tokenFile) is missing, wrong, revoked", "https://api.<site>"}},
-		"403":                        {status(403, "", "", `{"errors":["Forbidden"]}`), []string{"status 403", "Forbidden", "application key (applicationKey, applicationKeyFile)", "lacks the scope timeseries_query"}},
-		"404":                        {status(404, "", "", ""), []string{"status 404", "set address to https://api.<site>"}},
-		"400":                        {status(400, "", "", `{"errors":["Query parse error"]}`), []string{"status 400", "Query parse error", "if queries, clusterName or hostNameSuffix are set, check them"}},
-		"500":                        {status(500, "", "", ""), []string{"status 500"}},
-		"no JSON":                    {status(200, "", "", "<html>"), []string{"the response is not complete JSON", "invalid character", "check that address is the API's"}},
-		"no data":                    {status(200, "", "", "{}"), []string{"not a response of the Datadog API: it has no data"}},
-		"an error in the response":   {status(200, "", "", `{"errors":"query timed out"}`), []string{"the response is partial: query timed out"}},
-		"errors in a list":           {status(200, "", "", `{"errors":["query timed out"]}`), []string{`the response is partial: ["query timed out"]`}},
-		"fewer values than series":   {status(200, "", "", attributes(`"series":[{},{}],"times":[1],"values":[[1]]`)), []string{"2 series and values of 1"}},
-		"fewer times than values":    {status(200, "", "", attributes(`"series":[{}],"times":[1],"values":[[1,2]]`)), []string{"1 times and a series of 2 values"}},
-		"more values than asked for": {status(200, "", "", attributes(`"values":[[1,2,3,4,5,6,7,8,9,10,11,12,13,14]]`)), []string{"14 points, more than the requested 13", "$interval"}},
-		"a time that is none":        {status(200, "", "", attributes(`"times":[null]`)), []string{"NaN is no time"}},
-		"a row that is no list":      {status(200, "", "", attributes(`"series":[{"group_tags":["host:n1"]}],"values":[5]`)), []string{"1 series have unreadable values: n1"}},
+		"401": {status(401, "", "", `{"errors":["Unauthorized"]}`), []string{"status 401", "Unauthorized",
+			"the API key (token, tokenFile) is missing, wrong, revoked", "https://api.<site>"}},
+		"403": {status(403, "", "", `{"errors":["Forbidden"]}`), []string{"status 403", "Forbidden",
+			"application key (applicationKey, applicationKeyFile)", "lacks the scope timeseries_query"}},
+		"404": {status(404, "", "", ""), []string{"status 404", "set address to https://api.<site>"}},
+		"400": {status(400, "", "", `{"errors":["Query parse error"]}`), []string{"status 400",
+			"Query parse error", "if queries, clusterName or hostNameSuffix are set, check them"}},
+		"500": {status(500, "", "", ""), []string{"status 500"}},
+		"no JSON": {status(200, "", "", "<html>"), []string{"the response is not complete JSON", "invalid character",
+			"check that address is the API's"}},
+		"no data": {status(200, "", "", "{}"), []string{"not a response of the Datadog API: it has no data"}},
+		"an error in the response": {status(200, "", "", `{"errors":"query timed out"}`),
+			[]string{"the response is partial: query timed out"}},
+		"errors in a list": {status(200, "", "", `{"errors":["query timed out"]}`),
+			[]string{`the response is partial: ["query timed out"]`}},
+		"fewer values than series": {status(200, "", "", attributes(`"series":[{},{}],"times":[1],"values":[[1]]`)),
+			[]string{"2 series and values of 1"}},
+		"fewer times than values": {status(200, "", "", attributes(`"series":[{}],"times":[1],"values":[[1,2]]`)),
+			[]string{"1 times and a series of 2 values"}},
+		"more values than asked for": {status(200, "", "", attributes(`"values":[[1,2,3,4,5,6,7,8,9,10,11,12,13,14]]`)),
+			[]string{"14 points, more than the requested 13", "$interval"}},
+		"a time that is none": {status(200, "", "", attributes(`"times":[null]`)), []string{"NaN is no time"}},
+		"a row that is no list": {status(200, "", "", attributes(`"series":[{"group_tags":["host:n1"]}],"values":[5]`)),
+			[]string{"1 series have unreadable values: n1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newStub(t)

@@ -46,8 +46,9 @@ func TestFetch_HostileServer(t *testing.T) {
 		respond http.HandlerFunc
 		want    string
 	}{
-		"series":               {endless(attributesHead+`"series":[`, `{},`), tooMany},
-		"long series":          {endless(attributesHead+`"series":[`, `{"group_tags":["host:`+strings.Repeat("x", 10_000)+`"]},`), tooMany},
+		"series": {endless(attributesHead+`"series":[`, `{},`), tooMany},
+		"long series": {endless(attributesHead+`"series":[`, `{"group_tags":["host:`+strings.Repeat("x", 10_000)+`"]},`),
+			tooMany},
 		"tags":                 {endless(attributesHead+`"series":[{"group_tags":[`, `"",`), tooLong},
 		"rows":                 {endless(attributesHead+`"values":[`, `[],`), tooMany},
 		"rows of values":       {endless(attributesHead+`"values":[`, `[`+thirteen+`],`), tooMany},
@@ -61,7 +62,8 @@ func TestFetch_HostileServer(t *testing.T) {
 		"unknown keys":         {endless(`{`, `"a":1,`), tooMany},
 		"white space":          {endless(`{`, " "), tooLong},
 		"what is not JSON":     {endless("<html>", "x"), "invalid character"},
-		"an error":             {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(500); endless("no ", "x")(w, r) }, "status 500"},
+		"an error": {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(500); endless("no ", "x")(w, r) },
+			"status 500"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newStub(t)
@@ -110,8 +112,9 @@ func TestFetch_TextOfServer(t *testing.T) {
 	const path = "/api/v2/query/timeseries"
 	series := func(host string) string { return `{"group_tags":["host:` + host + `"],"query_index":0}` }
 	for name, respond := range map[string]map[string]http.HandlerFunc{
-		"errors and names": {path: status(200, "", "", fmt.Sprintf(`%s"series":[%s,%s],"times":[%d000],"values":[[1],[1]]}},"errors":"%s"}`,
-			attributesHead, series("n1"), series(escaped), minute, escaped))},
+		"errors and names": {path: status(200, "", "",
+			fmt.Sprintf(`%s"series":[%s,%s],"times":[%d000],"values":[[1],[1]]}},"errors":"%s"}`,
+				attributesHead, series("n1"), series(escaped), minute, escaped))},
 		"hosts": {path: status(200, "", "", attributesHead+`"series":[`+series(escaped)+`],"values":[[]]}}}`)},
 		"metrics": {
 			path:             status(200, "", "", `{"data":{}}`),

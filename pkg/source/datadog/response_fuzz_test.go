@@ -14,8 +14,10 @@ import (
 // FuzzDecodeResponse: whatever a response says, each series is of one of the queries, and a mean is a number.
 func FuzzDecodeResponse(f *testing.F) {
 	for _, seed := range []string{
-		`{"data":{"id":"0","attributes":{"series":[{"group_tags":["host:n0"],"query_index":0,"unit":null}],"times":[1728623040000,1728623100000],"values":[[5.8,null]]}}}`,
-		`{"data":{"attributes":{"values":[[1],[]],"times":[1],"series":[{"query_index":1,"group_tags":["a","b:c"]},{"query_index":9}]}},"errors":"x"}`,
+		`{"data":{"id":"0","attributes":{"series":[{"group_tags":["host:n0"],"query_index":0,"unit":null}],"times":[1728623040000,` +
+			`1728623100000],"values":[[5.8,null]]}}}`,
+		`{"data":{"attributes":{"values":[[1],[]],"times":[1],"series":[{"query_index":1,"group_tags":["a","b:c"]},{"query_index":9}` +
+			`]}},"errors":"x"}`,
 		`{"errors":["Forbidden"]}`,
 		`{"data":null}`,
 		`{"data":{"attributes":{"series":[null],"times":null,"values":[null]}}}`,
@@ -54,7 +56,8 @@ func FuzzDecodeResponse(f *testing.F) {
 
 // FuzzDecodeMetrics: no more names are kept than are shown.
 func FuzzDecodeMetrics(f *testing.F) {
-	for _, seed := range []string{`{"results":{"metrics":["system.cpu.idle"],"hosts":[]}}`, `{"results":null}`, `{"results":{"metrics":[1,null,{}]}}`, `[]`} {
+	for _, seed := range []string{`{"results":{"metrics":["system.cpu.idle"],"hosts":[]}}`, `{"results":null}`,
+		`{"results":{"metrics":[1,null,{}]}}`, `[]`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, body string) {

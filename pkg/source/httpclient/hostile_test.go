@@ -135,7 +135,8 @@ func TestErrors_HideToken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := serve(t, respond)
 			text := errorOf(t, newClient(t, Config{BearerToken: token}), server.URL).Error()
-			for _, shown := range []string{token, token[:8], url.QueryEscape(token)[:12], base64.StdEncoding.EncodeToString([]byte(token))[:8], "cjN0LnRvaytlbi"} {
+			for _, shown := range []string{token, token[:8], url.QueryEscape(token)[:12],
+				base64.StdEncoding.EncodeToString([]byte(token))[:8], "cjN0LnRvaytlbi"} {
 				if strings.Contains(text, shown) {
 					t.Errorf("error shows the token: %s", text)
 				}

@@ -21,8 +21,9 @@ func TestFetch_HostileServer(t *testing.T) {
 	const budget = 1<<20 + nodes*4<<10
 	const head = `{"timestamp":1,"data":{"NodeMetricsMap":{`
 	for name, tt := range map[string]struct{ head, text, want string }{
-		"hosts":       {head, `"x":{},`, "too many hosts or metrics, the bound for 1000 nodes"},
-		"metrics":     {head, `"x":{"metrics":[` + strings.Repeat("{},", 20_000) + `{}]},`, "too many hosts or metrics, the bound for 1000 nodes"},
+		"hosts": {head, `"x":{},`, "too many hosts or metrics, the bound for 1000 nodes"},
+		"metrics": {head, `"x":{"metrics":[` + strings.Repeat("{},", 20_000) + `{}]},`,
+			"too many hosts or metrics, the bound for 1000 nodes"},
 		"long names":  {head, `"` + strings.Repeat("x", 10_000) + `":{},`, "larger than 5144576 bytes, the bound for 1000 nodes"},
 		"unknown":     {`{`, `"x":1,`, "more than 20160 elements, the bound for 1000 nodes"},
 		"a value":     {`{"source":"`, "x", "a value is larger than 65536 bytes"},

@@ -69,7 +69,8 @@ func TestFetchPods_Errors(t *testing.T) {
 		{"not installed", http.NotFound, []string{"list pods of metrics.k8s.io", "metrics-server is not installed"}},
 		{"not allowed", func(w http.ResponseWriter, _ *http.Request) {
 			writeJSON(t, w, http.StatusForbidden, metav1.Status{
-				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
+				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: http.StatusForbidden,
+				Reason: metav1.StatusReasonForbidden,
 			})
 		}, []string{"the resource pods of the API group metrics.k8s.io"}},
 		{"objects without end", func(w http.ResponseWriter, _ *http.Request) {

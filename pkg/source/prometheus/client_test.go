@@ -31,9 +31,12 @@ func TestFetch_BadResponses(t *testing.T) {
 		want    []string
 	}{
 		{"a server error", status(500, "panic"), []string{"500 Internal Server Error", "panic"}},
-		{"a server error in the format of the API", status(503, `{"status":"error","errorType":"timeout","error":"query timed out in expression evaluation"}`), []string{"503", "timeout", "query timed out"}},
-		{"a refused query", status(400, `{"status":"error","errorType":"bad_data","error":"parse error"}`), []string{"400", "bad_data", "parse error"}},
-		{"an error with status 200", body(`{"status":"error","errorType":"execution","error":"too many samples"}`), []string{"execution", "too many samples"}},
+		{"a server error in the format of the API", status(503, `{"status":"error","errorType":"timeout","error":"query timed out in `+
+			`expression evaluation"}`), []string{"503", "timeout", "query timed out"}},
+		{"a refused query", status(400, `{"status":"error","errorType":"bad_data","error":"parse error"}`), []string{"400", "bad_data",
+			"parse error"}},
+		{"an error with status 200", body(`{"status":"error","errorType":"execution","error":"too many samples"}`), []string{"execution",
+			"too many samples"}},
 		{"not authenticated", status(401, ""), []string{"401", "token or tokenFile"}},
 		{"not permitted", status(403, "Forbidden (user=system:anonymous)"), []string{"403", "token or tokenFile", "system:anonymous"}},
 		{"a wrong path", status(404, "404 page not found"), []string{"404", "path prefix"}},
@@ -42,11 +45,15 @@ func TestFetch_BadResponses(t *testing.T) {
 		{"a cut response", body(`{"status":"success","data":{"resultType":"vector","result":[{"metric":`), []string{"not a response"}},
 		{"no data", body(`{"status":"success"}`), []string{"no result"}},
 		{"another object", body(`{"apiVersion":"v1","kind":"Status"}`), []string{"status is"}},
-		{"a scalar", body(`{"status":"success","data":{"resultType":"scalar","result":[1700000000,"1"]}}`), []string{`"scalar"`, "instant vector"}},
-		{"a matrix", body(`{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"values":[[1700000000,"1"]]}]}}`), []string{`"matrix"`}},
-		{"a scalar, type last", body(`{"data":{"result":[1700000000,"1"],"resultType":"scalar"},"status":"success"}`), []string{"an instant vector is needed"}},
+		{"a scalar", body(`{"status":"success","data":{"resultType":"scalar","result":[1700000000,"1"]}}`), []string{`"scalar"`,
+			"instant vector"}},
+		{"a matrix", body(`{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"values":[[1700000000,"1"]]}]}}`),
+			[]string{`"matrix"`}},
+		{"a scalar, type last", body(`{"data":{"result":[1700000000,"1"],"resultType":"scalar"},"status":"success"}`),
+			[]string{"an instant vector is needed"}},
 		{"a matrix, type last", body(`{"data":{"result":[],"resultType":"matrix"},"status":"success"}`), []string{`"matrix"`}},
-		{"a histogram", body(fmt.Sprintf(vectorOf, `[{"metric":{},"histogram":[1700000000,{"count":"1","sum":"1"}]}]`)), []string{"native histograms"}},
+		{"a histogram", body(fmt.Sprintf(vectorOf, `[{"metric":{},"histogram":[1700000000,{"count":"1","sum":"1"}]}]`)),
+			[]string{"native histograms"}},
 		{"a value that is none", body(fmt.Sprintf(vectorOf, `[{"metric":{},"value":[1700000000,"high"]}]`)), []string{"no value"}},
 		{"a series without a value", body(fmt.Sprintf(vectorOf, `[{"metric":{}}]`)), []string{"without a value"}},
 		{"an object for a list", body(fmt.Sprintf(vectorOf, `{}`)), []string{"not a response"}},
@@ -87,8 +94,10 @@ func TestFetch_ErrorsHideToken(t *testing.T) {
 	}{
 		{"a refusal", http.StatusForbidden, "headers: %v", []string{"403", "headers"}},
 		{"a page", http.StatusOK, "headers: %v", []string{"not a response", "headers"}},
-		{"an error of the API", http.StatusUnprocessableEntity, `{"status":"error","errorType":"execution","error":"headers: %v"}`, []string{"422", "execution", "headers"}},
-		{"an error of the API with status 200", http.StatusOK, `{"status":"error","errorType":"execution","error":"headers: %v"}`, []string{"execution", "headers"}},
+		{"an error of the API", http.StatusUnprocessableEntity, `{"status":"error","errorType":"execution","error":"headers: %v"}`,
+			[]string{"422", "execution", "headers"}},
+		{"an error of the API with status 200", http.StatusOK, `{"status":"error","errorType":"execution","error":"headers: %v"}`,
+			[]string{"execution", "headers"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := newServer(t, rule{"", func(w http.ResponseWriter, r *http.Request) {

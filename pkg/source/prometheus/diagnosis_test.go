@@ -28,7 +28,8 @@ type textError string
 func (e textError) Error() string { return string(e) }
 
 func TestDiagnosis(t *testing.T) {
-	warned := `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"node":"w1"},"value":[1700000000,"8589934592"]}]},"warnings":["partial"]}`
+	warned := `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"node":"w1"},"value":[1700000000,` +
+		`"8589934592"]}]},"warnings":["partial"]}`
 	srv := newServer(
 		t,
 		rule{

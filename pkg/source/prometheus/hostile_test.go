@@ -157,7 +157,8 @@ func TestFetch_TextOfServer(t *testing.T) {
 		) + `,` + ofNode(
 			`"node":"5`+evil+`"`,
 		) + `]}}`,
-		"warnings":    vectorHead + good + `]},"status":"success","warnings":["1` + evil + `","2` + evil + `","3` + evil + `","4` + evil + `","5` + evil + `","6` + evil + `"]}`,
+		"warnings": vectorHead + good + `]},"status":"success","warnings":["1` + evil + `","2` + evil + `","3` + evil + `","4` + evil +
+			`","5` + evil + `","6` + evil + `"]}`,
 		"good series": vectorHead + good + `,` + ofNode(`"node":"`+evil+`"`) + `]}}`,
 		"a page":      "<html>" + evil,
 	}

@@ -41,7 +41,8 @@ func TestFetch_EndIsNewestSample(t *testing.T) {
 		newest  string
 	}{
 		{promql.NodeExporter, `max by (node, host) (timestamp(node_cpu_seconds_total{mode="idle"}))`},
-		{promql.KubePrometheus, "max by (node, host) (timestamp(instance:node_cpu_utilisation:rate5m)) or max by (node, host) (timestamp(instance:node_cpu:ratio))"},
+		{promql.KubePrometheus, "max by (node, host) (timestamp(instance:node_cpu_utilisation:rate5m)) or max by (node, host) " +
+			"(timestamp(instance:node_cpu:ratio))"},
 		{promql.Kubelet, "max by (node, host) (timestamp(node_cpu_usage_seconds_total))"},
 		{promql.CAdvisor, `max by (node, host) (timestamp(container_cpu_usage_seconds_total{id="/"}))`},
 	} {
@@ -88,14 +89,17 @@ func TestFetch_EndFallsBack(t *testing.T) {
 		want1, want2 time.Duration
 	}{
 		{"the query fails", status(http.StatusInternalServerError, "out of memory"), time.Second, 0, 0},
-		{"the query is refused", status(http.StatusUnprocessableEntity, `{"status":"error","errorType":"execution","error":"too many series"}`), time.Second, 0, 0},
+		{"the query is refused", status(http.StatusUnprocessableEntity, `{"status":"error","errorType":"execution","error":"too many `+
+			`series"}`), time.Second, 0, 0},
 		{"no series", vector(), time.Second, 0, 0},
 		{"a node without a series", vector(at("w2", "1699999980")), time.Second, 0, -20 * time.Second},
 		{"no number", vector(at("w1", "NaN"), at("w2", "+Inf")), time.Second, 0, 0},
 		{"no time", vector(at("w1", "0"), at("w2", "-5")), time.Second, 0, 0},
 		{"a sample after the evaluation", vector(at("w1", "1700000003"), at("w2", "1699999999")), 10 * time.Second, 0, -time.Second},
-		{"our clock is behind the sample", vector(at("w1", "1699999980"), at("w2", "1699999930")), -time.Minute, -time.Minute, -70 * time.Second},
-		{"the newest of several series", vector(at("w1", "1699999950"), at("w1:9100", "1699999980"), at("w2", "1699999980")), time.Second, -20 * time.Second, -20 * time.Second},
+		{"our clock is behind the sample", vector(at("w1", "1699999980"), at("w2", "1699999930")), -time.Minute, -time.Minute,
+			-70 * time.Second},
+		{"the newest of several series", vector(at("w1", "1699999950"), at("w1:9100", "1699999980"), at("w2", "1699999980")), time.Second,
+			-20 * time.Second, -20 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := newServer(t, rule{"", vector(at("w1", "0.5"), at("w2", "0.5"))})
@@ -190,10 +194,12 @@ func TestFetch_EndOfOwnQueries(t *testing.T) {
 		{"the shortest of several offsets", "my:a offset 10m + my:b offset 2m", "", -2 * time.Minute, newest},
 		{"an offset beside none", "my:cpu and my:cpu offset 10m", "", newest, newest},
 		{"an offset into the future", "max(my:cpu offset -10m)", "", newest, newest},
-		{"offsets of a subquery and within it", "max_over_time((my:cpu offset 1m)[$window:1m] offset 10m)", "", -11 * time.Minute, newest},
+		{"offsets of a subquery and within it", "max_over_time((my:cpu offset 1m)[$window:1m] offset 10m)", "", -11 * time.Minute,
+			newest},
 		{"a fixed moment", "my:cpu @ 1699999000", "", -1000 * time.Second, newest},
 		{"a fixed moment with an offset", "my:cpu @ 1699999000 offset 100s", "", -1100 * time.Second, newest},
-		{"a fixed moment within a subquery", "max_over_time((my:cpu @ 1699999000)[$window:1m] offset 10m)", "", -1000 * time.Second, newest},
+		{"a fixed moment within a subquery", "max_over_time((my:cpu @ 1699999000)[$window:1m] offset 10m)", "", -1000 * time.Second,
+			newest},
 		{"a fixed moment in the future", "max(my:cpu @ 1800000000)", "", 0, newest},
 		{"a moment that no sample can be of", "my:cpu @ -5", "", time.Unix(0, 0).Sub(evaluationTime()), newest},
 		{"the end with an offset", "my:cpu @ end() offset 3m", "", -3 * time.Minute, newest},

@@ -41,9 +41,12 @@ func TestFetch_NodeMetricsAndLoad(t *testing.T) {
 		failure     bool
 	}{
 		{"all succeed", append([]rule{{"latency", latency}, {"errors", errors}}, load...), 1, both, false},
-		{"one metric fails", append([]rule{{"latency", latency}, {"errors", refused}}, load...), 1, map[string]map[string]float64{"latency": both["latency"]}, false},
-		{"one metric is empty", append([]rule{{"latency", latency}, {"errors", vector()}}, load...), 1, map[string]map[string]float64{"latency": both["latency"]}, false},
-		{"all metrics fail", append([]rule{{"latency", refused}, {"errors", refused}}, load...), 1, map[string]map[string]float64{}, false},
+		{"one metric fails", append([]rule{{"latency", latency}, {"errors", refused}}, load...), 1,
+			map[string]map[string]float64{"latency": both["latency"]}, false},
+		{"one metric is empty", append([]rule{{"latency", latency}, {"errors", vector()}}, load...), 1,
+			map[string]map[string]float64{"latency": both["latency"]}, false},
+		{"all metrics fail", append([]rule{{"latency", refused}, {"errors", refused}}, load...), 1, map[string]map[string]float64{},
+			false},
 		{"load fails", []rule{{"latency", latency}, {"errors", errors}, {"", refused}}, 0, both, false},
 		{"load is empty", []rule{{"latency", latency}, {"errors", errors}}, 0, both, false},
 		{"all fail", []rule{{"", refused}}, 0, nil, true},

@@ -283,8 +283,10 @@ func TestFetch_Dialects(t *testing.T) {
 		{
 			dialect: promql.KubePrometheus,
 			rules: []rule{
-				{"stddev_over_time((max by (node, instance, nodename, kubernetes_node, exported_instance, hostname) (instance:node_cpu_utilisation:rate5m) or ", vector(at("w1", "0.05"))},
-				{"stddev_over_time((max by (node, instance, nodename, kubernetes_node, exported_instance, hostname) (instance:node_memory_utilisation:ratio", vector(at("w1", "0.0625"))},
+				{"stddev_over_time((max by (node, instance, nodename, kubernetes_node, exported_instance, hostname) " +
+					"(instance:node_cpu_utilisation:rate5m) or ", vector(at("w1", "0.05"))},
+				{"stddev_over_time((max by (node, instance, nodename, kubernetes_node, exported_instance, hostname) " +
+					"(instance:node_memory_utilisation:ratio", vector(at("w1", "0.0625"))},
 				{"instance:node_cpu_utilisation:rate5m", vector(at("w1", "0.25"), at("w2", "0.75"))},
 				{"instance:node_memory_utilisation:ratio", vector(at("w1", "0.5"), at("w2", "0.125"))},
 			},
@@ -509,7 +511,8 @@ func TestFetch_SeveralSeriesOfNode(t *testing.T) {
 		{"a number rather than NaN, whatever the order", []element{at("w1", "0.3"), at("w1:9100", "NaN")}, 0.3},
 		// An exporter on w1 with a deleted node: its instance is w1, but w1 has a series by name.
 		{"the earlier label", []element{{`"node":"gone","instance":"10.0.0.1:9100"`, "0.9"}, {`"node":"w1"`, "0.2"}}, 0.2},
-		{"the earlier label, whatever the order", []element{{`"node":"w1"`, "0.2"}, {`"node":"gone","instance":"10.0.0.1:9100"`, "0.9"}}, 0.2},
+		{"the earlier label, whatever the order", []element{{`"node":"w1"`, "0.2"}, {`"node":"gone","instance":"10.0.0.1:9100"`, "0.9"}},
+			0.2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := newServer(t, rule{"stddev_over_time", vector()}, rule{"node_cpu_seconds_total", vector(tt.elements...)})
@@ -574,7 +577,8 @@ func TestFetch_LogsUnmatchedOnChange(t *testing.T) {
 	if len(lines) != 1 {
 		t.Fatalf("%d lines in three refreshes, want 1: %q", len(lines), lines)
 	}
-	for _, text := range []string{`"nodesWithoutSeries"=1`, `"nodes"="w2"`, `"seriesWithoutNode"=6`, `{node=\"vm0\", instance=\"192.0.2.0:9100\"}`, "vm4", "…"} {
+	for _, text := range []string{`"nodesWithoutSeries"=1`, `"nodes"="w2"`, `"seriesWithoutNode"=6`,
+		`{node=\"vm0\", instance=\"192.0.2.0:9100\"}`, "vm4", "…"} {
 		if !strings.Contains(lines[0], text) {
 			t.Errorf("line %q lacks %q", lines[0], text)
 		}

@@ -45,19 +45,25 @@ func TestFetch_HostileServer(t *testing.T) {
 		respond http.HandlerFunc
 		want    string
 	}{
-		"series":              {valuesPath, endless(`{"data":{`, `"A":[],`), tooMany},
-		"long series":         {valuesPath, endless(`{"data":{`, `"A":[`+strings.Repeat("[1600000000000,1],", 1000)+`[1600000000000,1]],`), tooMany},
-		"names of series":     {valuesPath, endless(`{"data":{`, `"`+strings.Repeat("A", 10_000)+`":[],`), tooMany},
-		"a name":              {valuesPath, endless(`{"data":{"`, "x"), tooLong},
-		"points":              {valuesPath, endless(`{"data":{"A":[`, "[1600000000000,1],"), tooLong},
-		"deep nesting":        {valuesPath, endless(`{"data":{"A":`, "["), "exceeded max depth"},
-		"errors":              {valuesPath, endless(`{"errors":[`, "1,"), tooMany},
-		"unknown keys":        {valuesPath, endless(`{`, `"a":1,`), tooMany},
-		"white space":         {valuesPath, endless(`{`, " "), tooLong},
-		"what is not JSON":    {valuesPath, endless("<html>", "x"), "invalid character"},
-		"an error":            {valuesPath, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(500); endless("no ", "x")(w, r) }, "status 500"},
-		"hosts":               {hostsPath, endless(`{"results":[`, `{},`), tooMany},
-		"long hosts":          {hostsPath, endless(`{"results":[`, `{"id":"A","dimensions":{"host":"`+strings.Repeat("x", 10_000)+`"}},`), tooMany},
+		"series": {valuesPath, endless(`{"data":{`, `"A":[],`), tooMany},
+		"long series": {valuesPath, endless(`{"data":{`, `"A":[`+strings.Repeat("[1600000000000,1],",
+			1000)+`[1600000000000,1]],`), tooMany},
+		"names of series":  {valuesPath, endless(`{"data":{`, `"`+strings.Repeat("A", 10_000)+`":[],`), tooMany},
+		"a name":           {valuesPath, endless(`{"data":{"`, "x"), tooLong},
+		"points":           {valuesPath, endless(`{"data":{"A":[`, "[1600000000000,1],"), tooLong},
+		"deep nesting":     {valuesPath, endless(`{"data":{"A":`, "["), "exceeded max depth"},
+		"errors":           {valuesPath, endless(`{"errors":[`, "1,"), tooMany},
+		"unknown keys":     {valuesPath, endless(`{`, `"a":1,`), tooMany},
+		"white space":      {valuesPath, endless(`{`, " "), tooLong},
+		"what is not JSON": {valuesPath, endless("<html>", "x"), "invalid character"},
+		"an error": {valuesPath, func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(500)
+			endless("no ", "x")(w,
+				r)
+		}, "status 500"},
+		"hosts": {hostsPath, endless(`{"results":[`, `{},`), tooMany},
+		"long hosts": {hostsPath, endless(`{"results":[`, `{"id":"A","dimensions":{"host":"`+strings.Repeat("x", 10_000)+`"}},`),
+			tooMany},
 		"dimensions":          {hostsPath, endless(`{"results":[{"dimensions":{`, `"a":"",`), tooLong},
 		"a host":              {hostsPath, endless(`{"results":[{"dimensions":{"host":"`, "x"), tooLong},
 		"deep nesting of one": {hostsPath, endless(`{"results":[{"x":`, "["), "exceeded max depth"},

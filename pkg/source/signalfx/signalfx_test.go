@@ -323,12 +323,16 @@ func TestFetch_Queries(t *testing.T) {
 		// want are the queries for values of cpu: query, resolution in ms, and the seconds from startMs to endMs.
 		want []string
 	}{
-		"the default":        {Config{}, []time.Duration{5 * time.Minute, 15 * time.Minute}, []string{`sf_metric:"cpu.utilization" AND host:* 60000 1260`}},
-		"cluster and suffix": {Config{ClusterName: "prod", HostNameSuffix: ".example.com"}, []time.Duration{5 * time.Minute}, []string{`sf_metric:"cpu.utilization" AND host:*.example.com AND cluster:prod 60000 660`}},
-		"a custom query":     {Config{CPUQuery: `sf_metric:"x" OR sf_metric:"y"`, ClusterName: "prod"}, []time.Duration{5 * time.Minute}, []string{`(sf_metric:"x" OR sf_metric:"y") AND host:* AND cluster:prod 60000 660`}},
+		"the default": {Config{}, []time.Duration{5 * time.Minute, 15 * time.Minute},
+			[]string{`sf_metric:"cpu.utilization" AND host:* 60000 1260`}},
+		"cluster and suffix": {Config{ClusterName: "prod", HostNameSuffix: ".example.com"}, []time.Duration{5 * time.Minute},
+			[]string{`sf_metric:"cpu.utilization" AND host:*.example.com AND cluster:prod 60000 660`}},
+		"a custom query": {Config{CPUQuery: `sf_metric:"x" OR sf_metric:"y"`, ClusterName: "prod"}, []time.Duration{5 * time.Minute},
+			[]string{`(sf_metric:"x" OR sf_metric:"y") AND host:* AND cluster:prod 60000 660`}},
 		// A window of 10 s has points of a second, one of a day points of five minutes.
 		"windows of other lengths": {Config{}, []time.Duration{24 * time.Hour, 10 * time.Second, 5 * time.Minute}, []string{
-			`sf_metric:"cpu.utilization" AND host:* 1000 311`, `sf_metric:"cpu.utilization" AND host:* 60000 660`, `sf_metric:"cpu.utilization" AND host:* 300000 87000`,
+			`sf_metric:"cpu.utilization" AND host:* 1000 311`, `sf_metric:"cpu.utilization" AND host:* 60000 660`,
+			`sf_metric:"cpu.utilization" AND host:* 300000 87000`,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -455,17 +459,21 @@ func TestFetch_Hosts(t *testing.T) {
 		want      map[string]float64
 		unmatched int
 	}{
-		"names with dots are not cut": {"", []series{cpu("A", "n1.a", 10), cpu("B", "n1.b", 20)}, []*corev1.Node{node("n1.a"), node("n1.b")},
+		"names with dots are not cut": {"", []series{cpu("A", "n1.a", 10), cpu("B", "n1.b", 20)}, []*corev1.Node{node("n1.a"),
+			node("n1.b")},
 			map[string]float64{"n1.a": 0.1, "n1.b": 0.2}, 0},
-		"a host of another cluster does not stand for a node": {"", []series{cpu("A", "n1", 10), cpu("B", "n1.other", 90)}, []*corev1.Node{node("n1")},
+		"a host of another cluster does not stand for a node": {"", []series{cpu("A", "n1", 10), cpu("B", "n1.other", 90)},
+			[]*corev1.Node{node("n1")},
 			map[string]float64{"n1": 0.1}, 1},
 		"the suffix is dropped": {".example.com", []series{cpu("A", "n1.eu.example.com", 10)}, []*corev1.Node{node("n1.eu")},
 			map[string]float64{"n1.eu": 0.1}, 0},
-		"a node may be called as the host": {".example.com", []series{cpu("A", "n1.example.com", 10)}, []*corev1.Node{node("n1.example.com")},
+		"a node may be called as the host": {".example.com", []series{cpu("A", "n1.example.com", 10)},
+			[]*corev1.Node{node("n1.example.com")},
 			map[string]float64{"n1.example.com": 0.1}, 0},
 		"the node's own name wins": {"", []series{cpu("A", "N1", 90), cpu("B", "n1", 10)}, []*corev1.Node{node("n1")},
 			map[string]float64{"n1": 0.1}, 0},
-		"of two series of a host the greater one counts": {"", []series{cpu("A", "n1", 10), cpu("B", "n1", 30), cpu("C", "n1", 20)}, []*corev1.Node{node("n1")},
+		"of two series of a host the greater one counts": {"", []series{cpu("A", "n1", 10), cpu("B", "n1", 30), cpu("C", "n1", 20)},
+			[]*corev1.Node{node("n1")},
 			map[string]float64{"n1": 0.3}, 0},
 		"a series without a host": {"", []series{cpu("A", "n1", 10), cpu("B", "", 30)}, []*corev1.Node{node("n1")},
 			map[string]float64{"n1": 0.1}, 1},
@@ -521,18 +529,25 @@ func TestFetch_Errors(t *testing.T) {
 		respond http.HandlerFunc
 		want    []string
 	}{
-		"401":                         {status(401, "", "", `{"message":"Unauthorized"}`), []string{"status 401", `{"message":"Unauthorized"}`[2:9], "token or tokenFile is missing, wrong, expired", "realm"}},
-		"403":                         {status(403, "", "", ""), []string{"status 403", "lacks the authorization scope API"}},
-		"404":                         {status(404, "", "", ""), []string{"status 404", "set address to https://api.<realm>.signalfx.com"}},
-		"400":                         {status(400, "", "", `{"message":"bad query"}`), []string{"status 400", "bad query", "check them"}},
-		"500":                         {status(500, "", "", ""), []string{"status 500"}},
-		"no JSON":                     {status(200, "", "", "<html>"), []string{"the response is not complete JSON", "invalid character", "check that address is the API's"}},
-		"nothing":                     {status(200, "", "", ""), []string{"the response is not complete JSON", "unexpected EOF"}},
-		"no data":                     {status(200, "", "", "{}"), []string{"not a response of the SignalFx API: it has no data"}},
-		"a point of one number":       {status(200, "", "", `{"data":{"A":[[1600000000000]]}}`), []string{"1 series have points other than pairs of a time and a value: A"}},
-		"a point without a time":      {status(200, "", "", `{"data":{"A":[[null,1]]}}`), []string{"1 series have points other than pairs of a time and a value: A"}},
-		"points that are no list":     {status(200, "", "", `{"data":{"A":{"B":1}}}`), []string{"1 series have points"}},
-		"only errors in the response": {status(200, "", "", `{"data":{},"errors":[{"code":1,"message":"shard is down"}]}`), []string{"the response is partial", "shard is down"}},
+		"401": {status(401, "", "", `{"message":"Unauthorized"}`), []string{"status 401",
+			`{"message":"Unauthorized"}`[2:9], "token or tokenFile is missing, wrong, expired", "realm"}},
+		"403": {status(403, "", "", ""), []string{"status 403", "lacks the authorization scope API"}},
+		"404": {status(404, "", "", ""), []string{"status 404",
+			"set address to https://api.<realm>.signalfx.com"}},
+		"400": {status(400, "", "", `{"message":"bad query"}`), []string{"status 400", "bad query",
+			"check them"}},
+		"500": {status(500, "", "", ""), []string{"status 500"}},
+		"no JSON": {status(200, "", "", "<html>"), []string{"the response is not complete JSON", "invalid character",
+			"check that address is the API's"}},
+		"nothing": {status(200, "", "", ""), []string{"the response is not complete JSON", "unexpected EOF"}},
+		"no data": {status(200, "", "", "{}"), []string{"not a response of the SignalFx API: it has no data"}},
+		"a point of one number": {status(200, "", "", `{"data":{"A":[[1600000000000]]}}`),
+			[]string{"1 series have points other than pairs of a time and a value: A"}},
+		"a point without a time": {status(200, "", "", `{"data":{"A":[[null,1]]}}`),
+			[]string{"1 series have points other than pairs of a time and a value: A"}},
+		"points that are no list": {status(200, "", "", `{"data":{"A":{"B":1}}}`), []string{"1 series have points"}},
+		"only errors in the response": {status(200, "", "", `{"data":{},"errors":[{"code":1,"message":"shard is down"}]}`),
+			[]string{"the response is partial", "shard is down"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newStub(t)
@@ -592,9 +607,10 @@ func TestFetch_MalformedSeries(t *testing.T) {
 		// want is in the log; without it, nothing is logged.
 		want string
 	}{
-		"a value that is no number":     {`[[%[1]d000,"NaN"]]`, `{"id":"B","dimensions":{"host":"n2"}}`, ""},
-		"a value that is an object":     {`[[%[1]d000,{"x":[1]}]]`, `{"id":"B","dimensions":{"host":"n2"}}`, ""},
-		"a point of three numbers":      {`[[%[1]d000,1,1]]`, `{"id":"B","dimensions":{"host":"n2"}}`, "1 series have points other than pairs of a time and a value: B"},
+		"a value that is no number": {`[[%[1]d000,"NaN"]]`, `{"id":"B","dimensions":{"host":"n2"}}`, ""},
+		"a value that is an object": {`[[%[1]d000,{"x":[1]}]]`, `{"id":"B","dimensions":{"host":"n2"}}`, ""},
+		"a point of three numbers": {`[[%[1]d000,1,1]]`, `{"id":"B","dimensions":{"host":"n2"}}`,
+			"1 series have points other than pairs of a time and a value: B"},
 		"a time that is no number":      {`[["now",1]]`, `{"id":"B","dimensions":{"host":"n2"}}`, "1 series have points"},
 		"points that are no list":       {`5`, `{"id":"B","dimensions":{"host":"n2"}}`, "1 series have points"},
 		"dimensions that are no object": {`[[%[1]d000,10]]`, `{"id":"B","dimensions":[]}`, "series B without a host"},
@@ -658,7 +674,8 @@ func TestFetch_LookupsOfHostlessSeries(t *testing.T) {
 	for _, step := range []struct {
 		after time.Duration
 		want  []string
-	}{{0, []string{values, hosts, values, hosts}}, {time.Second, []string{values, values}}, {hostlessInterval, []string{values, hosts, values, hosts}}} {
+	}{{0, []string{values, hosts, values, hosts}}, {time.Second, []string{values, values}}, {hostlessInterval, []string{values, hosts,
+		values, hosts}}} {
 		c.SetTime(now.Add(step.after))
 		_, err := fetch(t, s, 5*time.Minute)
 		if diff := cmp.Diff(step.want, server.paths()); diff != "" {

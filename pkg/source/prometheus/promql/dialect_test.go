@@ -24,7 +24,8 @@ func TestKubePrometheus_FiveMinuteMeanIsRule(t *testing.T) {
 }
 
 func TestKubePrometheus_Span(t *testing.T) {
-	for window, want := range map[time.Duration]time.Duration{10 * time.Second: 310 * time.Second, 5 * time.Minute: 0, 15 * time.Minute: 20 * time.Minute} {
+	for window, want := range map[time.Duration]time.Duration{10 * time.Second: 310 * time.Second, 5 * time.Minute: 0,
+		15 * time.Minute: 20 * time.Minute} {
 		if got := KubePrometheus.expression(load.CPU, "node", samplingOf(window)).span; got != want {
 			t.Errorf("over %v: span %v, want %v", window, got, want)
 		}
@@ -38,13 +39,17 @@ func TestSamplingOf(t *testing.T) {
 		want   sampling
 	}{
 		// A tenth of the window, four of these for the rate, at least 60 s of grace.
-		{10 * time.Second, sampling{window: 10 * s, step: s, rate: 4 * s, recentSeconds: 60, shorter: []model.Duration{5 * s, 2500 * ms}}},
+		{10 * time.Second, sampling{window: 10 * s, step: s, rate: 4 * s, recentSeconds: 60, shorter: []model.Duration{5 * s,
+			2500 * ms}}},
 		{5 * time.Second, sampling{window: 5 * s, step: s, rate: 4 * s, recentSeconds: 60, shorter: []model.Duration{2500 * ms}}},
-		{5 * time.Minute, sampling{window: 5 * m, step: 30 * s, rate: 2 * m, recentSeconds: 120, shorter: []model.Duration{150 * s, 75 * s}}},
+		{5 * time.Minute, sampling{window: 5 * m, step: 30 * s, rate: 2 * m, recentSeconds: 120, shorter: []model.Duration{150 * s,
+			75 * s}}},
 		// The step is at most a minute, the rate at most two.
-		{15 * time.Minute, sampling{window: 15 * m, step: m, rate: 2 * m, recentSeconds: 120, shorter: []model.Duration{450 * s, 225 * s, 112500 * ms}}},
+		{15 * time.Minute, sampling{window: 15 * m, step: m, rate: 2 * m, recentSeconds: 120, shorter: []model.Duration{450 * s, 225 * s,
+			112500 * ms}}},
 		// Whole seconds: 95/10 is 9.
-		{95 * time.Second, sampling{window: 95 * s, step: 9 * s, rate: 36 * s, recentSeconds: 60, shorter: []model.Duration{47500 * ms, 23750 * ms}}},
+		{95 * time.Second, sampling{window: 95 * s, step: 9 * s, rate: 36 * s, recentSeconds: 60, shorter: []model.Duration{47500 * ms,
+			23750 * ms}}},
 	} {
 		if diff := cmp.Diff(tt.want, samplingOf(tt.window), cmp.AllowUnexported(sampling{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.window, diff)

@@ -85,10 +85,13 @@ func (f *PodFamily) Usage(r load.Resource) string {
 type Sum int
 
 const (
-	// CountSum is the number of pods, UsageSum the sum of usages in cores or bytes, SquaresSum the sum of squares.
+	// CountSum is the number of pods.
 	CountSum Sum = iota
+	// UsageSum is the sum of usages in cores or bytes.
 	UsageSum
+	// SquaresSum is the sum of squared usages.
 	SquaresSum
+	// SumCount is the number of kinds.
 	SumCount
 )
 

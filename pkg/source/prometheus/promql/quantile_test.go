@@ -22,7 +22,8 @@ func TestQuantile_Queries(t *testing.T) {
 	}{
 		{
 			"counters of modes", NodeExporter.quantile(load.CPU, "node", s, 0.95).mean,
-			`quantile_over_time(0.95, (sum by (node) (rate(node_cpu_seconds_total{mode!~"idle|iowait|steal"}[5m])) / sum by (node) (rate(node_cpu_seconds_total[5m])))[1d:5m])` +
+			`quantile_over_time(0.95, (sum by (node) (rate(node_cpu_seconds_total{mode!~"idle|iowait|steal"}[5m])) / sum by (node) ` +
+				`(rate(node_cpu_seconds_total[5m])))[1d:5m])` +
 				` and count by (node) (node_cpu_seconds_total{mode="idle"})`, true,
 		},
 		{
@@ -35,21 +36,25 @@ func TestQuantile_Queries(t *testing.T) {
 		},
 		{
 			"a recorded rule", KubePrometheus.quantile(load.Memory, "node", s, 0.95).mean,
-			"(max by (node) (quantile_over_time(0.95, instance:node_memory_utilisation:ratio[1d]))) and (max by (node) (instance:node_memory_utilisation:ratio))", false,
+			"(max by (node) (quantile_over_time(0.95, instance:node_memory_utilisation:ratio[1d]))) and (max by (node) " +
+				"(instance:node_memory_utilisation:ratio))", false,
 		},
 		{
 			"a rule of either name", KubePrometheus.quantile(load.CPU, "node", s, 1).mean,
-			"(max by (node) (quantile_over_time(1, instance:node_cpu_utilisation:rate5m[1d])) or max by (node) (quantile_over_time(1, instance:node_cpu:ratio[1d])))" +
+			"(max by (node) (quantile_over_time(1, instance:node_cpu_utilisation:rate5m[1d])) or max by (node) (quantile_over_time(1, " +
+				"instance:node_cpu:ratio[1d])))" +
 				" and (max by (node) (instance:node_cpu_utilisation:rate5m) or max by (node) (instance:node_cpu:ratio))", false,
 		},
 		{
 			"a counter of cpu seconds", Kubelet.quantile(load.CPU, "node", s, 0.95).mean,
-			"quantile_over_time(0.95, (max by (node) (sum without (cpu) ((rate(node_cpu_usage_seconds_total[5m]) and count_over_time(node_cpu_usage_seconds_total[150s] offset 150s)))))[1d:5m])" +
+			"quantile_over_time(0.95, (max by (node) (sum without (cpu) ((rate(node_cpu_usage_seconds_total[5m]) and " +
+				"count_over_time(node_cpu_usage_seconds_total[150s] offset 150s)))))[1d:5m])" +
 				" and count by (node) (node_cpu_usage_seconds_total and timestamp(node_cpu_usage_seconds_total) > time() - 300)", true,
 		},
 		{
 			"a gauge of bytes", CAdvisor.quantile(load.Memory, "node", s, 0.95).mean,
-			`max by (node) (quantile_over_time(0.95, container_memory_working_set_bytes{id="/"}[1d]) and timestamp(container_memory_working_set_bytes{id="/"}) > time() - 300)`, false,
+			`max by (node) (quantile_over_time(0.95, container_memory_working_set_bytes{id="/"}[1d]) and ` +
+				`timestamp(container_memory_working_set_bytes{id="/"}) > time() - 300)`, false,
 		},
 		{
 			"a custom selector", customQuantile(`my:rule{a="b"} # ours`, s, 0.95).mean,
@@ -99,7 +104,8 @@ func TestQuantile_Span(t *testing.T) {
 		{"the 95th percentile of a day", Kubelet.quantile(load.CPU, "node", samplingOf(day), 0.95).span, 5 * time.Minute},
 		{"the maximum of a day", Kubelet.quantile(load.CPU, "node", samplingOf(day), 1).span, 5 * time.Minute},
 		{"the 95th percentile of five minutes", Kubelet.quantile(load.Memory, "node", samplingOf(window), 0.95).span, 2 * time.Minute},
-		{"a rule that is a mean over five minutes", KubePrometheus.quantile(load.CPU, "node", samplingOf(time.Hour), 0.95).span, 5 * time.Minute},
+		{"a rule that is a mean over five minutes", KubePrometheus.quantile(load.CPU, "node", samplingOf(time.Hour), 0.95).span,
+			5 * time.Minute},
 	} {
 		if tc.got != tc.want {
 			t.Errorf("%s: span %v, want %v", tc.name, tc.got, tc.want)

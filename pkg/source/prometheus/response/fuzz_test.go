@@ -14,15 +14,19 @@ import (
 func FuzzResponse(f *testing.F) {
 	for _, seed := range []string{
 		`{"status":"success","data":{"resultType":"vector","result":[]}}`,
-		`{"status":"success","data":{"resultType":"vector","result":[{"metric":{"instance":"w1:9100"},"value":[1700000000.781,"0.5"]},{"metric":{"instance":"w2"},"value":[1700000000,"NaN"]}]}}`,
-		`{"status":"success","data":{"resultType":"vector","result":[{"metric":{"__name__":"up"},"value":[1.5,"+Inf"]}]},"warnings":["a"]}`,
+		`{"status":"success","data":{"resultType":"vector","result":[{"metric":{"instance":"w1:9100"},"value":[1700000000.781,"0.5"]}` +
+			`,{"metric":{"instance":"w2"},"value":[1700000000,"NaN"]}]}}`,
+		`{"status":"success","data":{"resultType":"vector","result":[{"metric":{"__name__":"up"},"value":[1.5,"+Inf"]}]},` +
+			`"warnings":["a"]}`,
 		`{"data":{"result":[{"metric":{},"value":[1,"1"]}],"resultType":"vector"},"status":"success"}`,
-		`{"data":{"result":[{"value":[1,"1"]}],"resultType":"vector","result":[{"metric":null,"value":[2,"-0x1p-2"]}]},"status":"success"}`,
+		`{"data":{"result":[{"value":[1,"1"]}],"resultType":"vector","result":[{"metric":null,"value":[2,"-0x1p-2"]}]},` +
+			`"status":"success"}`,
 		`{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":"\ud800\u0000\n"},"value":[99999999999,"1e-324"]}]}}`,
 		`{"status":"success","data":{"resultType":"scalar","result":[1,"1"]}}`,
 		`{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"histogram":[1,{}]}]}}`,
 		`{"status":"error","errorType":"bad_data","error":"parse error"}`,
-		`{"status":"success","data":null}`, `{`, `[]`, `null`, ``, `{"data":{"result":`, `{"data":{"result":null,"resultType":"vector"},"status":"success"}`,
+		`{"status":"success","data":null}`, `{`, `[]`, `null`, ``, `{"data":{"result":`,
+		`{"data":{"result":null,"resultType":"vector"},"status":"success"}`,
 	} {
 		f.Add(seed)
 	}
