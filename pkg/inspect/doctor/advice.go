@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,8 +10,6 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
-
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
 // run and write return one advice, with a command or with YAML.
@@ -33,44 +30,7 @@ func (f *facts) inConfiguration() string { return "In " + f.configuration.Origin
 
 // runInPod returns the advice to run doctor in the scheduler's pod.
 func (f *facts) runInPod(format string, args ...any) []Advice {
-	return run(execCommand(f.configuration.Workload), format, args...)
-}
-
-// restartCommand returns the command that restarts the workload; empty if there is none.
-func restartCommand(w *live.Workload) string {
-	if w == nil || w.Kind != "Deployment" {
-		return ""
-	}
-	return fmt.Sprintf("kubectl -n %s rollout restart deployment %s", live.ShellQuote(w.Namespace), live.ShellQuote(w.Name))
-}
-
-// execCommand returns the command that runs this program in the scheduler's pod.
-func execCommand(w *live.Workload) string {
-	if w == nil {
-		w = &live.Workload{Kind: "Deployment", Namespace: "plimsoll-system", Name: "plimsoll"}
-	}
-	return w.ExecCommand("kubectl-plimsoll doctor")
-}
-
-// helmCommand returns the command that sets values of the workload's release, with the chart's version that is installed.
-func helmCommand(w *live.Workload, flags string) string {
-	release, namespace, chart := "plimsoll", "plimsoll-system", "oci://ghcr.io/plimsoll-scheduler/charts/plimsoll"
-	if w != nil && w.Name != "" {
-		release, namespace = cmp.Or(w.Release, release), w.Namespace
-		if w.ChartVersion != "" {
-			chart += " --version " + live.ShellQuote(w.ChartVersion)
-		}
-	}
-	return strings.TrimSpace(fmt.Sprintf("helm upgrade %s %s --namespace %s --reset-then-reuse-values %s",
-		live.ShellQuote(release), chart, live.ShellQuote(namespace), flags))
-}
-
-func describeCommand(namespace, kind, name string) string {
-	return fmt.Sprintf("kubectl -n %s describe %s %s", live.ShellQuote(namespace), strings.ToLower(kind), live.ShellQuote(name))
-}
-
-func logsCommand(namespace, object string) string {
-	return fmt.Sprintf("kubectl -n %s logs %s --tail=20", live.ShellQuote(namespace), live.ShellQuote(object))
+	return run(f.configuration.Workload.DoctorCommand(), format, args...)
 }
 
 // marshal returns the YAML of values that have one.

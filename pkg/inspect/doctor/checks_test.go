@@ -45,7 +45,7 @@ func healthy() *sourceFacts {
 	s.configuration.Decoded.LeaderElection.LeaderElect = true
 	s.configuration.Workload.Args = []string{"/bin/kube-scheduler"}
 	s.configuration.Workload.Image = "plimsoll:0.1.0-k8s1.36"
-	s.server, s.command = apiServer{gitVersion: "v1.36.3", known: true}, "v1.36.3"
+	s.server, s.command = live.Server{GitVersion: "v1.36.3", SkewKnown: true}, "v1.36.3"
 	s.objects.nodes = []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, {ObjectMeta: metav1.ObjectMeta{Name: "n2"}}}
 	s.permissions = permissionFacts{account: subjectOf("jane"), needed: 79}
 	s.lease = &coordinationv1.Lease{
@@ -166,7 +166,7 @@ func TestReportOn_Faults(t *testing.T) {
 		"scheduler.fallbacks": func(s *sourceFacts) {
 			s.metrics = append(s.metrics, metric("plimsoll_decisions_total", "", 10), metric("plimsoll_fallback_total", "", 5))
 		},
-		"scheduler.version": func(s *sourceFacts) { s.server.gitVersion = "v1.35.0" },
+		"scheduler.version": func(s *sourceFacts) { s.server.GitVersion = "v1.35.0" },
 		"scheduler.command": func(s *sourceFacts) { s.command = "v1.37.1" },
 		"pods.waiting": func(s *sourceFacts) {
 			s.objects.pods = append(s.objects.pods, &corev1.Pod{Spec: corev1.PodSpec{SchedulerName: "nobody"}})

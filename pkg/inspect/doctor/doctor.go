@@ -154,7 +154,7 @@ func sourceChecks() []check[*sourceFacts] {
 func reportOn(f *facts) *Report {
 	r := &Report{}
 	if f.configuration != nil {
-		r.Configuration, r.Restart = f.configuration.Origin, restartCommand(f.configuration.Workload)
+		r.Configuration, r.Restart = f.configuration.Origin, f.configuration.Workload.RestartCommand()
 	}
 	runAll(r, clusterChecks(), f, "")
 	for _, s := range f.sources {

@@ -324,7 +324,7 @@ func TestWaitingChecks(t *testing.T) {
 }
 
 func TestMetricChecks(t *testing.T) {
-	metrics, err := parseMetrics(strings.NewReader(`# TYPE plimsoll_load_nodes gauge
+	metrics, err := live.ParseMetrics(strings.NewReader(`# TYPE plimsoll_load_nodes gauge
 plimsoll_load_nodes{source="Prometheus",resource="cpu",state="Fresh"} 3
 plimsoll_load_nodes{source="Prometheus",resource="cpu",state="Absent"} 0
 plimsoll_load_nodes{source="Prometheus",resource="memory",state="Fresh"} 0
@@ -363,14 +363,6 @@ plimsoll_fallback_total{plugin="LoadThreshold",reason="Absent"} 10
 	f.metrics = model.Vector{{Metric: model.Metric{"__name__": "up"}}}
 	if got := f.checkMetrics(); len(got) != 1 || got[0].Status != Warning {
 		t.Errorf("without metrics of Plimsoll: %+v", got)
-	}
-}
-
-func TestSkewOf(t *testing.T) {
-	sent := time.Unix(1_700_000_000, 0)
-	// The server's clock shows 61 s later than the middle between request and response.
-	if got := skewOf(sent.Add(62*time.Second), sent, sent.Add(2*time.Second)); got != 61*time.Second {
-		t.Errorf("the skew is %s, want 1m1s", got)
 	}
 }
 
@@ -435,7 +427,7 @@ func TestNeededPermissions(t *testing.T) {
 		ResourceNamespace: "plimsoll-system",
 	}
 	cfg.LeaderElection = election
-	f := &facts{configuration: &live.Configuration{Decoded: cfg}, server: apiServer{gitVersion: "v1.37.1"}}
+	f := &facts{configuration: &live.Configuration{Decoded: cfg}, server: live.Server{GitVersion: "v1.37.1"}}
 	f.sources = []*sourceFacts{{Source: live.Source{Route: live.Aggregation}}}
 	for _, r := range f.neededPermissions() {
 		if r.purpose == "" {
@@ -460,7 +452,7 @@ func TestNeededPermissions(t *testing.T) {
 			t.Errorf("%s is granted by the chart, and not checked", right)
 		}
 	}
-	f.server.gitVersion = "v1.36.4"
+	f.server.GitVersion = "v1.36.4"
 	for _, r := range f.neededPermissions() {
 		if r.resource == "devicetaintrules" {
 			t.Error("a scheduler of Kubernetes 1.36 does not read devicetaintrules, but the right is checked")
@@ -629,9 +621,9 @@ func TestCommands_Quoted(t *testing.T) {
 	advice = append(advice, s.adviseAddress()...)
 	advice = append(
 		advice,
-		Advice{Command: execCommand(w)},
+		Advice{Command: w.DoctorCommand()},
 		Advice{Command: s.queryCommand(evil)},
-		Advice{Command: logsCommand("a", evil)},
+		Advice{Command: live.LogsCommand("a", evil)},
 	)
 	quoted := 0
 	for _, a := range advice {

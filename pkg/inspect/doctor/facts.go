@@ -29,7 +29,7 @@ import (
 type facts struct {
 	options Options
 	now     time.Time
-	server  apiServer
+	server  live.Server
 	// command is the Kubernetes version of this program. inPod reports whether it runs in a pod of the scheduler.
 	command string
 	inPod   bool
@@ -168,7 +168,7 @@ func gather(ctx context.Context, conn *live.Connection, o Options) (*facts, erro
 	f := &facts{options: o, now: time.Now(), command: componentversion.Get().GitVersion}
 	g := &gatherer{facts: f, conn: conn}
 	var err error
-	if f.server, err = askAPIServer(ctx, conn.KubeConfig); err != nil {
+	if f.server, err = conn.Server(ctx); err != nil {
 		return nil, err
 	}
 	f.configuration, f.configurationErr = conn.Configuration(ctx, o.Configuration)

@@ -204,10 +204,10 @@ func (s *sourceFacts) checkClock() []Check {
 		return nil
 	}
 	skew, reference := d.Skew, "this machine's"
-	if s.server.known {
-		skew, reference = d.Skew-s.server.skew, "the API server's"
+	if s.server.SkewKnown {
+		skew, reference = d.Skew-s.server.Skew, "the API server's"
 	}
-	slack := skewResolution
+	slack := live.SkewResolution
 	if skew < 0 { // a slow response looks like a clock that is behind
 		slack += s.Took
 	}

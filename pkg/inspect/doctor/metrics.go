@@ -3,23 +3,15 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
-	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 )
 
@@ -28,22 +20,10 @@ type seriesReader interface {
 	Series(ctx context.Context, promql string) ([]prometheus.Series, error)
 }
 
-var errForbidden = errors.New("forbidden")
-
-const maxMetricsBytes = 16 << 20
-
 // readMetrics reads the scheduler's metrics: from its own port, through the API server's proxy, or from a Prometheus.
 func (g *gatherer) readMetrics(ctx context.Context) {
-	if w := g.workload(); w != nil && g.inPod {
-		g.metricsFrom = "its own port"
-		g.metrics, g.metricsErr = readOwnMetrics(ctx, w)
-	} else if w != nil {
-		for _, pod := range w.Pods {
-			g.metricsFrom = "pod " + pod
-			if g.metrics, g.metricsErr = g.readThroughProxy(ctx, w, pod); g.metricsErr == nil {
-				break
-			}
-		}
+	if w := g.workload(); w != nil {
+		g.metrics, g.metricsFrom, g.metricsErr = g.conn.Metrics(ctx, w, g.inPod)
 	}
 	if g.metrics != nil || g.needFile() != nil {
 		return
@@ -70,75 +50,6 @@ func (f *facts) readSeries(ctx context.Context, reader seriesReader) {
 		f.metrics = append(f.metrics, sample)
 	}
 	f.metricsFrom, f.metricsErr = "Prometheus", nil
-}
-
-// metricsPort returns the port that the scheduler serves its metrics at.
-func metricsPort(w *live.Workload) string {
-	port, _ := w.Flags().GetInt("secure-port") // every scheduler has the flag
-	return strconv.Itoa(port)
-}
-
-// readOwnMetrics reads the metrics of the scheduler in the same pod, with the pod's own token.
-func readOwnMetrics(ctx context.Context, w *live.Workload) (model.Vector, error) {
-	const tokenFile = "/var/run/secrets/kubernetes.io/serviceaccount/token"
-	token, err := os.ReadFile(tokenFile)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://localhost:"+metricsPort(w)+"/metrics", http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
-	// The certificate is self-signed, and the connection does not leave the pod.
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
-	defer transport.CloseIdleConnections()
-	resp, err := (&http.Client{Transport: transport}).Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = resp.Body.Close() }() // it has been read
-	switch resp.StatusCode {
-	case http.StatusOK:
-		return parseMetrics(source.BoundBody(resp.Body, maxMetricsBytes))
-	case http.StatusForbidden, http.StatusUnauthorized:
-		return nil, fmt.Errorf("GET /metrics: %s: %w", resp.Status, errForbidden)
-	}
-	return nil, fmt.Errorf("GET /metrics: %s", resp.Status)
-}
-
-// readThroughProxy reads the metrics of a pod through the API server, which forwards no credentials of the user.
-func (g *gatherer) readThroughProxy(ctx context.Context, w *live.Workload, pod string) (model.Vector, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	body, err := g.conn.Client.CoreV1().RESTClient().Get().Namespace(w.Namespace).Resource("pods").
-		Name("https:" + pod + ":" + metricsPort(w)).SubResource("proxy").Suffix("metrics").Stream(ctx)
-	if err != nil {
-		return nil, text.ExcerptError(err)
-	}
-	defer func() { _ = body.Close() }() // it has been read
-	return parseMetrics(source.BoundBody(body, maxMetricsBytes))
-}
-
-// parseMetrics returns the samples of a text in Prometheus' format.
-func parseMetrics(text io.Reader) (model.Vector, error) {
-	decoder := expfmt.SampleDecoder{
-		Dec:  expfmt.NewDecoder(text, expfmt.NewFormat(expfmt.TypeTextPlain)),
-		Opts: &expfmt.DecodeOptions{Timestamp: model.Now()},
-	}
-	var all model.Vector
-	for {
-		var family model.Vector
-		switch err := decoder.Decode(&family); {
-		case errors.Is(err, io.EOF):
-			return all, nil
-		case err != nil:
-			return nil, err
-		}
-		all = append(all, family...)
-	}
 }
 
 // counts are the values of a metric, by two of its labels.
@@ -183,15 +94,15 @@ func (f *facts) checkMetrics() []Check {
 // adviseMetrics says how to read the scheduler's metrics.
 func (f *facts) adviseMetrics(w *live.Workload) []Advice {
 	switch {
-	case f.inPod && errors.Is(f.metricsErr, errForbidden):
+	case f.inPod && errors.Is(f.metricsErr, live.ErrMetricsForbidden):
 		account := subjectOf(fmt.Sprintf("system:serviceaccount:%s:%s", w.Namespace, w.ServiceAccount))
 		return write(grants([]permission{{path: "/metrics", verbs: []string{"get"}}}, account),
 			"Grant the permission to the scheduler's account; write this to a file, and kubectl apply -f FILE:")
 	case f.inPod:
-		return run(logsCommand(w.Namespace, "deploy/"+w.Name), "See the scheduler's log:")
+		return run(live.LogsCommand(w.Namespace, "deploy/"+w.Name), "See the scheduler's log:")
 	}
-	return append(run(execCommand(w), "Check in the scheduler's pod, which can read them:"),
-		run(helmCommand(w, "--set serviceMonitor.enabled=true --set servingCertificate.secretName=SECRET"),
+	return append(run(w.DoctorCommand(), "Check in the scheduler's pod, which can read them:"),
+		run(w.HelmCommand("--set serviceMonitor.enabled=true --set servingCertificate.secretName=SECRET"),
 			"Or let Prometheus scrape the scheduler, by the chart's values, with a Secret for the certificate of its port:")...)
 }
 

@@ -74,7 +74,7 @@ func (f *facts) neededPermissions() []permission {
 		name:      "extension-apiserver-authentication",
 		purpose:   metrics,
 	})
-	if v, err := version.ParseGeneric(f.server.gitVersion); err == nil && v.AtLeast(version.MajorMinor(1, 37)) {
+	if v, err := version.ParseGeneric(f.server.GitVersion); err == nil && v.AtLeast(version.MajorMinor(1, 37)) {
 		list = append(list, permission{
 			group:    "resource.k8s.io",
 			resource: "devicetaintrules",

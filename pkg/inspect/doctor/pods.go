@@ -22,7 +22,7 @@ func (f *facts) checkWaiting() []Check {
 	waiting, served, total := f.waitingPods()
 	profiles, see := f.profiles(), ""
 	if w := f.workload(); w != nil {
-		see = describeCommand(w.Namespace, w.Kind, w.Name)
+		see = live.DescribeCommand(w.Namespace, w.Kind, w.Name)
 	}
 	var checks []Check
 	for _, name := range sortedKeys(waiting) {

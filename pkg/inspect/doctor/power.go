@@ -127,7 +127,7 @@ func (f *facts) checkStatistics() []Check {
 		case s.Err != nil:
 			checks = append(checks, fail(advice, "%s: %s", s.Label, oneLine(s.Err))...)
 		case s.HistoryErr != nil:
-			checks = append(checks, warn(run(helmCommand(f.configuration.Workload, "--set recordingRules.enabled=true"),
+			checks = append(checks, warn(run(f.configuration.Workload.HelmCommand("--set recordingRules.enabled=true"),
 				"Statistics grow from now on. Let Prometheus record the past by the chart's value:"),
 				"%s; a part of the past is missing: %s", message, oneLine(s.HistoryErr))...)
 		case known == 0:

@@ -46,9 +46,9 @@ func (f *facts) checkReady() []Check {
 		result = fail
 	}
 	if first == nil {
-		return result(run(describeCommand(w.Namespace, w.Kind, w.Name), "See why it has no pods, such as 0 replicas:"), "%s", message)
+		return result(run(live.DescribeCommand(w.Namespace, w.Kind, w.Name), "See why it has no pods, such as 0 replicas:"), "%s", message)
 	}
-	logs := logsCommand(w.Namespace, first.Name) + " -c " + live.ShellQuote(cmp.Or(w.Container, first.Spec.Containers[0].Name))
+	logs := live.LogsCommand(w.Namespace, first.Name) + " -c " + live.ShellQuote(cmp.Or(w.Container, first.Spec.Containers[0].Name))
 	for _, c := range first.Status.ContainerStatuses {
 		if c.Name != cmp.Or(w.Container, c.Name) {
 			continue
@@ -66,7 +66,7 @@ func (f *facts) checkReady() []Check {
 		}
 	}
 	return result(
-		append(run(describeCommand(w.Namespace, "Pod", first.Name), "See its events:"), run(logs, "See its log:")...),
+		append(run(live.DescribeCommand(w.Namespace, "Pod", first.Name), "See its events:"), run(logs, "See its log:")...),
 		"%s",
 		message,
 	)
@@ -107,7 +107,7 @@ func (f *facts) leader() (holder string, age, duration time.Duration) {
 	if spec.RenewTime != nil {
 		renewed = spec.RenewTime.Time
 	}
-	return holder, max(f.now.Add(f.server.skew).Sub(renewed), 0), duration
+	return holder, max(f.now.Add(f.server.Skew).Sub(renewed), 0), duration
 }
 
 // checkLeader checks that a replica leads.
@@ -125,7 +125,7 @@ func (f *facts) checkLeader() []Check {
 		object = "deploy/" + w.Name
 	}
 	logs := run(
-		logsCommand(w.Namespace, object)+" -c "+live.ShellQuote(cmp.Or(w.Container, "kube-scheduler")),
+		live.LogsCommand(w.Namespace, object)+" -c "+live.ShellQuote(cmp.Or(w.Container, "kube-scheduler")),
 		"See in its log what it waits for:",
 	)
 	holder, age, duration := f.leader()
@@ -178,7 +178,7 @@ func (f *facts) schedulerVersion() string {
 
 // checkVersion compares the scheduler's version with the API server's.
 func (f *facts) checkVersion() []Check {
-	w, scheduler, server := f.workload(), f.schedulerVersion(), f.server.gitVersion
+	w, scheduler, server := f.workload(), f.schedulerVersion(), f.server.GitVersion
 	if scheduler == "" {
 		if w == nil {
 			return nil
@@ -215,7 +215,7 @@ func (f *facts) checkCommand() []Check {
 	if f.schedulerVersion() == "" || other == "" {
 		return nil
 	}
-	return warn(run(execCommand(f.workload()), "Use the one in the scheduler's pod:"), "%s", other)
+	return warn(run(f.workload().DoctorCommand(), "Use the one in the scheduler's pod:"), "%s", other)
 }
 
 // adviseImage says how the scheduler gets the image for a minor version of Kubernetes.
@@ -247,6 +247,6 @@ func adviseImage(text, minor string, w *live.Workload) []Advice {
 		return run(set, "%s", text)
 	}
 	return append(
-		run(helmCommand(w, ""), "%s The chart chooses it by the cluster's version, unless its value image.tag is set:", text),
+		run(w.HelmCommand(""), "%s The chart chooses it by the cluster's version, unless its value image.tag is set:", text),
 		run(set, "If Helm did not install it:")...)
 }

@@ -28,7 +28,7 @@ func deployment(image string) *live.Workload {
 
 // versions returns the checks of versions.
 func versions(scheduler, server, command string, w *live.Workload) []Check {
-	f := &facts{configuration: &live.Configuration{Workload: w}, server: apiServer{gitVersion: server}, command: command}
+	f := &facts{configuration: &live.Configuration{Workload: w}, server: live.Server{GitVersion: server}, command: command}
 	f.metrics = model.Vector{{Metric: model.Metric{"__name__": "plimsoll_build_info", "kubernetes": model.LabelValue(scheduler)}}}
 	return append(f.checkVersion(), f.checkCommand()...)
 }
@@ -163,7 +163,7 @@ func TestCheckVersion(t *testing.T) {
 			Error, "the scheduler is of Kubernetes v1.37.1, the API server of v1.36.4", "helm upgrade lines"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := &facts{server: apiServer{gitVersion: "v1.36.4"}, configuration: &live.Configuration{Workload: deployment(tt.image)}}
+			f := &facts{server: live.Server{GitVersion: "v1.36.4"}, configuration: &live.Configuration{Workload: deployment(tt.image)}}
 			f.readSeries(t.Context(), tt.metrics)
 			c := f.checkVersion()[0]
 			if c.Status != tt.want || !strings.Contains(c.Message, tt.message) || !strings.Contains(c.Advice[0].Command, tt.command) {
@@ -182,7 +182,7 @@ func TestHelmCommand(t *testing.T) {
 		{nil, "helm upgrade plimsoll oci://ghcr.io/plimsoll-scheduler/charts/plimsoll --namespace plimsoll-system --reset-then-reuse-values --set a=b"},
 		{&live.Workload{Args: []string{"kube-scheduler"}}, "helm upgrade plimsoll oci://ghcr.io/plimsoll-scheduler/charts/plimsoll --namespace plimsoll-system --reset-then-reuse-values --set a=b"},
 	} {
-		if got := helmCommand(tt.workload, "--set a=b"); got != tt.want {
+		if got := tt.workload.HelmCommand("--set a=b"); got != tt.want {
 			t.Errorf("got %s, want %s", got, tt.want)
 		}
 	}

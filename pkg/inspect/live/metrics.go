@@ -1,0 +1,109 @@
+package live
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+)
+
+// ErrMetricsForbidden is the error of an account without permission to read the scheduler's metrics.
+var ErrMetricsForbidden = errors.New("forbidden")
+
+const maxMetricsBytes = 16 << 20
+
+// Metrics reads the scheduler's metrics: from its own port in its own pod, else through the API server's proxy. from names the port.
+// Without pods there are neither metrics nor an error.
+func (c *Connection) Metrics(ctx context.Context, w *Workload, inPod bool) (metrics model.Vector, from string, err error) {
+	if inPod {
+		metrics, err = readOwnMetrics(ctx, w)
+		return metrics, "its own port", err
+	}
+	for _, pod := range w.Pods {
+		if metrics, err = c.readThroughProxy(ctx, w, pod); err == nil {
+			return metrics, "pod " + pod, nil
+		}
+	}
+	return nil, "", err
+}
+
+// metricsPort returns the port that the scheduler serves its metrics at.
+func metricsPort(w *Workload) string {
+	port, _ := w.Flags().GetInt("secure-port") // every scheduler has the flag
+	return strconv.Itoa(port)
+}
+
+// readOwnMetrics reads the metrics of the scheduler in the same pod, with the pod's own token.
+func readOwnMetrics(ctx context.Context, w *Workload) (model.Vector, error) {
+	const tokenFile = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+	token, err := os.ReadFile(tokenFile)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://localhost:"+metricsPort(w)+"/metrics", http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	// The certificate is self-signed, and the connection does not leave the pod.
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	defer transport.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }() // it has been read
+	switch resp.StatusCode {
+	case http.StatusOK:
+		return ParseMetrics(source.BoundBody(resp.Body, maxMetricsBytes))
+	case http.StatusForbidden, http.StatusUnauthorized:
+		return nil, fmt.Errorf("GET /metrics: %s: %w", resp.Status, ErrMetricsForbidden)
+	}
+	return nil, fmt.Errorf("GET /metrics: %s", resp.Status)
+}
+
+// readThroughProxy reads the metrics of a pod through the API server, which forwards no credentials of the user.
+func (c *Connection) readThroughProxy(ctx context.Context, w *Workload, pod string) (model.Vector, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	body, err := c.Client.CoreV1().RESTClient().Get().Namespace(w.Namespace).Resource("pods").
+		Name("https:" + pod + ":" + metricsPort(w)).SubResource("proxy").Suffix("metrics").Stream(ctx)
+	if err != nil {
+		return nil, text.ExcerptError(err)
+	}
+	defer func() { _ = body.Close() }() // it has been read
+	return ParseMetrics(source.BoundBody(body, maxMetricsBytes))
+}
+
+// ParseMetrics returns the samples of a text in Prometheus' format.
+func ParseMetrics(text io.Reader) (model.Vector, error) {
+	decoder := expfmt.SampleDecoder{
+		Dec:  expfmt.NewDecoder(text, expfmt.NewFormat(expfmt.TypeTextPlain)),
+		Opts: &expfmt.DecodeOptions{Timestamp: model.Now()},
+	}
+	var all model.Vector
+	for {
+		var family model.Vector
+		switch err := decoder.Decode(&family); {
+		case errors.Is(err, io.EOF):
+			return all, nil
+		case err != nil:
+			return nil, err
+		}
+		all = append(all, family...)
+	}
+}

@@ -1,0 +1,71 @@
+package live
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/rest"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+)
+
+// Server is what the API server says of itself.
+type Server struct {
+	// GitVersion is such as v1.36.3.
+	GitVersion string
+	// Skew is how far its clock is ahead of ours, give or take SkewResolution; 0 if SkewKnown is false.
+	Skew      time.Duration
+	SkewKnown bool
+}
+
+// SkewResolution is that of the header Date, and the time that a response may take.
+const SkewResolution = time.Second
+
+// Server asks the API server for its version. The response has the time.
+func (c *Connection) Server(ctx context.Context) (Server, error) {
+	address, _, err := rest.DefaultServerUrlFor(c.KubeConfig)
+	if err != nil {
+		return Server{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address.JoinPath("version").String(), http.NoBody)
+	if err != nil {
+		return Server{}, err
+	}
+	sent := time.Now()
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return Server{}, fmt.Errorf("ask the API server: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }() // it has been read
+	received := time.Now()
+	const maxBytes = 64 << 10
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBytes))
+	if err != nil {
+		return Server{}, fmt.Errorf("read the API server's version: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return Server{}, fmt.Errorf("the API server answers %s to GET /version: %s", resp.Status, text.Excerpt(string(body)))
+	}
+	var info version.Info
+	if err := json.Unmarshal(body, &info); err != nil {
+		return Server{}, fmt.Errorf("read the API server's version: %w", err)
+	}
+	server := Server{GitVersion: text.Excerpt(info.GitVersion)}
+	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+		// The header has whole seconds: on average the server's clock is half a second further.
+		server.Skew, server.SkewKnown = skewOf(date.Add(time.Second/2), sent, received), true
+	}
+	return server, nil
+}
+
+// skewOf returns how far a clock is ahead that showed date at some moment between sent and received.
+func skewOf(date, sent, received time.Time) time.Duration {
+	return date.Sub(sent.Add(received.Sub(sent) / 2))
+}
