@@ -36,7 +36,7 @@ func (f *facts) runInPod(format string, args ...any) []Advice {
 // marshal returns the YAML of values that have one.
 func marshal(object any) string {
 	text, _ := yaml.Marshal(object)
-	return strings.ReplaceAll(string(text), "  creationTimestamp: null\n", "")
+	return string(text)
 }
 
 // providerYAML returns one field of metricProvider.

@@ -47,7 +47,7 @@ func healthy() *sourceFacts {
 	s.configuration.Workload.Image = "plimsoll:0.1.0-k8s1.36"
 	s.server, s.command = live.Server{GitVersion: "v1.36.3", SkewKnown: true}, "v1.36.3"
 	s.objects.nodes = []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, {ObjectMeta: metav1.ObjectMeta{Name: "n2"}}}
-	s.permissions = permissionFacts{account: subjectOf("jane"), needed: 79}
+	s.permissions = permissionFacts{user: "jane", needed: 79}
 	s.lease = &coordinationv1.Lease{
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity:       ptr.To("plimsoll-1_x"),
@@ -156,7 +156,7 @@ func TestReportOn_Faults(t *testing.T) {
 		"values.deviation": func(s *sourceFacts) { s.diagnosis.Queries[1].Nodes = 1 },
 		"rights.list":      func(s *sourceFacts) { s.missing = []live.MissingKind{{Resource: "services", Err: forbidden}} },
 		"rights.scheduler": func(s *sourceFacts) {
-			s.permissions.lacking = []permission{{resource: "nodes", verbs: []string{"list"}}}
+			s.permissions.lacking = []live.Permission{{Resource: "nodes", Verbs: []string{"list"}}}
 		},
 		"scheduler.ready":     func(s *sourceFacts) { s.objects.pods[0].Status.Conditions = nil },
 		"scheduler.leader":    func(s *sourceFacts) { s.lease, s.leaseErr = nil, apierrors.NewNotFound(schema.GroupResource{}, "x") },

@@ -396,7 +396,7 @@ func TestNeededPermissions(t *testing.T) {
 			for _, group := range rule.APIGroups {
 				for _, resource := range rule.Resources {
 					for _, verb := range rule.Verbs {
-						granted[verb+" "+resourceName(group, resource)] = true
+						granted[verb+" "+live.ResourceName(group, resource)] = true
 					}
 				}
 			}
@@ -430,14 +430,14 @@ func TestNeededPermissions(t *testing.T) {
 	f := &facts{configuration: &live.Configuration{Decoded: cfg}, server: live.Server{GitVersion: "v1.37.1"}}
 	f.sources = []*sourceFacts{{Source: live.Source{Route: live.Aggregation}}}
 	for _, r := range f.neededPermissions() {
-		if r.purpose == "" {
+		if r.Purpose == "" {
 			t.Errorf("%+v has no purpose", r)
 		}
-		for _, verb := range r.verbs {
-			right := verb + " " + resourceName(r.group, r.resource)
+		for _, verb := range r.Verbs {
+			right := verb + " " + live.ResourceName(r.Group, r.Resource)
 			needed[right] = true
 			// A role of kube-system has that one.
-			if !granted[right] && r.resource != "configmaps" {
+			if !granted[right] && r.Resource != "configmaps" {
 				t.Errorf("%s is checked, and the chart does not grant it", right)
 			}
 		}
@@ -454,7 +454,7 @@ func TestNeededPermissions(t *testing.T) {
 	}
 	f.server.GitVersion = "v1.36.4"
 	for _, r := range f.neededPermissions() {
-		if r.resource == "devicetaintrules" {
+		if r.Resource == "devicetaintrules" {
 			t.Error("a scheduler of Kubernetes 1.36 does not read devicetaintrules, but the right is checked")
 		}
 	}
@@ -462,14 +462,15 @@ func TestNeededPermissions(t *testing.T) {
 
 // TestGrants expects one role for the cluster and one for each namespace, whatever the number of rights.
 func TestGrants(t *testing.T) {
-	to := subjectOf("system:serviceaccount:ns:account")
-	permissions := []permission{
-		{resource: "nodes", verbs: []string{"get", "list"}},
-		{group: "coordination.k8s.io", resource: "leases", verbs: []string{"get"}, namespace: "ns", name: "lease"},
-		{resource: "services", verbs: []string{"get", "list"}},
-		{resource: "pods/status", verbs: []string{"patch"}},
+	const user = "system:serviceaccount:ns:account"
+	to := live.Subject(user)
+	permissions := []live.Permission{
+		{Resource: "nodes", Verbs: []string{"get", "list"}},
+		{Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"get"}, Namespace: "ns", Name: "lease"},
+		{Resource: "services", Verbs: []string{"get", "list"}},
+		{Resource: "pods/status", Verbs: []string{"patch"}},
 	}
-	got := grants(permissions, to)
+	got := live.Grants(permissions, to)
 	want := `apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:
@@ -543,15 +544,15 @@ subjects:
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for name := range names {
-		if other := grants(permissions[2:], to); strings.Contains(other, name) {
+		if other := live.Grants(permissions[2:], to); strings.Contains(other, name) {
 			t.Errorf("other rights have a role of the same name, and would replace it:\n%s", other)
 		}
-		if other := grants(permissions, subjectOf("jane")); strings.Contains(other, name) {
+		if other := live.Grants(permissions, live.Subject("jane")); strings.Contains(other, name) {
 			t.Errorf("another user has a binding of the same name, and would replace it:\n%s", other)
 		}
 	}
 
-	checks := lackingChecks(Error, to, permissions)
+	checks := lackingChecks(fail, user, permissions)
 	for _, c := range checks {
 		if len(checks) != len(permissions) || len(c.Advice) != 1 || c.Advice[0] != checks[0].Advice[0] {
 			t.Errorf("the advice is not one for all: %+v", checks)

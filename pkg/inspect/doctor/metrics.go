@@ -95,8 +95,8 @@ func (f *facts) checkMetrics() []Check {
 func (f *facts) adviseMetrics(w *live.Workload) []Advice {
 	switch {
 	case f.inPod && errors.Is(f.metricsErr, live.ErrMetricsForbidden):
-		account := subjectOf(fmt.Sprintf("system:serviceaccount:%s:%s", w.Namespace, w.ServiceAccount))
-		return write(grants([]permission{{path: "/metrics", verbs: []string{"get"}}}, account),
+		metrics := []live.Permission{{Path: "/metrics", Verbs: []string{"get"}}}
+		return write(live.Grants(metrics, live.Subject(w.User())),
 			"Grant the permission to the scheduler's account; write this to a file, and kubectl apply -f FILE:")
 	case f.inPod:
 		return run(live.LogsCommand(w.Namespace, "deploy/"+w.Name), "See the scheduler's log:")

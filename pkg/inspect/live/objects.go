@@ -73,7 +73,7 @@ func (c *Connection) Grant(ctx context.Context, verb, group, resource string) st
 
 // subjectFlag returns the flag of kubectl create clusterrolebinding that names the user.
 func subjectFlag(user string) string {
-	if account, ok := strings.CutPrefix(user, "system:serviceaccount:"); ok {
+	if account, ok := strings.CutPrefix(user, serviceAccountPrefix); ok {
 		return "--serviceaccount=" + ShellQuote(account)
 	}
 	return "--user=" + ShellQuote(user)
@@ -104,13 +104,7 @@ func Grant(verb, group, resource string) string {
 func grant(to, verb, group, resource string) string {
 	first, _, _ := strings.Cut(resource, ",")
 	name := "plimsoll-inspect-" + strings.NewReplacer("/", "-").Replace(first)
-	if group != "" {
-		base, sub, found := strings.Cut(resource, "/")
-		resource = base + "." + group
-		if found {
-			resource += "/" + sub
-		}
-	}
+	resource = ResourceName(group, resource)
 	return fmt.Sprintf(
 		"kubectl create clusterrole %s --verb=%s --resource=%s, and bind it: kubectl create clusterrolebinding %s --clusterrole=%s %s",
 		name,

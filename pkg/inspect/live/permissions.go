@@ -1,0 +1,176 @@
+package live
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+)
+
+// Permission is what an account needs to do.
+type Permission struct {
+	// Group, Resource (with a subresource after a slash) and Verbs are as in an RBAC rule. Path replaces the resource.
+	Group, Resource string
+	Verbs           []string
+	Path            string
+	// Namespace and Name restrict the permission; both may be empty.
+	Namespace, Name string
+	// Purpose completes the sentence "The scheduler …".
+	Purpose string
+}
+
+// String returns such as "list, watch nodes.metrics.k8s.io".
+func (p *Permission) String() string {
+	text := strings.Join(p.Verbs, ", ") + " " + ResourceName(p.Group, p.Resource)
+	if p.Name != "" {
+		text += " " + p.Name
+	}
+	if p.Namespace != "" {
+		text += " in " + p.Namespace
+	}
+	return text
+}
+
+// ResourceName returns the resource as kubectl names it, such as nodes.metrics.k8s.io.
+func ResourceName(group, resource string) string {
+	if group == "" {
+		return resource
+	}
+	base, sub, found := strings.Cut(resource, "/")
+	if found {
+		sub = "/" + sub
+	}
+	return base + "." + group + sub
+}
+
+// Subject returns the subject of a binding to a user.
+func Subject(user string) rbacv1.Subject {
+	if account, ok := strings.CutPrefix(user, serviceAccountPrefix); ok {
+		namespace, name, _ := strings.Cut(account, ":")
+		return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
+	}
+	return rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}
+}
+
+// serviceAccountPrefix begins the user name of a service account.
+const serviceAccountPrefix = "system:serviceaccount:"
+
+// User returns the user name of the workload's account.
+func (w *Workload) User() string {
+	if w.ServiceAccount == "" {
+		return "system:kube-scheduler" // of a static pod
+	}
+	return serviceAccountPrefix + w.Namespace + ":" + w.ServiceAccount
+}
+
+// Lacking returns the permissions that a user lacks, with the denied verbs. An empty user is that of the connection.
+func (c *Connection) Lacking(ctx context.Context, user string, needed []Permission) ([]Permission, error) {
+	cfg := rest.CopyConfig(c.KubeConfig)
+	if user != "" {
+		cfg.Impersonate.UserName = user
+	}
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	const concurrent = 8
+	denied := make([][]string, len(needed))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(concurrent)
+	for i := range needed {
+		group.Go(func() (err error) {
+			denied[i], err = deniedVerbs(ctx, client, &needed[i])
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	var lacking []Permission
+	for i, p := range needed {
+		if p.Verbs = denied[i]; len(p.Verbs) > 0 {
+			lacking = append(lacking, p)
+		}
+	}
+	return lacking, nil
+}
+
+func deniedVerbs(ctx context.Context, client kubernetes.Interface, p *Permission) ([]string, error) {
+	var denied []string
+	resource, subresource, _ := strings.Cut(p.Resource, "/")
+	for _, verb := range p.Verbs {
+		review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Group: p.Group, Resource: resource, Subresource: subresource, Namespace: p.Namespace, Name: p.Name, Verb: verb,
+			}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return nil, err
+		}
+		if !review.Status.Allowed {
+			denied = append(denied, verb)
+		}
+	}
+	return denied, nil
+}
+
+// Grants returns the YAML of a ClusterRole, and of a Role for each namespace, with a binding of each to the subject. Names depend
+// on the content, so that applying one YAML does not undo another.
+func Grants(permissions []Permission, to rbacv1.Subject) string {
+	rules := map[string][]rbacv1.PolicyRule{}
+	for i := range permissions {
+		p := &permissions[i]
+		rule := rbacv1.PolicyRule{APIGroups: []string{p.Group}, Resources: []string{p.Resource}, Verbs: p.Verbs}
+		if p.Path != "" {
+			rule = rbacv1.PolicyRule{NonResourceURLs: []string{p.Path}, Verbs: p.Verbs}
+		}
+		if p.Name != "" {
+			rule.ResourceNames = []string{p.Name}
+		}
+		all := rules[p.Namespace]
+		same := slices.IndexFunc(all, func(other rbacv1.PolicyRule) bool {
+			return slices.Equal(other.APIGroups, rule.APIGroups) && slices.Equal(other.Verbs, rule.Verbs) &&
+				slices.Equal(other.ResourceNames, rule.ResourceNames)
+		})
+		if same >= 0 {
+			all[same].Resources = append(all[same].Resources, p.Resource)
+		} else {
+			rules[p.Namespace] = append(all, rule)
+		}
+	}
+	var documents []string
+	for _, namespace := range slices.Sorted(maps.Keys(rules)) {
+		sum := sha256.Sum256([]byte(fmt.Sprint(to, rules[namespace])))
+		metadata := metav1.ObjectMeta{Name: fmt.Sprintf("plimsoll-may-%x", sum[:4]), Namespace: namespace}
+		kind := "ClusterRole" // both kinds have the same fields
+		if namespace != "" {
+			kind = "Role"
+		}
+		documents = append(documents,
+			marshal(rbacv1.Role{TypeMeta: typeMeta(kind), ObjectMeta: metadata, Rules: rules[namespace]}),
+			marshal(rbacv1.RoleBinding{
+				TypeMeta: typeMeta(kind + "Binding"), ObjectMeta: metadata, Subjects: []rbacv1.Subject{to},
+				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: metadata.Name},
+			}))
+	}
+	return strings.Join(documents, "---\n")
+}
+
+func typeMeta(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
+}
+
+func marshal(object any) string {
+	text, _ := yaml.Marshal(object) // these objects have a YAML
+	return strings.ReplaceAll(string(text), "  creationTimestamp: null\n", "")
+}
