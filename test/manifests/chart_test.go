@@ -657,8 +657,8 @@ openshift: {logLevel: null, topology: null}
 func TestChart_NotesShowLease(t *testing.T) {
 	const (
 		command = "\n    kubectl -n plimsoll-system get lease plimsoll\n"
-		lines   = `must have these lines in config.yaml. Without them the scheduler asks for the lease of the stock one, which its
-Role does not grant, and never leads:
+		lines   = `must have these lines in config.yaml. Without them the scheduler requests the stock scheduler's
+lease, has no permission for it, and never leads:
 
     leaderElection:
       leaderElect: true
