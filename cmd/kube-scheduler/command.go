@@ -79,7 +79,7 @@ func newCommand(c clock.Clock, registry refresh.Registry, account provider.Accou
 		if err != nil {
 			return err
 		}
-		lint := configlint.Options{Plugins: names, Flags: flags, Getenv: os.Getenv}
+		lint := configlint.Options{Plugins: names, LoadPlugins: plugins.Lint(), Flags: flags, Getenv: os.Getenv}
 		if *validateOnly {
 			err := configlint.Validate(cmd.OutOrStdout(), cmd.ErrOrStderr(), file, lint)
 			if err != nil {
@@ -99,9 +99,9 @@ func newCommand(c clock.Clock, registry refresh.Registry, account provider.Accou
 // completed returns a factory whose plugins' arguments are completed from the environment.
 func completed(factory frameworkruntime.PluginFactory) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, args runtime.Object, handle minor.Handle) (minor.Plugin, error) {
-		if _, ok := args.(interface{ GetLoadSpec() *config.LoadSpec }); ok {
+		if config.LoadSpecOf(args) != nil {
 			args = args.DeepCopyObject() // the scheduler shows its configuration in its log
-			args.(interface{ GetLoadSpec() *config.LoadSpec }).GetLoadSpec().CompleteFromEnvironment(os.Getenv)
+			config.LoadSpecOf(args).CompleteFromEnvironment(os.Getenv)
 		}
 		return factory(ctx, args, handle)
 	}

@@ -21,6 +21,8 @@ import (
 type Options struct {
 	// Plugins are the names of all plugins of the scheduler. Similar names are reported in this order.
 	Plugins []string
+	// LoadPlugins are the plugins whose weights and limits are checked.
+	LoadPlugins []Plugin
 	// Flags are the scheduler's parsed flags, which may override fields. nil stands for no flags.
 	Flags *pflag.FlagSet
 	// FilesAreElsewhere says that the configuration's files are in the scheduler's pod, and cannot be read here. The pod's
@@ -155,7 +157,7 @@ func Check(content []byte, options Options) ([]Finding, error) {
 		overriddenFields(root, cfg, options.Flags),
 		unparsableQueries(root, cfg),
 		repeatedProfiles(root, cfg),
-		weights(root, cfg),
+		weights(root, cfg, options.LoadPlugins),
 	), nil
 }
 
@@ -166,8 +168,8 @@ func CompleteFromEnvironment(cfg *kubeschedulerconfig.KubeSchedulerConfiguration
 	}
 	for i := range cfg.Profiles {
 		for _, pluginConfig := range cfg.Profiles[i].PluginConfig {
-			if args, ok := pluginConfig.Args.(interface{ GetLoadSpec() *config.LoadSpec }); ok {
-				args.GetLoadSpec().CompleteFromEnvironment(getenv)
+			if spec := config.LoadSpecOf(pluginConfig.Args); spec != nil {
+				spec.CompleteFromEnvironment(getenv)
 			}
 		}
 	}

@@ -9,10 +9,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 )
 
-// plugins are the names of the plugins that exist in these tests.
-func plugins() []string {
+// pluginNames are the names of the plugins that exist in these tests.
+func pluginNames() []string {
 	return []string{
 		"LoadThreshold",
 		"LoadVariationRiskBalancing",
@@ -41,7 +42,7 @@ func check(t *testing.T, config string, args ...string) []configlint.Finding {
 		t.Fatal(err)
 	}
 	content := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" + config
-	findings, err := configlint.Check([]byte(content), configlint.Options{Plugins: plugins(), Flags: flags})
+	findings, err := configlint.Check([]byte(content), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint(), Flags: flags})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,7 +290,7 @@ func TestCheck_InvalidArguments(t *testing.T) {
 	_, err := configlint.Check([]byte(`apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles: [{pluginConfig: [{name: TargetLoadPacking, args: {targetUtilization: 150}}]}]
-`), configlint.Options{Plugins: plugins()})
+`), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint()})
 	if err == nil || !strings.Contains(err.Error(), "profiles[0].pluginConfig[0].args.targetUtilization: Invalid value: 150") {
 		t.Errorf("got %v, want the field and its value", err)
 	}
@@ -306,7 +307,7 @@ func TestCheck_DoesNotShowTheFile(t *testing.T) {
 		{"a list", "- " + rest, "Required value"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := configlint.Check([]byte(tt.content), configlint.Options{Plugins: plugins()})
+			_, err := configlint.Check([]byte(tt.content), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint()})
 			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hush") {
 				t.Errorf("got error %v, want one with %q and without the token", err, tt.want)
 			}
@@ -318,7 +319,7 @@ func TestCheck_WithoutFlags(t *testing.T) {
 	findings, err := configlint.Check([]byte(`apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 leaderElection: {leaderElect: false}
-`), configlint.Options{Plugins: plugins()})
+`), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint()})
 	if err != nil || len(findings) > 0 {
 		t.Errorf("got %v, %v, want neither findings nor an error", findings, err)
 	}

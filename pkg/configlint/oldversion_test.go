@@ -10,12 +10,13 @@ import (
 	kubeschedulervalidation "k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 )
 
 // changes returns the changes that the error lists, one line each; nil if the configuration is of no old version.
 func changes(t *testing.T, config string) []string {
 	t.Helper()
-	_, err := configlint.Check([]byte(config), configlint.Options{Plugins: plugins()})
+	_, err := configlint.Check([]byte(config), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint()})
 	if err == nil {
 		return nil
 	}
@@ -177,7 +178,7 @@ func TestCheck_OtherVersionsAreLeftToTheDecoder(t *testing.T) {
 		"another kind":      "apiVersion: kubescheduler.config.k8s.io/v1\nkind: NodeAffinityArgs\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := configlint.Check([]byte(config), configlint.Options{Plugins: plugins()})
+			_, err := configlint.Check([]byte(config), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint()})
 			if err == nil || strings.Contains(err.Error(), "no longer read") {
 				t.Errorf("got %v, want the decoder's error", err)
 			}
@@ -190,7 +191,7 @@ func TestCheck_OldVersionNamesNewDefaultWeights(t *testing.T) {
 		_, err := configlint.Check([]byte("apiVersion: kubescheduler.config.k8s.io/"+version+`
 kind: KubeSchedulerConfiguration
 profiles: [{pluginConfig: [{name: TargetLoadPacking, args: {apiVersion: kubescheduler.config.k8s.io/v1beta2}}]}]
-`), configlint.Options{Plugins: plugins()})
+`), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint()})
 		if err == nil || strings.Contains(err.Error(), "TaintToleration 3 (1)") != want {
 			t.Errorf("%s: %v", version, err)
 		}

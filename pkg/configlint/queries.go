@@ -18,17 +18,15 @@ func unparsableQueries(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerCo
 	for i := range cfg.Profiles {
 		for j, pluginConfig := range cfg.Profiles[i].PluginConfig {
 			path := fmt.Sprintf("profiles[%d].pluginConfig[%d].args.", i, j)
-			if args, ok := pluginConfig.Args.(interface{ GetLoadSpec() *config.LoadSpec }); ok {
-				provider := &args.GetLoadSpec().MetricProvider
+			if spec := config.LoadSpecOf(pluginConfig.Args); spec != nil {
+				provider := &spec.MetricProvider
 				if queries := provider.Queries; queries != nil {
 					findings = append(findings, CheckLoadQuery(path+"metricProvider.queries.cpu", queries.CPU, provider)...)
 					findings = append(findings, CheckLoadQuery(path+"metricProvider.queries.memory", queries.Memory, provider)...)
 				}
 			}
-			if args, ok := pluginConfig.Args.(*config.NodeMetricsArgs); ok {
-				for k, metric := range args.Metrics {
-					findings = append(findings, checkQuery(fmt.Sprintf("%smetrics[%d].query", path, k), metric.Query, metric.Query)...)
-				}
+			for k, metric := range config.MetricsOf(pluginConfig.Args) {
+				findings = append(findings, checkQuery(fmt.Sprintf("%smetrics[%d].query", path, k), metric.Query, metric.Query)...)
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 )
 
 func TestCheck_UnknownFields(t *testing.T) {
@@ -58,7 +59,7 @@ func TestCheck_UnknownFields(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := configlint.Check([]byte(tt.config), configlint.Options{Plugins: plugins()})
+			_, err := configlint.Check([]byte(tt.config), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint()})
 			if err == nil || !strings.HasSuffix(err.Error(), tt.want) {
 				t.Errorf("Check() = %v\nwant an error that ends with %s", err, tt.want)
 			}
@@ -129,7 +130,7 @@ func TestCheck_ValuesOfAnotherType(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := configlint.Check([]byte(tt.config), configlint.Options{Plugins: plugins()})
+			_, err := configlint.Check([]byte(tt.config), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint()})
 			if err == nil || err.Error() != tt.want {
 				t.Errorf("Check() = %v\nwant %s", err, tt.want)
 			}
@@ -139,7 +140,7 @@ func TestCheck_ValuesOfAnotherType(t *testing.T) {
 
 func TestCheck_Empty(t *testing.T) {
 	for _, content := range []string{"", "\n", "# nothing but this\n"} {
-		_, err := configlint.Check([]byte(content), configlint.Options{Plugins: plugins()})
+		_, err := configlint.Check([]byte(content), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint()})
 		if err == nil ||
 			!strings.HasPrefix(
 				err.Error(),

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/runtime"
 	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
@@ -43,20 +44,38 @@ func repeatedProfiles(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerCon
 	return findings
 }
 
+// Plugin is a plugin of this project, as far as the checks of weights and limits know it.
+type Plugin struct {
+	Name string
+	// ScoresByLoad reports whether scores by requests must not outweigh those of the plugin.
+	ScoresByLoad bool
+	// Limits says how a plugin with these arguments filters; nil arguments are the defaults.
+	Limits func(args runtime.Object) Limits
+}
+
+// Limits says how a plugin filters. The zero value is a plugin that does not.
+type Limits struct {
+	// Filters reports whether the plugin rejects nodes at all, Waives whether it lets pods in that it left no node.
+	Filters, Waives bool
+	// Scores reports whether the plugin's score places the pods that its limits are waived for, and so must outweigh all others.
+	Scores bool
+}
+
 // weights reports profiles in which load is outweighed, and limits without effect.
-func weights(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerConfiguration) []Finding {
+func weights(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerConfiguration, plugins []Plugin) []Finding {
 	var findings []Finding
 	for i := range cfg.Profiles {
 		p := profile{path: fmt.Sprintf("profiles[%d]", i), plugins: cfg.Profiles[i].Plugins}
 		if p.plugins == nil {
 			continue
 		}
-		p.loadThreshold = argsOf[*config.LoadThresholdArgs](&cfg.Profiles[i])
-		p.nodeMetrics = argsOf[*config.NodeMetricsArgs](&cfg.Profiles[i])
-		findings = append(findings, p.outweighed()...)
-		findings = append(findings, p.unweightedLimit()...)
-		findings = append(findings, p.limitsWithoutFilter()...)
-		findings = append(findings, p.limitWithoutPreFilter()...)
+		findings = append(findings, p.outweighed(plugins)...)
+		for _, plugin := range plugins {
+			limits := plugin.Limits(argsOf(&cfg.Profiles[i], plugin.Name))
+			findings = append(findings, p.unweightedLimit(plugin.Name, limits)...)
+			findings = append(findings, p.limitWithoutFilter(plugin.Name, limits)...)
+			findings = append(findings, p.limitWithoutPreFilter(plugin.Name, limits)...)
+		}
 	}
 	findings = append(findings, idleMetrics(cfg)...)
 	for i := range findings {
@@ -65,21 +84,19 @@ func weights(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerConfiguratio
 	return findings
 }
 
-// argsOf returns the profile's arguments of a type; nil if it has none.
-func argsOf[Args any](p *kubeschedulerconfig.KubeSchedulerProfile) (args Args) {
+// argsOf returns the profile's arguments of a plugin; nil if it has none.
+func argsOf(p *kubeschedulerconfig.KubeSchedulerProfile, plugin string) runtime.Object {
 	for i := range p.PluginConfig {
-		if a, ok := p.PluginConfig[i].Args.(Args); ok {
-			return a
+		if p.PluginConfig[i].Name == plugin {
+			return p.PluginConfig[i].Args
 		}
 	}
-	return args
+	return nil
 }
 
 type profile struct {
-	path          string
-	plugins       *kubeschedulerconfig.Plugins
-	loadThreshold *config.LoadThresholdArgs
-	nodeMetrics   *config.NodeMetricsArgs
+	path    string
+	plugins *kubeschedulerconfig.Plugins
 }
 
 // weight returns the plugin's weight at score, as the framework takes it; 0 if it does not score.
@@ -120,15 +137,14 @@ func (p *profile) sum(plugins ...string) (shown string, total int64) {
 }
 
 // outweighed reports that the stock plugins by requests weigh as much as the plugins by load.
-func (p *profile) outweighed() []Finding {
-	byLoad, load := p.sum(
-		config.LoadVariationRiskBalancing,
-		config.LowRiskOverCommitment,
-		config.NodeMetrics,
-		config.Peaks,
-		config.PredictedPeak,
-		config.TargetLoadPacking,
-	)
+func (p *profile) outweighed(plugins []Plugin) []Finding {
+	var scoring []string
+	for _, plugin := range plugins {
+		if plugin.ScoresByLoad {
+			scoring = append(scoring, plugin.Name)
+		}
+	}
+	byLoad, load := p.sum(scoring...)
 	byRequests, requests := p.sum(names.NodeResourcesFit, names.NodeResourcesBalancedAllocation)
 	if load == 0 || requests < load {
 		return nil
@@ -142,23 +158,23 @@ func (p *profile) outweighed() []Finding {
 	}}
 }
 
-// unweightedLimit reports a LoadThreshold whose score does not decide where pods go for which it was waived.
-func (p *profile) unweightedLimit() []Finding {
-	args := p.loadThreshold
-	if _, limits := enabledAt(
-		p.plugins,
-		&p.plugins.Filter,
-		config.LoadThreshold,
-	); !limits || args == nil ||
-		args.WhenNoneFits != config.WhenNoneFitsRelax {
+// enabled reports whether the plugin is enabled at the extension point.
+func (p *profile) enabled(point *kubeschedulerconfig.PluginSet, plugin string) bool {
+	_, ok := enabledAt(p.plugins, point, plugin)
+	return ok
+}
+
+// unweightedLimit reports a plugin whose score does not decide where pods go for which its limit was waived.
+func (p *profile) unweightedLimit(name string, limits Limits) []Finding {
+	if !limits.Scores || !limits.Waives || !p.enabled(&p.plugins.Filter, name) {
 		return nil
 	}
-	weight, others := p.weight(config.LoadThreshold), int64(0)
+	weight, others := p.weight(name), int64(0)
 	counted := map[string]bool{}
 	for _, set := range []kubeschedulerconfig.PluginSet{p.plugins.Score, p.plugins.MultiPoint} {
 		for _, plugin := range set.Enabled {
 			// The defaults give weights to the plugins that score, and to no others.
-			if plugin.Name != config.LoadThreshold && plugin.Weight > 0 && !counted[plugin.Name] {
+			if plugin.Name != name && plugin.Weight > 0 && !counted[plugin.Name] {
 				counted[plugin.Name] = true
 				others += p.weight(plugin.Name)
 			}
@@ -170,47 +186,36 @@ func (p *profile) unweightedLimit() []Finding {
 	const enough = 100
 	return []Finding{{
 		Code: LimitUnweighted, Field: p.path + ".plugins.score",
-		Details: []any{"name", config.LoadThreshold, "weight", weight, "others", others},
+		Details: []any{"name", name, "weight", weight, "others", others},
 		Advice:  "enable it at score with more weight than all other plugins together",
 		YAML: fmt.Sprintf("plugins:\n  score:\n    enabled:\n    - name: %s\n      weight: %d\n",
-			config.LoadThreshold, max(enough, 2*others)),
+			name, max(enough, 2*others)),
 	}}
 }
 
-// limitsWithoutFilter reports limits of plugins that do not filter.
-func (p *profile) limitsWithoutFilter() []Finding {
-	var findings []Finding
-	add := func(plugin string) {
-		_, filters := enabledAt(p.plugins, &p.plugins.Filter, plugin)
-		if filters || p.weight(plugin) == 0 {
-			return
-		}
-		findings = append(findings, Finding{
-			Code: LimitUnfiltered, Field: p.path + ".plugins.filter",
-			Details: []any{"name", plugin},
-			Advice:  "enable it at filter, too",
-			YAML:    "plugins:\n  filter:\n    enabled:\n    - name: " + plugin + "\n",
-		})
+// limitWithoutFilter reports limits of a plugin that does not filter.
+func (p *profile) limitWithoutFilter(name string, limits Limits) []Finding {
+	if !limits.Filters || p.weight(name) == 0 || p.enabled(&p.plugins.Filter, name) {
+		return nil
 	}
-	add(config.LoadThreshold)
-	if p.nodeMetrics != nil && slices.ContainsFunc(p.nodeMetrics.Metrics, func(m config.NodeMetric) bool { return m.Reject != "" }) {
-		add(config.NodeMetrics)
-	}
-	return findings
+	return []Finding{{
+		Code: LimitUnfiltered, Field: p.path + ".plugins.filter",
+		Details: []any{"name", name},
+		Advice:  "enable it at filter, too",
+		YAML:    "plugins:\n  filter:\n    enabled:\n    - name: " + name + "\n",
+	}}
 }
 
 // limitWithoutPreFilter reports a limit that is waived at PostFilter, but not in the next attempt.
-func (p *profile) limitWithoutPreFilter() []Finding {
-	_, preFilters := enabledAt(p.plugins, &p.plugins.PreFilter, config.LoadThreshold)
-	_, filters := enabledAt(p.plugins, &p.plugins.Filter, config.LoadThreshold)
-	if preFilters || !filters || p.loadThreshold == nil || p.loadThreshold.WhenNoneFits != config.WhenNoneFitsRelax {
+func (p *profile) limitWithoutPreFilter(name string, limits Limits) []Finding {
+	if !limits.Waives || !p.enabled(&p.plugins.Filter, name) || p.enabled(&p.plugins.PreFilter, name) {
 		return nil
 	}
 	return []Finding{{
 		Code: LimitNotWaived, Field: p.path + ".plugins.preFilter",
-		Details: []any{"name", config.LoadThreshold},
+		Details: []any{"name", name},
 		Advice:  "enable it at preFilter, too, or write whenNoneFits: Reject",
-		YAML:    "plugins:\n  preFilter:\n    enabled:\n    - name: " + config.LoadThreshold + "\n",
+		YAML:    "plugins:\n  preFilter:\n    enabled:\n    - name: " + name + "\n",
 	}}
 }
 
@@ -219,11 +224,7 @@ func idleMetrics(cfg *kubeschedulerconfig.KubeSchedulerConfiguration) []Finding 
 	var findings []Finding
 	for i := range cfg.Profiles {
 		for j, pluginConfig := range cfg.Profiles[i].PluginConfig {
-			args, ok := pluginConfig.Args.(*config.NodeMetricsArgs)
-			if !ok {
-				continue
-			}
-			for k, metric := range args.Metrics {
+			for k, metric := range config.MetricsOf(pluginConfig.Args) {
 				if metric.Weight > 0 || metric.Reject != "" {
 					continue
 				}

@@ -9,6 +9,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
@@ -77,6 +78,15 @@ func Find(name string) Descriptor {
 		}
 	}
 	return Descriptor{}
+}
+
+// Lint returns what configlint knows of the plugins.
+func Lint() []configlint.Plugin {
+	var all []configlint.Plugin
+	for _, d := range All() {
+		all = append(all, configlint.Plugin{Name: d.Name, ScoresByLoad: d.ScoresByLoad, Limits: d.Limits})
+	}
+	return all
 }
 
 // NewRegistry returns the factories of all plugins of one scheduler, by name. Their telemetry is registered by register.

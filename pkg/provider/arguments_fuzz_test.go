@@ -106,7 +106,7 @@ func FuzzArguments(f *testing.F) {
 		if err != nil {
 			return
 		}
-		spec := *args.(interface{ GetLoadSpec() *config.LoadSpec }).GetLoadSpec()
+		spec := *config.LoadSpecOf(args)
 		if validation.ValidateCredentials(nil, &spec) != nil {
 			return
 		}
@@ -127,7 +127,7 @@ func FuzzArguments(f *testing.F) {
 		if err := validate(again); err != nil {
 			t.Errorf("arguments are not valid once they were written and read again: %v\n%s", err, written)
 		}
-		specAgain := *again.(interface{ GetLoadSpec() *config.LoadSpec }).GetLoadSpec()
+		specAgain := *config.LoadSpecOf(again)
 		if !reflect.DeepEqual(sourceSpecOf(spec), sourceSpecOf(specAgain)) {
 			t.Errorf("the source is %+v, but once it was written and read again it is %+v", spec, specAgain)
 		}

@@ -97,7 +97,7 @@ func validateArgs(path *field.Path, pluginConfig *kubeschedulerconfig.PluginConf
 
 // ValidateTargetLoadPackingArgs validates the arguments of the TargetLoadPacking plugin, found at path.
 func ValidateTargetLoadPackingArgs(path *field.Path, args *config.TargetLoadPackingArgs) error {
-	allErrs := validateLoadSpec(path, &args.LoadSpec)
+	allErrs := ValidateLoadSpec(path, &args.LoadSpec)
 	allErrs = append(allErrs, validateMissingLoad(path.Child("missingLoad"), args.MissingLoad)...)
 	if args.TargetUtilization < minTargetUtilization || args.TargetUtilization > maxTargetUtilization {
 		allErrs = append(allErrs, field.Invalid(path.Child("targetUtilization"), args.TargetUtilization,
@@ -113,7 +113,7 @@ func ValidateTargetLoadPackingArgs(path *field.Path, args *config.TargetLoadPack
 
 // ValidateLoadVariationRiskBalancingArgs validates the arguments of the LoadVariationRiskBalancing plugin, found at path.
 func ValidateLoadVariationRiskBalancingArgs(path *field.Path, args *config.LoadVariationRiskBalancingArgs) error {
-	allErrs := validateLoadSpec(path, &args.LoadSpec)
+	allErrs := ValidateLoadSpec(path, &args.LoadSpec)
 	allErrs = append(allErrs, validateMissingLoad(path.Child("missingLoad"), args.MissingLoad)...)
 	allErrs = append(allErrs, validateDefaultRequests(path.Child("defaultRequests"), args.DefaultRequests)...)
 	if !isFiniteNotNegative(args.SafeVarianceMargin) {
@@ -129,7 +129,7 @@ func ValidateLoadVariationRiskBalancingArgs(path *field.Path, args *config.LoadV
 
 // ValidateLowRiskOverCommitmentArgs validates the arguments of the LowRiskOverCommitment plugin, found at path.
 func ValidateLowRiskOverCommitmentArgs(path *field.Path, args *config.LowRiskOverCommitmentArgs) error {
-	allErrs := validateLoadSpec(path, &args.LoadSpec)
+	allErrs := ValidateLoadSpec(path, &args.LoadSpec)
 	allErrs = append(allErrs, validateMissingLoad(path.Child("missingLoad"), args.MissingLoad)...)
 	if args.SmoothingWindowSize < 1 {
 		allErrs = append(allErrs, field.Invalid(path.Child("smoothingWindowSize"), args.SmoothingWindowSize,

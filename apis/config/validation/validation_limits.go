@@ -17,7 +17,7 @@ import (
 
 // ValidateLoadThresholdArgs validates the arguments of the LoadThreshold plugin, found at path.
 func ValidateLoadThresholdArgs(path *field.Path, args *config.LoadThresholdArgs) error {
-	allErrs := validateLoadSpec(path, &args.LoadSpec)
+	allErrs := ValidateLoadSpec(path, &args.LoadSpec)
 	allErrs = append(allErrs, validateOneOf(path.Child("missingLoad"), args.MissingLoad,
 		config.MissingLoadRequests, config.MissingLoadPass, config.MissingLoadReject)...)
 	for _, resource := range []struct {
@@ -135,7 +135,7 @@ func validateWindowUpTo(path *field.Path, window, longest time.Duration) field.E
 
 // ValidateNodeMetricsArgs validates the arguments of the NodeMetrics plugin, found at path.
 func ValidateNodeMetricsArgs(path *field.Path, args *config.NodeMetricsArgs) error {
-	allErrs := validateLoadSpec(path, &args.LoadSpec)
+	allErrs := ValidateLoadSpec(path, &args.LoadSpec)
 	if args.WatcherAddress != "" {
 		allErrs = append(allErrs, field.Forbidden(path.Child("watcherAddress"),
 			"a load-watcher service answers no PromQL: remove it and set metricProvider to a Prometheus"))

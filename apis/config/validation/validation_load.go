@@ -41,8 +41,8 @@ const (
 	prometheusAddressExample = "http://prometheus.monitoring.svc:9090"
 )
 
-// validateLoadSpec validates the arguments that all plugins share.
-func validateLoadSpec(path *field.Path, spec *config.LoadSpec) field.ErrorList {
+// ValidateLoadSpec validates the arguments that all plugins share.
+func ValidateLoadSpec(path *field.Path, spec *config.LoadSpec) field.ErrorList {
 	var allErrs field.ErrorList
 	providerPath := path.Child("metricProvider")
 	if spec.WatcherAddress != "" {

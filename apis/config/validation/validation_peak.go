@@ -19,7 +19,7 @@ const (
 
 // ValidatePredictedPeakArgs validates the arguments of the PredictedPeak plugin, found at path.
 func ValidatePredictedPeakArgs(path *field.Path, args *config.PredictedPeakArgs) error {
-	allErrs := validateLoadSpec(path, &args.LoadSpec)
+	allErrs := ValidateLoadSpec(path, &args.LoadSpec)
 	allErrs = append(allErrs, validateMissingLoad(path.Child("missingLoad"), args.MissingLoad)...)
 	allErrs = append(allErrs, validateOneOf(path.Child("strategy"), args.Strategy, config.StrategySpread, config.StrategyPack)...)
 	if args.Target < minTargetUtilization || args.Target > maxTargetUtilization {

@@ -23,7 +23,7 @@ const (
 
 // ValidatePeaksArgs validates the arguments of the Peaks plugin, found at path.
 func ValidatePeaksArgs(path *field.Path, args *config.PeaksArgs) error {
-	allErrs := validateLoadSpec(path, &args.LoadSpec)
+	allErrs := ValidateLoadSpec(path, &args.LoadSpec)
 	allErrs = append(allErrs, validateMissingLoad(path.Child("missingLoad"), args.MissingLoad)...)
 	allErrs = append(allErrs, ValidatePowerModels(path.Child("nodePowerModel"), args.NodePowerModel)...)
 	models := path.Child("nodePowerModels")

@@ -14,6 +14,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 )
 
 func (f *facts) checkFound() []Check {
@@ -167,7 +168,10 @@ func (f *facts) checkConfigured() []Check {
 	if len(f.sources) > 0 {
 		return nil
 	}
-	const example = "plugins:\n  score:\n    enabled:\n    - name: TargetLoadPacking\n      weight: 5\n"
+	packs := func(d plugins.Descriptor) bool { return d.ScoresByLoad && d.LineRank > 0 }
+	all := plugins.All()
+	name := all[slices.IndexFunc(all, packs)].Name
+	example := "plugins:\n  score:\n    enabled:\n    - name: " + name + "\n      weight: 5\n"
 	return warn(write(example, "Enable one in %s, such as:", f.configuration.Origin), "no profile enables a plugin that reads load")
 }
 

@@ -286,11 +286,11 @@ func serversOf(profiles []schedulerconfig.KubeSchedulerProfile) []string {
 	var servers []string
 	for i := range profiles {
 		for _, plugin := range profiles[i].PluginConfig {
-			args, ok := plugin.Args.(interface{ GetLoadSpec() *config.LoadSpec })
-			if !ok {
+			spec := config.LoadSpecOf(plugin.Args)
+			if spec == nil {
 				continue
 			}
-			if address := addressOf(*args.GetLoadSpec()); address != "" && !slices.Contains(servers, address) {
+			if address := addressOf(*spec); address != "" && !slices.Contains(servers, address) {
 				servers = append(servers, address)
 			}
 		}

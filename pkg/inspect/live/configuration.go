@@ -26,6 +26,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 )
 
 const (
@@ -161,6 +162,7 @@ func decode(
 ) ([]configlint.Finding, *schedulerconfig.KubeSchedulerConfiguration, error) {
 	lint := configlint.Options{
 		Plugins:           slices.Sorted(maps.Keys(inTree.NewInTreeRegistry())),
+		LoadPlugins:       plugins.Lint(),
 		FilesAreElsewhere: !filesAreHere,
 	}
 	lint.Plugins = append(lint.Plugins, config.PluginNames()...)

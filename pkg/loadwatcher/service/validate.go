@@ -9,12 +9,10 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/runtime"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/apis/config/scheme"
 	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
@@ -64,32 +62,29 @@ func (o *options) validLoad(fs *pflag.FlagSet) (config.LoadSpec, error) {
 		return config.LoadSpec{}, fmt.Errorf("%s: %q is none of KubernetesMetricsServer, Prometheus, SignalFx and Datadog",
 			nameOf(flagProviderName), t)
 	}
-	// Any arguments with a LoadSpec serve; their other fields have the defaults.
-	versioned, args := &v1.LoadVariationRiskBalancingArgs{LoadSpec: o.load}, &config.LoadVariationRiskBalancingArgs{}
-	s := runtime.NewScheme()
-	if err := scheme.AddToScheme(s); err != nil {
+	var spec config.LoadSpec
+	versioned := o.load.DeepCopy()
+	v1.SetDefaults_LoadSpec(versioned)
+	v1.SetDefaults_MetricProviderSpec(&versioned.MetricProvider)
+	if err := v1.Convert_v1_LoadSpec_To_config_LoadSpec(versioned, &spec, nil); err != nil {
 		return config.LoadSpec{}, err
 	}
-	s.Default(versioned)
-	if err := s.Convert(versioned, args, nil); err != nil {
-		return config.LoadSpec{}, err
-	}
-	args.CompleteFromEnvironment(o.hostedVariable(fs))
+	spec.CompleteFromEnvironment(o.hostedVariable(fs))
 	var errs []error
-	for _, mistake := range mistakes(args) {
+	for _, mistake := range mistakes(&spec) {
 		path, _, _ := strings.Cut(mistake.Field, "[")
-		errs = append(errs, inFlags(mistake, flagOf(path, args.MetricProvider.Type)))
+		errs = append(errs, inFlags(mistake, flagOf(path, spec.MetricProvider.Type)))
 	}
 	for _, window := range o.windows {
-		other := args.DeepCopy()
+		other := spec
 		other.Window.Duration = window
-		for _, mistake := range mistakes(other) {
+		for _, mistake := range mistakes(&other) {
 			if mistake.Field == "window" {
 				errs = append(errs, inFlags(mistake, nameOf(flagWindows)))
 			}
 		}
 	}
-	return args.LoadSpec, utilerrors.Flatten(utilerrors.NewAggregate(errs))
+	return spec, utilerrors.Flatten(utilerrors.NewAggregate(errs))
 }
 
 // checkQueries returns findings about valid queries.
@@ -100,12 +95,12 @@ func (o *options) checkQueries(provider *config.MetricProviderSpec) []configlint
 	)
 }
 
-// mistakes returns the errors of the arguments' validation.
-func mistakes(args *config.LoadVariationRiskBalancingArgs) []*field.Error {
+// mistakes returns the errors of the spec' validation.
+func mistakes(spec *config.LoadSpec) []*field.Error {
 	var found []*field.Error
 	validations := []error{
-		validation.ValidateLoadVariationRiskBalancingArgs(nil, args),
-		validation.ValidateCredentials(nil, &args.LoadSpec),
+		validation.ValidateLoadSpec(nil, spec).ToAggregate(),
+		validation.ValidateCredentials(nil, spec),
 	}
 	for _, err := range validations {
 		all, ok := errors.AsType[utilerrors.Aggregate](err)

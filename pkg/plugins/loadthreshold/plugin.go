@@ -16,6 +16,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -117,8 +118,8 @@ func (a *annotations) build(ctx context.Context, args *config.LoadThresholdArgs,
 	return pl, nil
 }
 
-func limits(args *config.LoadThresholdArgs) descriptor.Limits {
-	return descriptor.Limits{Filters: true, Waives: args.WhenNoneFits == config.WhenNoneFitsRelax, Scores: true}
+func limits(args *config.LoadThresholdArgs) configlint.Limits {
+	return configlint.Limits{Filters: true, Waives: args.WhenNoneFits == config.WhenNoneFitsRelax, Scores: true}
 }
 
 func reads(args *config.LoadThresholdArgs) reading.Request {

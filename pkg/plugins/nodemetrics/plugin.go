@@ -14,6 +14,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -86,9 +87,9 @@ func build(ctx context.Context, args *config.NodeMetricsArgs, given descriptor.G
 	return pl, nil
 }
 
-func limits(args *config.NodeMetricsArgs) descriptor.Limits {
+func limits(args *config.NodeMetricsArgs) configlint.Limits {
 	rejects := slices.ContainsFunc(args.Metrics, func(m config.NodeMetric) bool { return m.Reject != "" })
-	return descriptor.Limits{Filters: rejects, Waives: rejects && args.WhenNoneFits == config.WhenNoneFitsRelax}
+	return configlint.Limits{Filters: rejects, Waives: rejects && args.WhenNoneFits == config.WhenNoneFitsRelax}
 }
 
 func reads(args *config.NodeMetricsArgs) reading.Request {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/deps"
@@ -21,22 +22,14 @@ type Descriptor struct {
 	New func(ctx context.Context, args runtime.Object, handle minor.Handle, given deps.Deps) (minor.Plugin, error)
 	// Reads returns what a plugin with valid arguments reads.
 	Reads func(args runtime.Object) reading.Request
-	// Limits says how a plugin with valid arguments filters.
-	Limits func(args runtime.Object) Limits
+	// Limits says how a plugin with valid arguments filters; nil arguments are the defaults.
+	Limits func(args runtime.Object) configlint.Limits
 	// LineRank orders the plugins of a profile that may have a load line, from 1 on; 0 is a plugin without one.
 	LineRank int
 	// ScoresByLoad reports whether scores by requests must not outweigh those of the plugin.
 	ScoresByLoad bool
 	// FilterSkipped and ScoreSkipped say why the plugin skipped.
 	FilterSkipped, ScoreSkipped Skipped
-}
-
-// Limits says how a plugin filters. The zero value is a plugin that does not.
-type Limits struct {
-	// Filters reports whether the plugin rejects nodes at all, Waives whether it lets pods in that it left no node.
-	Filters, Waives bool
-	// Scores reports whether the plugin's score places the pods that its limits are waived for, and so must outweigh all others.
-	Scores bool
 }
 
 // Skipped says why a plugin skipped. An empty reason needs no words.
@@ -69,7 +62,7 @@ type Parts[Args runtime.Object] struct {
 	Validate func(path *field.Path, args Args) error
 	Reads    func(args Args) reading.Request
 	// Limits is nil for a plugin that does not filter.
-	Limits func(args Args) Limits
+	Limits func(args Args) configlint.Limits
 	// Build makes the plugin of valid arguments.
 	Build func(ctx context.Context, args Args, given Given) (minor.Plugin, error)
 }
@@ -77,9 +70,12 @@ type Parts[Args runtime.Object] struct {
 // Of returns the descriptor with the functions of the plugin.
 func Of[Args runtime.Object](d Descriptor, p Parts[Args]) Descriptor {
 	d.Reads = func(args runtime.Object) reading.Request { return p.Reads(args.(Args)) }
-	d.Limits = func(args runtime.Object) Limits {
-		if p.Limits == nil {
-			return Limits{}
+	d.Limits = func(args runtime.Object) configlint.Limits {
+		switch {
+		case p.Limits == nil:
+			return configlint.Limits{}
+		case args == nil:
+			return configlint.Limits{Filters: true}
 		}
 		return p.Limits(args.(Args))
 	}
