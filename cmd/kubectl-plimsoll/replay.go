@@ -22,8 +22,8 @@ func newReplayCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "replay",
 		Short: "Compare scheduling policies on the same pods",
-		Long: `Replays a day of pods in simulated time, once per policy, and counts hot nodes. The scheduler's own code places the pods, with the
-profiles of your configuration. Their usage is the same for all policies.
+		Long: `Replays a day of pods in simulated time, once per policy, and counts hot nodes. The scheduler's own code places the pods,
+with the profiles of your configuration. Their usage is the same for all policies.
 
 By default, pods are generated: bursts of replicas of some 1,650 workloads on 100 nodes. CPU usage follows traces of machines,
 generated like those of PlanetLab; --traces reads real ones. Equal seeds give equal pods.
@@ -66,17 +66,23 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 		},
 	}
 	flags := command.Flags()
-	flags.StringSliceVar(&s.Configs, "config", nil, "KubeSchedulerConfiguration with profiles to compare, named by schedulerName; may be repeated")
-	flags.StringSliceVar(&s.Policies, "policies", replay.DefaultPolicies(), "policies to compare with: "+strings.Join(replay.BuiltinPolicies(), ", "))
-	flags.StringVar(&s.Scenario, "scenario", "base", "base (CPU demand 44 % of capacity), high (54 %), low (24 %), new (no workload recurs), or all")
-	flags.StringVar(&s.Traces, "traces", "", "folder of CPU traces, *.csv or *.csv.gz: a file a day, a row a machine, 288 utilizations in percent")
+	flags.StringSliceVar(&s.Configs, "config", nil,
+		"KubeSchedulerConfiguration with profiles to compare, named by schedulerName; may be repeated")
+	flags.StringSliceVar(&s.Policies, "policies", replay.DefaultPolicies(),
+		"policies to compare with: "+strings.Join(replay.BuiltinPolicies(), ", "))
+	flags.StringVar(&s.Scenario, "scenario", "base",
+		"base (CPU demand 44 % of capacity), high (54 %), low (24 %), new (no workload recurs), or all")
+	flags.StringVar(&s.Traces, "traces", "",
+		"folder of CPU traces, *.csv or *.csv.gz: a file per day, a row per machine, 288 utilizations in percent")
 	flags.IntVar(&s.Seeds, "seeds", 1, "number of seeds, for each day of traces")
 	flags.IntVar(&s.Nodes, "nodes", 100, "number of nodes; the number of pods is proportional")
 	flags.StringVar(&s.Load, "load", "", "file of --save to replay")
-	flags.StringVar(&s.Save, "save", "", "file to save the pods to instead of replaying them: JSON Lines, gzipped if its name ends in .gz")
+	flags.StringVar(&s.Save, "save", "", "file to save the pods to, without a replay: JSON Lines, gzipped if its name ends in .gz")
 	flags.BoolVar(&s.HashNames, "hash-names", false, "save hashes instead of names")
-	flags.StringVar(&s.Prometheus, "prometheus", "", "http(s) URL of a Prometheus with metrics of cAdvisor and kube-state-metrics, whose cluster to replay")
-	flags.DurationVar(&s.Since, "since", 24*time.Hour, fmt.Sprintf("age of the start of the cluster's history, from %v to %v", history.MinSince, history.MaxSince))
+	flags.StringVar(&s.Prometheus, "prometheus", "",
+		"http(s) URL of a Prometheus with metrics of cAdvisor and kube-state-metrics: replays its cluster")
+	flags.DurationVar(&s.Since, "since", 24*time.Hour,
+		fmt.Sprintf("age of the start of the cluster's history, from %v to %v", history.MinSince, history.MaxSince))
 	flags.StringVar(&s.TokenFile, "prometheus-token-file", "", "file with a bearer token for Prometheus")
 	flags.StringVar(&s.CAFile, "prometheus-ca-file", "", "PEM file of CAs for Prometheus (default: the system's)")
 	flags.StringVarP(&s.Output, "output", "o", "table", "table or json")

@@ -43,9 +43,8 @@ func (b *Bar) Set(done float64) {
 	}
 	b.last = now
 	remaining := time.Duration(float64(now.Sub(b.start)) * (1 - done) / done).Round(time.Second)
-	full := int(done * width)
-	bar := strings.Repeat("=", full) + strings.Repeat(" ", width-full)
-	_, _ = fmt.Fprintf(b.out, "\r[%s] %3.0f %%, %s left   ", bar, 100*done, remaining)
+	bar := strings.Repeat("=", int(done*width))
+	_, _ = fmt.Fprintf(b.out, "\r[%-*s] %3.0f %%, %s left   ", width, bar, 100*done, remaining)
 }
 
 // Clear removes the bar.

@@ -85,7 +85,11 @@ func TestReplay_InterruptedReportsPoliciesThatHaveFinished(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	o := Options{
-		Inputs: []*input.Input{generated(t, 2)}, Policies: []engine.Policy{policy(t, engine.Random), policy(t, report.Stock)}, Parallelism: 1,
+		Inputs: []*input.Input{
+			generated(t, 2),
+		},
+		Policies:    []engine.Policy{policy(t, engine.Random), policy(t, report.Stock)},
+		Parallelism: 1,
 		Progress: func(done float64) {
 			if done > 0.55 { // random has finished, stock has begun
 				cancel()

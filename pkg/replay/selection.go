@@ -59,7 +59,9 @@ func optionErrorf(flag, format string, args ...any) error {
 
 // Validate checks the flags. changed reports whether a flag is on the command line.
 func (s *Selection) Validate(changed func(flag string) bool) error {
-	for flag, value := range map[string]string{"load": s.Load, "prometheus": s.Prometheus, "traces": s.Traces, "save": s.Save, "html": s.HTML} {
+	for flag, value := range map[string]string{
+		"load": s.Load, "prometheus": s.Prometheus, "traces": s.Traces, "save": s.Save, "html": s.HTML,
+	} {
 		if changed(flag) && value == "" {
 			return optionErrorf(flag, "empty; write a value or leave the flag out")
 		}

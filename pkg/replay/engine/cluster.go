@@ -59,8 +59,10 @@ func newPodTemplate(w *input.Workload, index int, schedulerName string) podTempl
 	hash := strconv.FormatInt(int64(index)+1<<20, 36)
 	labels := map[string]string{"app": w.Name, appsv1.DefaultDeploymentUniqueLabelKey: hash}
 	replicaSet := &appsv1.ReplicaSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name + "-" + hash, UID: types.UID("replicaset-" + strconv.Itoa(index))},
-		Spec:       appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: w.Namespace, Name: w.Name + "-" + hash, UID: types.UID("replicaset-" + strconv.Itoa(index)),
+		},
+		Spec: appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}},
 	}
 	return podTemplate{
 		meta: metav1.ObjectMeta{
@@ -94,8 +96,10 @@ func bound(pod *corev1.Pod, node string, at time.Time) *corev1.Pod {
 	onNode := *pod
 	onNode.Spec.NodeName = node
 	onNode.Status = corev1.PodStatus{
-		Phase:      corev1.PodPending,
-		Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: at}}},
+		Phase: corev1.PodPending,
+		Conditions: []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: at}},
+		},
 	}
 	return &onNode
 }
@@ -107,7 +111,8 @@ func running(pod *corev1.Pod, at time.Time) *corev1.Pod {
 	started.Status.Phase = corev1.PodRunning
 	started.Status.StartTime = &now
 	started.Status.ContainerStatuses = []corev1.ContainerStatus{{
-		Name: pod.Spec.Containers[0].Name, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
+		Name: pod.Spec.Containers[0].Name, Ready: true,
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
 	}}
 	return &started
 }

@@ -32,8 +32,8 @@ const (
 
 // engine replays an Input with one policy.
 //
-// At the start of each tick, pods end, containers start, and load of the previous ticks is published. decideAfter later, the arrived
-// pods are decided. A pod's container starts at the tick after its binding.
+// At the start of each tick, pods end, containers start, and load of the previous ticks is published. decideAfter later, pods are
+// placed. A pod's container starts at the tick after its binding.
 type engine struct {
 	*input.Input
 	policy    Policy

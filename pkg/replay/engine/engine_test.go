@@ -85,7 +85,11 @@ func TestReplay_Figures(t *testing.T) {
 	}
 	// Of 10 hot minutes with 900m and 20 with 1200m, 5 minutes each are below 5 minutes.
 	all := 10*900.0 + 20*1200
-	want := report.HotBy{UsageByAge: []float64{5 * 2100 / all, (5*900 + 15*1200) / all, 0, 0, 0}, LargestPodShare: 1, LargestUnknown: 1}
+	want := report.HotBy{
+		UsageByAge:      []float64{5 * 2100 / all, (5*900 + 15*1200) / all, 0, 0, 0},
+		LargestPodShare: 1,
+		LargestUnknown:  1,
+	}
 	if diff := cmp.Diff(want, got.Hot, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
 		t.Errorf("hot by (-want +got):\n%s", diff)
 	}

@@ -16,7 +16,7 @@ const (
 	chartStep = 5 * time.Minute
 )
 
-// figures adds up a report.Run, tick by tick.
+// figures adds up a report.Run, tick by tick. Run.Hot has sums over hot nodes and node-ticks until run.
 type figures struct {
 	report.Run
 	charts *report.Charts
@@ -31,19 +31,19 @@ type figures struct {
 	deviation    float64
 	inUse        int
 	// column sums each node's utilization over the ticks of the charts' current column; hot counts its hot node-ticks.
-	column      []float64
-	columnTicks int
-	hot         int
-	// usageByAge sums usage on hot nodes; the others are sums over hot node-ticks.
-	usageByAge                                          []float64
-	largestShare, largestUnknown, largestWithoutRequest float64
-	waitingTicks                                        int
+	column       []float64
+	columnTicks  int
+	hot          int
+	waitingTicks int
 }
 
 func newFigures(in *input.Input) *figures {
-	f := &figures{usageByAge: make([]float64, len(report.AgeBounds())+1), column: make([]float64, len(in.Nodes))}
+	f := &figures{column: make([]float64, len(in.Nodes))}
+	f.Hot.UsageByAge = make([]float64, len(report.AgeBounds())+1)
 	f.Name, f.Seed = in.Name, in.Seed
-	f.charts = &report.Charts{Step: chartStep, Start: in.Length - in.Counted, Utilization: make([][]byte, len(in.Nodes)), Distribution: make([]float64, 101)}
+	f.charts = &report.Charts{
+		Step: chartStep, Start: in.Length - in.Counted, Utilization: make([][]byte, len(in.Nodes)), Distribution: make([]float64, 101),
+	}
 	for i := range in.Nodes {
 		f.charts.NodeNames = append(f.charts.NodeNames, in.Nodes[i].Name)
 	}
@@ -98,14 +98,14 @@ func (f *figures) hotNode(e *engine, n *nodeState, tick int, cpu float64) {
 			}
 			bucket++
 		}
-		f.usageByAge[bucket] += float64(p.usage)
+		f.Hot.UsageByAge[bucket] += float64(p.usage)
 	}
-	f.largestShare += float64(e.pods[largest].usage) / cpu
+	f.Hot.LargestPodShare += float64(e.pods[largest].usage) / cpu
 	if !e.pods[largest].known {
-		f.largestUnknown++
+		f.Hot.LargestUnknown++
 	}
 	if e.Workloads[e.Pods[largest].Workload].Requests[load.CPU] == 0 {
-		f.largestWithoutRequest++
+		f.Hot.LargestWithoutRequest++
 	}
 }
 
@@ -153,16 +153,17 @@ func (f *figures) run(e *engine) report.Run {
 	}
 	if f.hotTicks > 0 {
 		all := 0.0
-		for _, usage := range f.usageByAge {
+		for _, usage := range f.Hot.UsageByAge {
 			all += usage
 		}
-		for i := range f.usageByAge {
-			f.usageByAge[i] /= all
+		for i := range f.Hot.UsageByAge {
+			f.Hot.UsageByAge[i] /= all
 		}
 		hot := float64(f.hotTicks)
-		f.largestShare, f.largestUnknown, f.largestWithoutRequest = f.largestShare/hot, f.largestUnknown/hot, f.largestWithoutRequest/hot
+		f.Hot.LargestPodShare /= hot
+		f.Hot.LargestUnknown /= hot
+		f.Hot.LargestWithoutRequest /= hot
 	}
-	f.Hot = report.HotBy{UsageByAge: f.usageByAge, LargestPodShare: f.largestShare, LargestUnknown: f.largestUnknown, LargestWithoutRequest: f.largestWithoutRequest}
 	f.Charts = f.charts
 	return f.Run
 }

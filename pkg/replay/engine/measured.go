@@ -65,14 +65,12 @@ func (m *measured) Fetch(_ context.Context, request source.Request) (source.Batc
 	end := m.start.Add(time.Duration(m.ticks) * input.Tick)
 	for i, name := range m.names {
 		for _, window := range request.Windows {
-			batch.Samples = append(batch.Samples, load.Sample{Node: name, Window: window, End: end, Stats: load.Stats{
-				m.over(i, load.CPU, window), m.over(i, load.Memory, window),
-			}})
+			stats := load.Stats{m.over(i, load.CPU, window), m.over(i, load.Memory, window)}
+			batch.Samples = append(batch.Samples, load.Sample{Node: name, Window: window, End: end, Stats: stats})
 		}
 		for _, q := range request.Quantiles {
-			batch.Samples = append(batch.Samples, load.Sample{Node: name, Window: q.Window, Fraction: q.Fraction, End: end, Stats: load.Stats{
-				m.quantile(i, load.CPU, q), m.quantile(i, load.Memory, q),
-			}})
+			stats := load.Stats{m.quantile(i, load.CPU, q), m.quantile(i, load.Memory, q)}
+			batch.Samples = append(batch.Samples, load.Sample{Node: name, Window: q.Window, Fraction: q.Fraction, End: end, Stats: stats})
 		}
 	}
 	for _, query := range request.Metrics {

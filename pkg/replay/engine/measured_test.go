@@ -66,7 +66,8 @@ func TestMeasured_Quantiles(t *testing.T) {
 	}
 	for i, want := range []struct{ fraction, cpu float64 }{{0.95, 0.84}, {1, 0.9}} {
 		s := batch.Samples[i]
-		if s.Node != "a" || s.Fraction != want.fraction || math.Abs(s.Stats[load.CPU].Mean-want.cpu) > 1e-6 || math.Abs(s.Stats[load.Memory].Mean-0.5) > 1e-6 {
+		if s.Node != "a" || s.Fraction != want.fraction || math.Abs(s.Stats[load.CPU].Mean-want.cpu) > 1e-6 ||
+			math.Abs(s.Stats[load.Memory].Mean-0.5) > 1e-6 {
 			t.Errorf("sample %d is %+v, want quantile %v of a: %v", i, s, want.fraction, want.cpu)
 		}
 	}
@@ -138,7 +139,13 @@ profiles:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Run(t.Context(), tiny(nil), policies[0], func(float64) {}); err == nil || !strings.Contains(err.Error(), "no data of node_load1; a replay has instance:") {
+	if _, err := Run(
+		t.Context(),
+		tiny(nil),
+		policies[0],
+		func(float64) {},
+	); err == nil ||
+		!strings.Contains(err.Error(), "no data of node_load1; a replay has instance:") {
 		t.Errorf("error %v, want one that names the series and those of a replay", err)
 	}
 }

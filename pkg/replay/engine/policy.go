@@ -54,13 +54,13 @@ func BuiltinPolicies() []string {
 
 // BuiltinPolicy returns one of the BuiltinPolicies.
 func BuiltinPolicy(name string) (Policy, error) {
+	const packing = "scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}, {name: memory, weight: 1}]}"
 	const requestScores = "{name: NodeResourcesFit}, {name: PodTopologySpread}"
 	switch name {
 	case report.Stock:
 		return builtin(name, 0, "NodeResourcesBalancedAllocation", "", "")
 	case MostAllocated:
-		return builtin(name, 0, "NodeResourcesBalancedAllocation", "",
-			"{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}, {name: memory, weight: 1}]}}}")
+		return builtin(name, 0, "NodeResourcesBalancedAllocation", "", "{name: NodeResourcesFit, args: {"+packing+"}}")
 	case Random:
 		return builtin(name, 100, randomName, requestScores, "")
 	case report.Clairvoyant:

@@ -97,7 +97,9 @@ func Day(t *Traces, s Scenario, nodes int, seed uint64) (*input.Input, error) {
 	}
 	ofDay := fnv.New64a()
 	_, _ = ofDay.Write([]byte(t.Name)) // it never fails
-	g := &generator{Input: in, machines: machines, scenario: s, rand: rand.New(rand.NewPCG(seed, ofDay.Sum64())), size: float64(nodes) / baseNodes}
+	g := &generator{
+		Input: in, machines: machines, scenario: s, rand: rand.New(rand.NewPCG(seed, ofDay.Sum64())), size: float64(nodes) / baseNodes,
+	}
 	g.generate()
 	return in, nil
 }

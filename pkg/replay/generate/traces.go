@@ -41,7 +41,7 @@ func ReadTraces(folder string) ([]*Traces, error) {
 		files = append(files, found...)
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("%s: no file *.csv or *.csv.gz: want a file per day, with a row of %d CPU utilizations in percent per machine",
+		return nil, fmt.Errorf("%s: no file *.csv or *.csv.gz: want a file per day, a row per machine, %d CPU utilizations in percent",
 			folder, samplesPerDay)
 	}
 	slices.Sort(files)

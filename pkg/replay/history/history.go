@@ -57,12 +57,18 @@ const (
 	zoneQuery     = `last_over_time(kube_node_labels{label_topology_kubernetes_io_zone!=""}[1h])`
 	ownerQuery    = `last_over_time(kube_pod_owner{owner_is_controller="true"}[1h])`
 	createdQuery  = `last_over_time(kube_pod_created[1h])`
-	requestQuery  = `sum by (namespace, pod, resource) (max by (namespace, pod, container, resource) (last_over_time(kube_pod_container_resource_requests{resource=~"cpu|memory"}[1h])))`
-	limits        = `max by (namespace, pod, container, resource) (last_over_time(kube_pod_container_resource_limits{resource=~"cpu|memory"}[1h]))`
+	byContainer   = `max by (namespace, pod, container, resource) `
+	requests      = byContainer + `(last_over_time(kube_pod_container_resource_requests{resource=~"cpu|memory"}[1h]))`
+	requestQuery  = `sum by (namespace, pod, resource) (` + requests + `)`
+	limits        = byContainer + `(last_over_time(kube_pod_container_resource_limits{resource=~"cpu|memory"}[1h]))`
 	containers    = `max by (namespace, pod, container) (last_over_time(kube_pod_container_info[1h]))`
-	limitQuery    = `sum by (namespace, pod, resource) (` + limits + `) and count by (namespace, pod, resource) (` + limits + `) >= on (namespace, pod) group_left () count by (namespace, pod) (` + containers + `)`
-	cpuQuery      = `sum by (namespace, pod) (max by (namespace, pod, container, id) (rate(container_cpu_usage_seconds_total{container!="", container!="POD"}[5m])))`
-	memoryQuery   = `sum by (namespace, pod) (max by (namespace, pod, container) (container_memory_working_set_bytes{container!="", container!="POD"}))`
+	limited       = `count by (namespace, pod, resource) (` + limits + `)`
+	limitQuery    = `sum by (namespace, pod, resource) (` + limits + `) and ` + limited +
+		` >= on (namespace, pod) group_left () count by (namespace, pod) (` + containers + `)`
+	cpuQuery = `sum by (namespace, pod) (max by (namespace, pod, container, id) (` +
+		`rate(container_cpu_usage_seconds_total{container!="", container!="POD"}[5m])))`
+	memoryQuery = `sum by (namespace, pod) (max by (namespace, pod, container) (` +
+		`container_memory_working_set_bytes{container!="", container!="POD"}))`
 )
 
 // pod holds all pods of a name.
@@ -265,7 +271,8 @@ func (r *reader) history() (*History, error) {
 		return nil, errors.New("no nodes: kube_node_status_capacity of kube-state-metrics is missing")
 	}
 	if r.read[cpuQuery] == 0 {
-		return nil, errors.New("no usage of pods: container_cpu_usage_seconds_total of cAdvisor, or its labels namespace, pod and container, are missing")
+		return nil, errors.New("no usage of pods: container_cpu_usage_seconds_total of cAdvisor is missing, " +
+			"or its labels namespace, pod and container")
 	}
 	bound, idle := r.addPods(in)
 	return &History{Input: in, Missing: r.missing(bound, idle)}, nil
@@ -353,8 +360,8 @@ func (p *pod) split() []*pod {
 	return pods
 }
 
-// input returns the pod as a replay takes it. It arrives at its creation; if it waited for longer than a step, at its first usage, so
-// that the replay has the cluster's load. The end of a pod is known to five minutes.
+// input returns the pod for a replay. It arrives at its creation; after a wait of more than a step, at its first usage, so that the
+// replay has the cluster's load. Its end is exact to five minutes.
 func (r *reader) input(p *pod, workload int) input.Pod {
 	from := time.Duration(p.first) * input.TraceStep
 	arrival := from

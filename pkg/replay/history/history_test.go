@@ -73,14 +73,18 @@ func serve(t *testing.T, series map[string][]constant) string {
 				result = append(result, map[string]any{"metric": s.labels, "values": values})
 			}
 		}
-		_ = json.NewEncoder(w).Encode(map[string]any{"status": "success", "data": map[string]any{"resultType": "matrix", "result": result}})
+		_ = json.NewEncoder(w).
+			Encode(map[string]any{"status": "success", "data": map[string]any{"resultType": "matrix", "result": result}})
 	}))
 	t.Cleanup(server.Close)
 	return server.URL + "/prefix"
 }
 
 func read(t *testing.T, series map[string][]constant) (*History, error) {
-	return Read(t.Context(), Config{Address: serve(t, series), End: end, Since: 2 * time.Hour, HTTP: httpclient.Config{Timeout: 10 * time.Minute}})
+	return Read(
+		t.Context(),
+		Config{Address: serve(t, series), End: end, Since: 2 * time.Hour, HTTP: httpclient.Config{Timeout: 10 * time.Minute}},
+	)
 }
 
 func TestPod_WorkloadIsNamedAsPluginsNameIt(t *testing.T) {
@@ -115,7 +119,16 @@ func cluster() map[string][]constant {
 			always(float64(start.Add(30*time.Minute+100*time.Second).Unix()), "namespace", "n", "pod", "short"),
 		},
 		requestQuery: {
-			always(0.5, "namespace", "n", "pod", "short", "resource", "cpu"), always(1e9, "namespace", "n", "pod", "short", "resource", "memory"),
+			always(
+				0.5,
+				"namespace",
+				"n",
+				"pod",
+				"short",
+				"resource",
+				"cpu",
+			),
+			always(1e9, "namespace", "n", "pod", "short", "resource", "memory"),
 		},
 		limitQuery: {always(2, "namespace", "n", "pod", "short", "resource", "cpu")},
 		cpuQuery: {
@@ -144,7 +157,12 @@ func TestRead(t *testing.T) {
 		Nodes: []input.Node{{Name: "a", Zone: "z", Capacity: podusage.Amounts{load.CPU: 4000, load.Memory: 8e9}}},
 		Workloads: []input.Workload{
 			{Namespace: "n", Name: "db"},
-			{Namespace: "n", Name: "web", Requests: podusage.Amounts{load.CPU: 500, load.Memory: 1e9}, Limits: podusage.Amounts{load.CPU: 2000}},
+			{
+				Namespace: "n",
+				Name:      "web",
+				Requests:  podusage.Amounts{load.CPU: 500, load.Memory: 1e9},
+				Limits:    podusage.Amounts{load.CPU: 2000},
+			},
 		},
 		Pods: []input.Pod{
 			{Workload: 0, Lifetime: 4 * time.Hour, Trace: repeated(24, 250), CPUMillis: 1, Noise: -1, MemoryBytes: 5e8},
@@ -203,7 +221,10 @@ func TestRead_Fails(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(tc.body)) }))
 			defer server.Close()
-			_, err := Read(t.Context(), Config{Address: server.URL, End: end, Since: time.Hour, HTTP: httpclient.Config{Timeout: 10 * time.Minute}})
+			_, err := Read(
+				t.Context(),
+				Config{Address: server.URL, End: end, Since: time.Hour, HTTP: httpclient.Config{Timeout: 10 * time.Minute}},
+			)
 			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), server.URL) {
 				t.Errorf("error %v, want one that says %q and the URL", err, tc.want)
 			}
@@ -236,7 +257,8 @@ func TestQueries_CountASeriesOfTwoTargetsOnce(t *testing.T) {
 			if !ok || sum.Op == parser.MAX {
 				return nil
 			}
-			if of, ok := sum.Expr.(*parser.AggregateExpr); !ok || of.Op != parser.MAX || slices.Contains(of.Grouping, "instance") || slices.Contains(of.Grouping, "job") {
+			if of, ok := sum.Expr.(*parser.AggregateExpr); !ok || of.Op != parser.MAX || slices.Contains(of.Grouping, "instance") ||
+				slices.Contains(of.Grouping, "job") {
 				t.Errorf("%s: want a maximum over targets in %s", q, sum)
 			}
 			return nil

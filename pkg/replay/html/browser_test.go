@@ -150,7 +150,14 @@ func (tb *tab) key(keys string) {
 // shows fails the test unless an element of this selector holds text.
 func (tb *tab) shows(selector, text string) {
 	tb.Helper()
-	if got := eval[string](tb, `[...document.querySelectorAll(%q)].map(e => e.textContent).join("\n")`, selector); !strings.Contains(got, text) {
+	if got := eval[string](
+		tb,
+		`[...document.querySelectorAll(%q)].map(e => e.textContent).join("\n")`,
+		selector,
+	); !strings.Contains(
+		got,
+		text,
+	) {
 		tb.Errorf("%s holds %q, want %q", selector, got, text)
 	}
 }
@@ -223,7 +230,7 @@ func TestBrowser(t *testing.T) {
 		tb.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, at[0], at[1]))
 	}
 	hover(`td[data-term="deviation"]`)
-	tb.shows("#tip", "Standard deviation of utilization between nodes")
+	tb.shows("#tip", "Mean standard deviation of utilization between nodes")
 	tb.shows("#tip", "2011-03-06, seed 2: ")
 	hover(`.origin dl [data-term="unrequested"]`)
 	tb.shows("#tip", "whose largest pod has no CPU request")
@@ -288,7 +295,9 @@ func TestBrowserSchemes(t *testing.T) {
 		t.Error("the heat map has the same colors in both schemes")
 	}
 	// Printing goes back to light, and then forth.
-	tb.exec(`addEventListener("beforeprint", () => window.printed = getComputedStyle(document.querySelector("section")).backgroundColor)`)
+	tb.exec(
+		`addEventListener("beforeprint", () => window.printed = getComputedStyle(document.querySelector("section")).backgroundColor)`,
+	)
 	get(tb, chromedp.PrintToPDF())
 	printed := eval[string](tb, `window.printed`)
 	if printed != white {
@@ -357,7 +366,10 @@ func TestBrowserSparseReports(t *testing.T) {
 
 // manyPolicies is a report with more policies than colors, a long name, and a replay that was interrupted.
 func manyPolicies() *report.Report {
-	r := synthetic(1000, 2, append(policyNames, "profile-of-a-cluster-with-quite-a-long-name", "random", "most-allocated", "B", "C", "D", "E")...)
+	r := synthetic(
+		1000,
+		2,
+		append(policyNames, "profile-of-a-cluster-with-quite-a-long-name", "random", "most-allocated", "B", "C", "D", "E")...)
 	r.Partial = true
 	last := &r.Policies[len(r.Policies)-1]
 	last.Runs = last.Runs[:1]

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// heatBudget bounds the bytes of all heat maps. Base64 makes 4 MB of them, which leaves room for all else below 5 MB.
+	// heatBudget bounds the bytes of all heat maps: 4 MB in base64, of a page of 5 MB.
 	heatBudget = 3_000_000
-	// numColors is the number of colors in page.css for policies without a color of their own. Beyond it, lines are dashed.
+	// numColors is the number of colors in page.css beside those of stock and clairvoyant. More lines are dashed.
 	numColors = 6
 )
 
-// data is what the page's script draws.
+// data is the input of the page's script.
 type data struct {
 	// HotAbove and SevereAbove are in percent of capacity.
 	HotAbove    float64      `json:"hotAbove"`
@@ -36,7 +36,7 @@ type policyData struct {
 	Charts []*chart `json:"charts"`
 }
 
-// chart is what is drawn of one run. Times are in seconds.
+// chart is the charts of one run. Times are in seconds.
 type chart struct {
 	HotMinutes float64   `json:"hotMinutes"`
 	Start      float64   `json:"start"`
@@ -53,7 +53,7 @@ type chart struct {
 func newData(r *report.Report, rows []row) data {
 	d := data{
 		HotAbove: 100 * r.HotAbove, SevereAbove: 100 * r.SevereAbove,
-		// Empty rather than null, which the script would have to tell apart.
+		// The script expects no null.
 		Runs: []string{}, NodeNames: [][]string{}, Policies: []policyData{},
 	}
 	merge := mergedSteps(r)
@@ -84,7 +84,7 @@ func (d *data) newChart(run *report.Run, merge int) *chart {
 	}
 	step := from.Step * time.Duration(merge)
 	if merge > 1 {
-		d.heatNote = fmt.Sprintf("So that this page stays small, each column is the mean of %s instead of %s.", span(step), span(from.Step))
+		d.heatNote = fmt.Sprintf("To keep this page small, each column is the mean of %s instead of %s.", span(step), span(from.Step))
 	}
 	columns := mergedColumns(from, merge)
 	c := &chart{
@@ -111,7 +111,7 @@ func (d *data) newChart(run *report.Run, merge int) *chart {
 	return c
 }
 
-// mergedSteps is the smallest number of steps to merge into one column for which all heat maps are within heatBudget.
+// mergedSteps is the smallest number of steps per column with all heat maps within heatBudget.
 func mergedSteps(r *report.Report) int {
 	for merge := 1; ; merge++ {
 		bytes, columns := 0, 0
@@ -130,7 +130,7 @@ func mergedSteps(r *report.Report) int {
 	}
 }
 
-// mergedColumns is the number of columns of c's heat map if so many steps are merged into one.
+// mergedColumns is the number of columns of c's heat map, of merge steps each.
 func mergedColumns(c *report.Charts, merge int) int {
 	steps := 0
 	for _, row := range c.Utilization {

@@ -1,10 +1,7 @@
-// Package html renders a replay's report as one HTML page. The page holds everything it needs, asks no server for anything, and
-// opens from a file.
+// Package html renders a replay's report as one HTML page, which needs no server.
 //
-// Lines are drawn by uPlot 1.6.32 (MIT, https://github.com/leeoniya/uPlot): its files from npm and its licence are in uplot/,
-// unmodified. uPlot is 51 kB and draws lines with axes and a cursor, which is all that is needed here. echarts, with which
-// go-echarts draws, is about 1 MB: more than all else on most pages. A heat map is a few lines on a canvas of one pixel per node and
-// step. Bars and tables are HTML, so that they need no script and print well.
+// uPlot 1.6.32 (MIT, https://github.com/leeoniya/uPlot) draws lines in 51 kB; uplot/ has its unmodified files from npm. Bars and
+// tables are HTML, which needs no script and prints well.
 package html
 
 import (
@@ -24,8 +21,7 @@ import (
 //go:embed page.gohtml page.css page.js uplot/uPlot.iife.min.js uplot/uPlot.min.css uplot/LICENSE
 var files embed.FS
 
-// Write renders r as one HTML page. The page is below 5 MB however many nodes, steps, policies and runs r has: beyond that, the
-// columns of the heat maps become wider, and the page says so. It returns w's error.
+// Write renders r as one HTML page of less than 5 MB: the columns of large heat maps become wider, with a note.
 func Write(w io.Writer, r *report.Report) error {
 	content, err := template.New("page.gohtml").ParseFS(files, "page.gohtml")
 	if err != nil {
@@ -37,7 +33,7 @@ func Write(w io.Writer, r *report.Report) error {
 	p.Script = template.JS(licence + read("uplot/uPlot.iife.min.js") + read("page.js"))
 	p.ScriptHash = scriptHash(p.Script)
 
-	// A failed template must not leave half a page behind.
+	// After a failure, no partial page is written.
 	var page bytes.Buffer
 	if err := content.Execute(&page, p); err != nil {
 		return fmt.Errorf("render the report: %w", err)
@@ -64,7 +60,7 @@ func read(name string) string {
 	return string(content)
 }
 
-// scriptHash is how a Content-Security-Policy names the one script that may run.
+// scriptHash is the script's source in a Content-Security-Policy.
 func scriptHash(script template.JS) string {
 	sum := sha256.Sum256([]byte(script))
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])

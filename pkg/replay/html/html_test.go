@@ -22,7 +22,11 @@ var policyNames = []string{report.Stock, "TargetLoadPacking", "LoadVariationRisk
 
 // spread is how much the utilization of a policy's nodes varies in synthetic reports.
 var spread = map[string]float64{
-	report.Stock: 0.165, "TargetLoadPacking": 0.145, "LoadVariationRiskBalancing": 0.15, "PredictedPeak": 0.13, report.Clairvoyant: 0.105,
+	report.Stock:                 0.165,
+	"TargetLoadPacking":          0.145,
+	"LoadVariationRiskBalancing": 0.15,
+	"PredictedPeak":              0.13,
+	report.Clairvoyant:           0.105,
 }
 
 // synthetic is a report of a day in steps of five minutes. The utilization of each node wanders about a mean that follows the time
@@ -162,7 +166,7 @@ func TestSize(t *testing.T) {
 		if len(page) > limit {
 			t.Errorf("the page has %d bytes, want at most %d", len(page), limit)
 		}
-		if strings.Contains(page, "stays small") {
+		if strings.Contains(page, "keep this page small") {
 			t.Error("steps were merged")
 		}
 	})

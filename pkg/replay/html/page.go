@@ -114,15 +114,15 @@ func terms(r *report.Report, columns []report.Figure) []term {
 	}
 	return append(terms,
 		term{"mean", "Mean and range", "The mean over the runs; below it the lowest and the highest run."},
-		term{"ratio", "× stock, × clairvoyant", "The sum over the runs, divided by the sum over the same runs of stock (the stock scheduler) " +
-			"or clairvoyant. Below 1 is fewer."},
-		term{"clairvoyant", "Clairvoyant", "Knows the future usage of all placed pods, and places each pod greedily by it: a bound for better prediction."},
-		term{"hotNodes", "Hot nodes", "Nodes with CPU demand above " + short(100*r.HotAbove) + " % of capacity, averaged over each step."},
+		term{"ratio", "× stock, × clairvoyant", "The sum over the runs, divided by the sum over the same runs of stock or clairvoyant. " +
+			"Below 1 is fewer."},
+		term{"clairvoyant", "Clairvoyant", "Places pods greedily by the future usage of all placed pods: a bound for better prediction."},
+		term{"hotNodes", "Hot nodes", "Nodes with CPU demand above " + short(100*r.HotAbove) + " % of capacity, per step."},
 		term{"heat", "Heat map", "CPU demand of a node over its capacity, averaged over each step. Demand may exceed capacity."},
-		term{"distribution", "Share of node-minutes", "Share of all node-minutes at, or above, a CPU demand in whole percent of capacity."},
+		term{"distribution", "Share of node-minutes", "Share of node-minutes at, or above, a CPU demand in percent of capacity."},
 		term{"byAge", "Usage by age", "CPU usage on hot nodes, by the time since the pod was placed; runs weighted by hot node-minutes."},
 		term{"largest", "Largest pod's share", "Share of the largest pod in the usage of a hot node, averaged over hot node-minutes."},
-		term{"unknown", "Largest pod unknown", "Share of hot node-minutes whose largest pod's workload had no statistics when the pod was placed."},
+		term{"unknown", "Largest pod unknown", "Share of hot node-minutes whose largest pod had a workload without statistics."},
 		term{"unrequested", "Largest pod without request", "Share of hot node-minutes whose largest pod has no CPU request."},
 	)
 }
@@ -138,7 +138,8 @@ func rows(r *report.Report, columns []report.Figure, ages []string) []row {
 	var rows []row
 	for i := range r.Policies {
 		p := &r.Policies[i]
-		row := row{Name: p.Name, Best: p == best, Color: p.Name, OfStock: p.Ratio(stock, report.Hot), OfClairvoyant: p.Ratio(clairvoyant, report.Hot)}
+		row := row{Name: p.Name, Best: p == best, Color: p.Name}
+		row.OfStock, row.OfClairvoyant = p.Ratio(stock, report.Hot), p.Ratio(clairvoyant, report.Hot)
 		if p.Name != report.Stock && p.Name != report.Clairvoyant {
 			row.Color = fmt.Sprint(colors % numColors)
 			colors++

@@ -3,7 +3,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const $ = (id) => document.getElementById(id);
   const root = document.documentElement;
-  // cssColor reads one of the style sheet's variables, so that charts follow the color scheme.
+  // cssColor reads a variable of the style sheet, so that charts follow the color scheme.
   const cssColor = (name) => getComputedStyle(root).getPropertyValue("--" + name).trim();
   const element = (tag, properties, ...children) => {
     const e = Object.assign(document.createElement(tag), properties);
@@ -20,7 +20,7 @@
     return (day > 0 ? "day " + (day + 1) + ", " : "") + two((seconds % 86400) / 3600) + ":" + two((seconds % 3600) / 60);
   };
 
-  // What others are compared with is dotted or dashed, so that it does not depend on colors alone.
+  // Reference policies are dotted or dashed, not distinguished by color alone.
   const dashes = { stock: [2, 3], clairvoyant: [6, 4] };
   const policies = data.policies.map((p, i) => ({
     ...p,
@@ -40,7 +40,7 @@
     tip.style.top = (y + 18 + height > innerHeight ? Math.max(8, y - height - 12) : y + 18) + "px";
   }
   const hideTip = () => (tip.hidden = true);
-  // pinned shows the tooltip of what was reached by keys. It stays until focus goes on, whatever the mouse and scrolling do.
+  // pinned shows the tooltip of the focused element until focus moves on.
   let pinned = null;
   const unpin = () => ((pinned = null), hideTip());
   const showPinned = () => (pinned ?? hideTip)();
@@ -67,7 +67,7 @@
   addEventListener("scroll", showPinned, true);
   addEventListener("keydown", (event) => {
     if (event.key === "Escape") return unpin();
-    // In the table, arrow keys go from number to number: one stop of the Tab key for each would be too many.
+    // Arrow keys move between the table's numbers, which are one tab stop.
     const at = document.activeElement.closest?.(".figures-table [data-term]");
     const [down, right] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] ?? [];
     if (!at || down === undefined) return;
@@ -82,7 +82,7 @@
   // ---- Lines.
   const plots = [];
 
-  // makeLines draws one line per policy. The legend shows the values under the cursor, or those of summary without one.
+  // makeLines draws one line per policy. The legend shows the values under the cursor, or the summary.
   function makeLines(id, { x, ys, xAxis, yAxis, yScale, marks = [], name, format, summary, describe }) {
     const box = $(id + "-chart");
     const legend = $(id + "-legend");
@@ -166,7 +166,7 @@
 
   const mean = (values) => values.reduce((sum, v) => sum + v, 0) / Math.max(1, values.length);
 
-  // movingMean averages over as many values before as after each.
+  // movingMean averages over a window centered at each value.
   function movingMean(values, width) {
     const half = Math.floor(width / 2);
     return values.map((_, i) => mean(values.slice(Math.max(0, i - half), i + half + 1)));
@@ -241,7 +241,7 @@
     });
   }
 
-  // heatRows orders nodes and merges them into at most 340 rows: for each, its nodes.
+  // heatRows returns at most 340 rows of nodes, in order.
   function heatRows(map) {
     const { values, columns, nodes } = map;
     const order = Array.from({ length: nodes }, (_, i) => i);
@@ -253,7 +253,7 @@
     return Array.from({ length: Math.ceil(nodes / merge) }, (_, i) => order.slice(i * merge, (i + 1) * merge));
   }
 
-  // hottest is the node of a row that is hottest at a column.
+  // hottest is a row's hottest node at a column.
   const hottest = (map, row, column) =>
     map.rows[row].reduce((best, node) => (map.values[node * map.columns + column] > map.values[best * map.columns + column] ? node : best));
 
@@ -362,7 +362,7 @@
   $("order").addEventListener("change", drawMaps);
   const redraw = () => (plots.forEach(({ plot }) => plot.redraw()), drawMaps());
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-  // On paper, everything is light, and as wide as a page.
+  // Paper is light and narrow.
   addEventListener("beforeprint", () => {
     root.classList.add("printing");
     plots.forEach(({ plot }) => plot.setSize({ width: 640, height: 260 }));

@@ -128,7 +128,9 @@ func save(w io.Writer, in *Input) error {
 			break
 		}
 		p := &in.Pods[i]
-		line := filePod{Workload: p.Workload, ArrivalSeconds: p.Arrival.Seconds(), LifetimeSeconds: p.Lifetime.Seconds(), MemoryBytes: p.MemoryBytes}
+		line := filePod{
+			Workload: p.Workload, ArrivalSeconds: p.Arrival.Seconds(), LifetimeSeconds: p.Lifetime.Seconds(), MemoryBytes: p.MemoryBytes,
+		}
 		if p.Noise >= 0 {
 			line.Noise = &p.Noise
 		}
@@ -285,8 +287,7 @@ func (in *Input) addPod(p *filePod) error {
 	return nil
 }
 
-// HashNames replaces the names of nodes, zones, namespaces, workloads and images with hashes by a random key. Equal names have equal
-// hashes.
+// HashNames replaces names of nodes, zones, namespaces, workloads and images with hashes by a random key. Equal names stay equal.
 func (in *Input) HashNames() {
 	key := make([]byte, sha256.Size)
 	_, _ = rand.Read(key) // it never fails

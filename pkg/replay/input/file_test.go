@@ -19,13 +19,27 @@ func generated(t *testing.T) *Input {
 	t.Helper()
 	const nodes, workloads, pods, machines = 3, 20, 200, 10
 	r := rand.New(rand.NewPCG(1, 2))
-	in := &Input{Name: "flat, seed 1", Seed: 1, Start: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Length: Day, Counted: Day - 3*time.Hour}
+	in := &Input{
+		Name:    "flat, seed 1",
+		Seed:    1,
+		Start:   time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		Length:  Day,
+		Counted: Day - 3*time.Hour,
+	}
 	for i := range nodes {
-		in.Nodes = append(in.Nodes, Node{fmt.Sprint("node-", i), fmt.Sprint("zone-", string(rune('a'+i))), podusage.Amounts{8000, 32 << 30}})
+		in.Nodes = append(
+			in.Nodes,
+			Node{fmt.Sprint("node-", i), fmt.Sprint("zone-", string(rune('a'+i))), podusage.Amounts{8000, 32 << 30}},
+		)
 	}
 	for i := range workloads {
 		name := fmt.Sprint("app-", i)
-		w := Workload{Namespace: fmt.Sprint("team-", i%5), Name: name, Image: "registry.example/" + name, Requests: podusage.Amounts{100, 1 << 20}}
+		w := Workload{
+			Namespace: fmt.Sprint("team-", i%5),
+			Name:      name,
+			Image:     "registry.example/" + name,
+			Requests:  podusage.Amounts{100, 1 << 20},
+		}
 		w.Limits[load.CPU] = float64(i % 2 * 500)
 		in.Workloads = append(in.Workloads, w)
 	}
@@ -37,8 +51,15 @@ func generated(t *testing.T) *Input {
 	}
 	for i := range pods {
 		in.Pods = append(in.Pods, Pod{
-			Workload: r.IntN(workloads), Arrival: time.Duration(i) * 7 * time.Minute, Lifetime: time.Duration(1 + r.Int64N(int64(3*time.Hour))),
-			Trace: traces[r.IntN(machines)], CPUMillis: 1000 * r.Float32(), Noise: r.IntN(NoiseLength), MemoryBytes: 1e9 * r.Float64(),
+			Workload: r.IntN(
+				workloads,
+			),
+			Arrival:     time.Duration(i) * 7 * time.Minute,
+			Lifetime:    time.Duration(1 + r.Int64N(int64(3*time.Hour))),
+			Trace:       traces[r.IntN(machines)],
+			CPUMillis:   1000 * r.Float32(),
+			Noise:       r.IntN(NoiseLength),
+			MemoryBytes: 1e9 * r.Float64(),
 		})
 	}
 	in.Pods[0].Noise = -1 // as in a real cluster

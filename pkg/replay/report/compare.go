@@ -32,13 +32,16 @@ func (r *Report) Figures() []Figure {
 			func(r *Run) float64 { return r.UnservedCoreHours }},
 		{"p99", "p99", "% of capacity", "99 % of all node-minutes have at most this CPU demand.", false, 1,
 			func(r *Run) float64 { return 100 * r.P99Utilization }},
-		{"deviation", "Deviation", "% points", "Standard deviation of utilization between nodes, averaged over time; 0 means equal nodes.", false, 1,
+		{"deviation", "Deviation", "% points", "Mean standard deviation of utilization between nodes; 0 means equal nodes.", false, 1,
 			func(r *Run) float64 { return 100 * r.Deviation }},
-		{"inUse", "In use", "nodes", "Nodes that run at least one pod, averaged over time. Fewer is better when nodes are to be freed.", false, 1,
+		{"inUse", "In use", "nodes", "Mean number of nodes with a pod. Fewer is better if nodes are to be freed.", false, 1,
 			func(r *Run) float64 { return r.NodesInUse }},
-		{"pending", "Pending", "pods", "Pods without a node at the end of the run.", false, 0, func(r *Run) float64 { return float64(r.Pending) }},
-		{"waiting", "Waiting", "pod-min", "Waiting time of all pods, per run.", false, 0, func(r *Run) float64 { return r.PendingMinutes }},
-		{"evictions", "Evictions", "pods", "Pods evicted from a node, per run.", false, 0, func(r *Run) float64 { return float64(r.Evictions) }},
+		{"pending", "Pending", "pods", "Pods without a node at the end of the run.", false, 0,
+			func(r *Run) float64 { return float64(r.Pending) }},
+		{"waiting", "Waiting", "pod-min", "Waiting time of all pods, per run.", false, 0,
+			func(r *Run) float64 { return r.PendingMinutes }},
+		{"evictions", "Evictions", "pods", "Pods evicted from a node, per run.", false, 0,
+			func(r *Run) float64 { return float64(r.Evictions) }},
 		{"speed", "Speed", "decisions/s", "Decisions per second. It depends on the machine.", false, 0, func(r *Run) float64 {
 			if r.DecisionSeconds == 0 {
 				return 0

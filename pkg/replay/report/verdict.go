@@ -50,7 +50,8 @@ func againstStock(best, stock *PolicyReport) string {
 	case stock == nil:
 		return best.Name + " has the fewest hot node-minutes."
 	case withinNoise(best, stock):
-		return fmt.Sprintf("No policy has fewer hot node-minutes than stock beyond noise. %s has the fewest, %s × stock.", best.Name, ratio)
+		return fmt.Sprintf("No policy has fewer hot node-minutes than stock beyond noise. %s has the fewest, %s × stock.",
+			best.Name, ratio)
 	}
 	sentence := fmt.Sprintf("%s has %s × the hot node-minutes of stock", best.Name, ratio)
 	if fewer, of := fewerRuns(best, stock); of > 1 {
