@@ -21,15 +21,14 @@ const skewRetry = 10 * time.Second
 // skewCheck warns once, when the first plugin is made, if Kubernetes does not support this scheduler with the API server.
 type skewCheck struct{ once sync.Once }
 
-// start returns at once: the API server may be away. format is the log's.
+// start returns at once: the API server may be down. format is the log's.
 func (s *skewCheck) start(ctx context.Context, handle minor.Handle, format string) {
 	s.once.Do(func() {
 		go warnOfSkew(ctx, componentversion.Get().GitVersion, handle.ClientSet().Discovery(), skewRetry, format)
 	})
 }
 
-// warnOfSkew asks the API server for its version until it responds, and logs a warning if the scheduler's version is not supported
-// with it. Versions that cannot be compared, such as that of a scheduler built without one, are no reason for a warning.
+// warnOfSkew polls the API server for its version, and logs a warning if it is not supported.
 func warnOfSkew(ctx context.Context, own string, server discovery.ServerVersionInterface, retry time.Duration, format string) {
 	logger := klog.FromContext(ctx).V(4)
 	_ = wait.PollUntilContextCancel(ctx, retry, true, func(context.Context) (bool, error) {

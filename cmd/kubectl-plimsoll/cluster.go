@@ -29,7 +29,7 @@ func (f *clusterFlags) addTo(flags *pflag.FlagSet) {
 	kube := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.kube.AddFlags(kube)
 	kube.VisitAll(func(flag *pflag.Flag) {
-		// All of kubectl's flags work; the help shows those that are used often.
+		// All of kubectl's flags work; the help shows common ones.
 		flag.Hidden = !slices.Contains([]string{"kubeconfig", "context", "namespace", "as", "as-group", "server", "request-timeout"}, flag.Name)
 	})
 	flags.AddFlagSet(kube)
@@ -58,8 +58,7 @@ func (f *clusterFlags) connect() (*live.Connection, error) {
 	return live.Connect(kubeConfig, namespace, inCluster(kubeConfig, rest.InClusterConfig))
 }
 
-// warnOfOtherMinor prints a line if the scheduler is of another minor version of Kubernetes than the command, which has the given
-// version: its stock plugins may decide otherwise. The scheduler's minor is known if the tag of its image names it.
+// warnOfOtherMinor prints a warning if the scheduler's image names another minor version of Kubernetes. Its stock plugins may differ.
 func warnOfOtherMinor(cmd *cobra.Command, kubernetes string, w *live.Workload) {
 	if w == nil {
 		return

@@ -12,7 +12,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
-// addCompletion lets a shell complete the values of flags and the names of objects, for the command and those below it.
+// addCompletion completes values of flags and names of objects, for the command and its subcommands.
 func addCompletion(command *cobra.Command) {
 	for name, complete := range map[string]cobra.CompletionFunc{
 		"output":       cobra.FixedCompletions([]cobra.Completion{"table", "json", "yaml", "jsonpath=", "go-template="}, cobra.ShellCompDirectiveNoFileComp),

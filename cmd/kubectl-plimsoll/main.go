@@ -12,8 +12,7 @@ import (
 // version is set by the linker.
 var version string
 
-// gcPercent lets the heap grow further than usual between two collections: a replay allocates much that is soon free, and holds
-// little.
+// gcPercent is high because a replay holds little memory but allocates much.
 const gcPercent = 400
 
 func main() {

@@ -41,15 +41,15 @@ func newWhatIfCommand() *cobra.Command {
 	flags := command.Flags()
 	o.cluster.addTo(flags)
 	o.output.addTo(flags)
-	flags.StringVarP(&o.file, "filename", "f", "", "file with the workloads whose pods are placed; - is standard input")
-	flags.IntVar(&o.replicas, "replicas", 0, "number of pods of the workload, in place of the file's")
+	flags.StringVarP(&o.file, "filename", "f", "", "file with workloads whose pods to place; - is standard input")
+	flags.IntVar(&o.replicas, "replicas", 0, "number of pods of the workload; replaces the file's")
 	flags.StringSliceVar(&o.scenario.Drain, "drain", nil, "node to drain; may be repeated")
 	flags.StringSliceVar(&o.scenario.EvictAllIn, "evict-all-in", nil, "namespace whose pods are evicted; may be repeated")
 	flags.IntVar(&o.scenario.AddNodes, "add-nodes", 0, "number of nodes to add")
-	flags.StringVar(&o.scenario.Like, "like", "", "node that added nodes are copies of")
-	flags.BoolVar(&o.scenario.Pending, "pending", false, "place the pods that wait in the cluster, too; the default if nodes are added and no other pods are placed")
-	flags.StringVar(&o.scenario.SchedulerName, "scheduler-name", "", "profile that places the pods of the file, in place of their spec.schedulerName")
-	flags.StringVar(&o.profileFrom, "profile-from", "", "KubeSchedulerConfiguration on this machine, by whose profile the same pods are placed for comparison")
+	flags.StringVar(&o.scenario.Like, "like", "", "node to copy for --add-nodes")
+	flags.BoolVar(&o.scenario.Pending, "pending", false, "place waiting pods of the cluster too; the default if you only add nodes")
+	flags.StringVar(&o.scenario.SchedulerName, "scheduler-name", "", "profile for the pods of the file; replaces their spec.schedulerName")
+	flags.StringVar(&o.profileFrom, "profile-from", "", "local file with a KubeSchedulerConfiguration to compare with")
 	return command
 }
 

@@ -35,8 +35,8 @@ func Kinds() []runtime.Object {
 	return append(kinds, &corev1.Pod{})
 }
 
-// ObjectsOf returns the objects of the factory's started informers, for Options.Objects: those of the kinds that the scheduler and
-// the stock plugins read, in a constant order. Wait until the informers have synced.
+// ObjectsOf returns the objects of the factory's started informers of Kinds, in a constant order, for Options.Objects. Wait until the
+// informers have synced.
 func ObjectsOf(factory informers.SharedInformerFactory) []runtime.Object {
 	stopped := make(chan struct{})
 	close(stopped)
@@ -61,9 +61,7 @@ func ObjectsOf(factory informers.SharedInformerFactory) []runtime.Object {
 // Informers returns the informers that hold the cluster's objects. They must not be started.
 func (s *Scheduler) Informers() informers.SharedInformerFactory { return s.cluster }
 
-// Add adds objects to the cluster: nodes, bound and waiting pods, and the other objects that plugins read, such as
-// PersistentVolumeClaims, Services and PodDisruptionBudgets. A pod must have a UID. Objects are not copied, and must not be
-// changed afterwards.
+// Add adds objects of Kinds to the cluster. A pod must have a UID. Objects are not copied, and must not be changed afterwards.
 func (s *Scheduler) Add(objects ...runtime.Object) error {
 	for _, object := range objects {
 		if err := s.cluster.add(object); err != nil {

@@ -20,8 +20,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/simhooks"
 )
 
-// Decide finds a node for the pod as the scheduler does: on a sample of the nodes, unless percentageOfNodesToScore is 100. Call
-// Assume to place the pod on that node. The pod need not be in the cluster.
+// Decide finds a node for the pod as the scheduler does, on a sample of the nodes. Call Assume to place the pod there. The pod need not be in the cluster.
 //
 // If the pod's status.nominatedNodeName is set, that node alone is evaluated, as long as it passes the filters.
 func (s *Scheduler) Decide(ctx context.Context, pod *corev1.Pod) (*Result, error) {

@@ -24,8 +24,7 @@ func (s *Scheduler) simulatePreemption(fw framework.Framework) {
 	}
 }
 
-// preempt records the victim, and removes the nominations of pods of lower priority to the node, as the API server would at the
-// request of the plugin.
+// preempt records the victim, and removes nominations of lower priority to the node.
 func (s *Scheduler) preempt(node string, priority int32, victim *corev1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

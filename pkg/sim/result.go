@@ -20,7 +20,7 @@ type Result struct {
 	Pod *corev1.Pod
 	// Node is the name of the chosen node; empty if there is none.
 	Node string
-	// Evaluated is the number of nodes that were filtered, Feasible the number of those that passed.
+	// Evaluated is the number of nodes that were filtered, Feasible the number that passed.
 	Evaluated, Feasible int
 	// Err says why no node was chosen, in the words of the pod's Event; nil if one was. It is a *framework.FitError unless the
 	// cluster has no nodes.
@@ -43,8 +43,8 @@ type PostFilter struct {
 	// Status is Success if a plugin helped the pod; otherwise it says why none did. Its Code is Error if a plugin failed: the
 	// scheduler reports that, and goes on.
 	Status *fwk.Status
-	// NominatedNode is the node whose pods are preempted for the pod; empty if none are. Until the pod is removed or
-	// assumed, its place there is kept free from pods of no higher priority, provided that the pod was added.
+	// NominatedNode is the node whose pods are preempted for the pod; empty if none are. If the pod was added, its place there is
+	// reserved until it is removed or assumed.
 	NominatedNode string
 	// Victims are the pods to preempt, by namespace and name. They stay in the cluster until they are removed.
 	Victims []*corev1.Pod

@@ -2,12 +2,11 @@
 // scheduler's own cache, queue, framework and SchedulePod. The package does no I/O: plugins get a client without a server, and
 // preemption evicts no pod.
 //
-// The same objects, plugins, calls and Options.Rand lead to the same decisions, with two exceptions. If Parallelism is above 1,
-// the order of goroutines decides which nodes a sample contains. DefaultPreemption chooses at random among nodes that it rates
-// alike, and takes the real time for the start of victims without a status.startTime.
+// The same objects, plugins, calls and Options.Rand lead to the same decisions, with two exceptions:
+//   - If Parallelism is above 1, the order of goroutines decides which nodes a sample contains.
+//   - DefaultPreemption breaks ties at random, and uses the real time for victims without a status.startTime.
 //
-// Extenders, Permit, binding, pod groups and the reuse of scores between pods of one signature (the feature gate
-// OpportunisticBatching, whose results expire by the real time) are not simulated.
+// Not simulated are extenders, Permit, binding, pod groups and the feature gate OpportunisticBatching.
 package sim
 
 import (
@@ -191,8 +190,7 @@ func (s *Scheduler) NodeInfos(ctx context.Context) ([]fwk.NodeInfo, error) {
 	return nil, nil
 }
 
-// LoadReaders returns the plugins of the named profile that judge nodes by their load; none if there is no such profile. Those that
-// may have a load line come first, by their rank; the others are sorted by name.
+// LoadReaders returns the plugins of the named profile that read load, sorted by LineRank and name.
 func (s *Scheduler) LoadReaders(schedulerName string) (readers []plugins.LoadReader) {
 	p, ok := s.profiles[schedulerName]
 	if !ok {

@@ -52,7 +52,7 @@ func winners(ranked []sim.Node, without string) (best []string) {
 	return best
 }
 
-// nominate makes the node that preemption made room on for the pod the one that is taken: the scheduler tries it before all others.
+// nominate chooses the node of an earlier preemption, which the scheduler tries first.
 func (d *Decision) nominate(node string, ranked []sim.Node) {
 	i := slices.IndexFunc(ranked, func(n sim.Node) bool { return n.Name == node })
 	if node == "" || i < 0 {

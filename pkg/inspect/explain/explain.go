@@ -1,5 +1,4 @@
-// Package explain says where the scheduler would place one pod now, and why: which nodes the filters ruled out, how the others
-// score, and which plugin decided.
+// Package explain shows where the scheduler would place one pod now, and why.
 package explain
 
 import (
@@ -23,7 +22,7 @@ import (
 
 // Options say what is explained.
 type Options struct {
-	// Pod is the pod, with a UID. If it has a node, it is judged as if it had none yet.
+	// Pod is the pod, with a UID. If it has a node, the node is ignored.
 	Pod *corev1.Pod
 	// InCluster reports whether the scheduler has the pod among its objects.
 	InCluster bool
@@ -110,7 +109,7 @@ func (r *Result) attempt(ctx context.Context, s *sim.Scheduler, pod *corev1.Pod)
 	return d, err
 }
 
-// relaxed reports whether a plugin waived a limit for the pod's next attempt: its PostFilter succeeded, and no pod is preempted.
+// relaxed reports whether a PostFilter plugin waived a limit for the next attempt, without preemption.
 func relaxed(d *sim.Result) bool {
 	return d.Node == "" && d.PostFilter != nil && d.PostFilter.Status.IsSuccess() && d.PostFilter.NominatedNode == ""
 }
@@ -203,7 +202,7 @@ func compare(d *sim.Result, ranked []sim.Node, names []string) (*Comparison, err
 	return c, nil
 }
 
-// placementOf says how the node that the pod runs on is judged today.
+// placementOf returns the present rank of the node of the pod.
 func placementOf(r *Result, d *sim.Result, ranked []sim.Node) *Placement {
 	p := &Placement{Node: r.Pod.Node, Differs: !slices.Contains(r.Decision.Nodes, r.Pod.Node)}
 	if i := slices.IndexFunc(ranked, func(n sim.Node) bool { return n.Name == p.Node }); i >= 0 {
@@ -217,10 +216,10 @@ func placementOf(r *Result, d *sim.Result, ranked []sim.Node) *Placement {
 	return p
 }
 
-// sampledFrom is the number of feasible nodes up to which the scheduler looks at all of them, however it is configured.
+// sampledFrom is the number of feasible nodes up to which the scheduler never samples.
 const sampledFrom = 100
 
-// sample finds out at how many of the feasible nodes the scheduler would stop looking for more.
+// sample sets SampledNodes.
 func (r *Result) sample(ctx context.Context, s *sim.Scheduler, pod *corev1.Pod, d *sim.Result) error {
 	if d.Feasible <= sampledFrom || r.Relaxed != nil { // a waiver holds for one attempt
 		return nil
@@ -269,7 +268,7 @@ func (r *Result) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-// knowsLoad reports whether the plugin finds something to judge some node by: fresh load, or a line that holds without it.
+// knowsLoad reports whether some node has fresh load, or a load line that needs none.
 func knowsLoad(ctx context.Context, s *sim.Scheduler, reader plugins.LoadReader) (bool, error) {
 	nodes, err := s.NodeInfos(ctx)
 	if err != nil {
@@ -300,10 +299,10 @@ func (r *Result) notePod(pod *corev1.Pod) {
 	}
 	if r.SampledNodes > 0 {
 		r.note("The scheduler stops at %d feasible nodes (percentageOfNodesToScore), starting where it stopped for the pod before. "+
-			"All %d are judged here: it takes the best of those that it sees.", r.SampledNodes, r.FeasibleNodes)
+			"Here all %d are compared.", r.SampledNodes, r.FeasibleNodes)
 	}
 	if p := r.Placement; p != nil {
-		r.note("The pod is judged as if it were not placed yet: %s counts neither its requests nor its pending usage.", p.Node)
+		r.note("The pod is explained as if it were not placed yet: %s counts neither its requests nor its pending usage.", p.Node)
 		if expected := r.expected(); expected != "" {
 			r.note("The measured load of %s still includes the pod, so it counts twice there: as measured, and as expected (%s).", p.Node, expected)
 		}
@@ -324,7 +323,7 @@ func list[T any](l []T) []T {
 	return l
 }
 
-// expected returns the expected usage by resource, from the lowest to the highest of all plugins; empty if no plugin expects any.
+// expected returns the range of the expected usage of all plugins, by resource.
 func (r *Result) expected() string {
 	var texts []string
 	for _, of := range []load.Resource{load.CPU, load.Memory} {

@@ -169,7 +169,7 @@ func (x *explanation) candidates(nodes []sim.Node) {
 	}
 }
 
-// scores returns a table with a column for each node, and a row for each plugin and each of its terms.
+// scores returns a table with a column for each node, and rows for plugins and their terms.
 func (x *explanation) scores(nodes []sim.Node, differences []Difference) *terminal.Table[[]string] {
 	headers := []string{"PLUGIN"}
 	for _, n := range nodes {
@@ -235,7 +235,7 @@ func (x *explanation) scoreOf(n *sim.Node, plugin string) string {
 	return "not scored"
 }
 
-// pluginsOf returns the plugins that scored nodes, in the order of the profile, then those that show terms alone.
+// pluginsOf returns the plugins that scored nodes, in the order of the profile, then plugins with terms only.
 func pluginsOf(nodes []sim.Node) (plugins []string) {
 	add := func(plugin string) {
 		if !slices.Contains(plugins, plugin) {
@@ -257,8 +257,7 @@ func pluginsOf(nodes []sim.Node) (plugins []string) {
 	return plugins
 }
 
-// termNames returns the names of the plugin's terms of all nodes, in the plugin's order: a term that the nodes before lack follows
-// the term that it follows on its node.
+// termNames merges the names of the plugin's terms of all nodes, in the plugin's order.
 func termNames(plugin string, nodes []sim.Node) (names []string) {
 	for i := range nodes {
 		next := 0

@@ -19,7 +19,7 @@ type Result struct {
 	Profile string `json:"profile"`
 	// ExpectedUsage is what plugins expect the pod to use.
 	ExpectedUsage []plugins.PodUsage `json:"expectedUsage"`
-	// Nodes is the number of nodes of the cluster, FeasibleNodes that of those that passed all filters.
+	// Nodes is the number of nodes of the cluster, FeasibleNodes the number that passed all filters.
 	Nodes         int `json:"nodes"`
 	FeasibleNodes int `json:"feasibleNodes"`
 	// RuledOut are the nodes that filters ruled out, in groups, the largest first.
@@ -35,7 +35,7 @@ type Result struct {
 	Placement *Placement `json:"placement,omitempty"`
 	// Comparison is set where two nodes are compared.
 	Comparison *Comparison `json:"comparison,omitempty"`
-	// SampledNodes is the number of feasible nodes at which the scheduler stops looking for more; 0 where it looks at all.
+	// SampledNodes is the number of feasible nodes at which the scheduler stops; 0 if it evaluates all.
 	SampledNodes int `json:"sampledNodes,omitempty"`
 	// SkippedFilters and SkippedScores are the plugins that had nothing to filter or to score.
 	SkippedFilters []string `json:"skippedFilters"`
@@ -48,7 +48,7 @@ type Pod struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Phase     string `json:"phase,omitempty"`
-	// Node is where it runs, or ran until it ended, and NominatedNode where preemption makes room for it; empty if there is none.
+	// Node is where the pod runs or ran. NominatedNode is where preemption makes room for it.
 	Node          string `json:"node,omitempty"`
 	NominatedNode string `json:"nominatedNode,omitempty"`
 	PriorityClass string `json:"priorityClass,omitempty"`
@@ -86,12 +86,12 @@ type Relaxed struct {
 
 // Decision is which node the scheduler takes.
 type Decision struct {
-	// Nodes are the nodes with the highest total, of which the scheduler takes one at random; empty if no node takes the pod.
+	// Nodes have the highest total. The scheduler takes one of them at random.
 	Nodes []string `json:"nodes"`
 	Total int64    `json:"total"`
 	// Nominated is set where the node is taken because preemption made room there, whatever it scores.
 	Nominated bool `json:"nominated,omitempty"`
-	// RunnerUp is the best of the other nodes, and Lead by how much Total is above its total; empty if there is none.
+	// RunnerUp is the best other node. Lead is Total less its total.
 	RunnerUp string `json:"runnerUp,omitempty"`
 	Lead     int64  `json:"lead,omitempty"`
 	// Deciding are the plugins without whose score other nodes would win. BreaksTie are those without whose score other nodes would
@@ -123,7 +123,7 @@ type Victim struct {
 	Priority  int32  `json:"priority"`
 }
 
-// Placement is how the node that the pod runs on is judged today.
+// Placement is the present rank of the node of the pod.
 type Placement struct {
 	Node string `json:"node"`
 	// Differs is set where the pod would not go there today.
@@ -136,21 +136,19 @@ type Placement struct {
 	Limits     []plugins.Limit `json:"limits,omitempty"`
 }
 
-// Comparison is of two nodes. Differences are those of the first node's weighted scores to the second's, in the order of the profile;
-// there are none where one was ruled out.
+// Comparison is of two nodes. Differences are in the order of the profile; there are none if a node was ruled out.
 type Comparison struct {
 	Nodes       []sim.Node   `json:"nodes"`
 	Differences []Difference `json:"differences,omitempty"`
 }
 
-// Difference is by how much one plugin's weighted score of the first node is above that of the second.
+// Difference is one plugin's weighted score of the first node, less that of the second.
 type Difference struct {
 	Plugin   string `json:"plugin"`
 	Weighted int64  `json:"weighted"`
 }
 
-// Quantity returns an amount in milliCPU or bytes as Kubernetes writes quantities, such as 750m; what would have more than six digits
-// is in Mi with one decimal.
+// Quantity formats milliCPU or bytes as a Kubernetes quantity, such as 750m. Long ones are in Mi, with one decimal.
 func Quantity(unit string, amount float64) string {
 	if unit == "milliCPU" {
 		return resource.NewMilliQuantity(int64(math.Round(amount)), resource.DecimalSI).String()

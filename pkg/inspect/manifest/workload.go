@@ -27,7 +27,7 @@ import (
 // Workload is a pod, or an object that creates pods.
 type Workload struct {
 	Kind, Namespace, Name string
-	// Replicas is the number of pods that the manifest asks for: 1 for a pod, and those that run at a time for a Job.
+	// Replicas is the number of pods: 1 for a Pod, and the parallelism of a Job.
 	Replicas int
 	// Owner controls the pods: the object itself, or the ReplicaSet of a Deployment; nil for a pod.
 	Owner runtime.Object
@@ -149,8 +149,8 @@ func checkSelector(selector *metav1.LabelSelector, template map[string]string) e
 	return nil
 }
 
-// Pod returns the pod with the given index, counted from 0, with the API server's defaults and a UID, and the claims that are made
-// for it. It is not in the cluster yet: it has no node. See Admission for what depends on the cluster.
+// Pod returns the pod of an index from 0, with the API server's defaults and a UID, and its claims. It has no node yet. Admission adds
+// fields that depend on the cluster.
 func (w *Workload) Pod(index int) (*corev1.Pod, []*corev1.PersistentVolumeClaim) {
 	pod := &corev1.Pod{ObjectMeta: *w.meta.DeepCopy(), Spec: *w.spec.DeepCopy()}
 	pod.Name = w.Name
@@ -214,7 +214,7 @@ func (w *Workload) validate() error {
 	return nil
 }
 
-// Owns reports whether the pod, of the workload's namespace, is one of the workload's, or the pod of the manifest itself.
+// Owns reports whether the workload owns or is the pod, which has the same namespace.
 func (w *Workload) Owns(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	switch {

@@ -18,13 +18,13 @@ type Outcome struct {
 	LinePlugin string `json:"linePlugin,omitempty"`
 	// LineQuantile is the fraction of the quantile that is compared with the line; 0 where it is the mean.
 	LineQuantile float64 `json:"lineQuantile,omitempty"`
-	// Pods is the number of pods to place, those that were preempted for others included.
+	// Pods is the number of pods to place, preempted pods included.
 	Pods   int `json:"pods"`
 	Placed int `json:"placed"`
 	// Relaxed is the number of pods that were placed because a limit that left them no node was waived.
 	Relaxed   int      `json:"relaxed"`
 	Preempted []string `json:"preempted,omitempty"`
-	// Lost are the preempted pods that have no controller: nobody creates them again.
+	// Lost are the preempted pods that have no controller: nobody recreates them.
 	Lost []string `json:"lost,omitempty"`
 	// NodesInCluster counts the nodes with those added, NodesAboveBefore and NodesAboveAfter those above their load line.
 	NodesInCluster   int `json:"nodesInCluster"`
@@ -73,8 +73,7 @@ type Node struct {
 	PassesLine bool `json:"passesLine"`
 }
 
-// Load is what a node carries of one resource, in percent: what is measured and what is pending, as it is compared with the load
-// line. Both are absent where no plugin reads load, and Before for a new node.
+// Load is the effective utilization of one resource of a node, in percent. It is absent if no plugin reads load.
 type Load struct {
 	BeforePercent *float64 `json:"beforePercent,omitempty"`
 	AfterPercent  *float64 `json:"afterPercent,omitempty"`

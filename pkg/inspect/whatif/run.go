@@ -59,7 +59,7 @@ func (p *Plan) prepare(ctx context.Context, s *sim.Scheduler, o RunOptions) (*ru
 	}
 	if out.LineQuantile > 0 && p.Evicts() {
 		out.note("%s compares quantile %g of the load with the line. Usage of evicted pods cannot be subtracted from quantiles: "+
-			"their nodes are judged as if the pods still ran there, and may have more room.", out.LinePlugin, out.LineQuantile)
+			"their nodes count as if the pods still ran there, and may have more room.", out.LinePlugin, out.LineQuantile)
 	}
 	var err error
 	if out.before, err = loadLines(ctx, s, r.line); err != nil {
@@ -199,11 +199,10 @@ func (r *run) bind(ctx context.Context, q queued, d *sim.Result) error {
 	return nil
 }
 
-// attempts bounds how often a pod is tried again after a limit was waived for it: once for each plugin that has a limit, and once more
-// after preemption.
+// attempts is one for each plugin with a limit to waive, and one more after preemption.
 const attempts = 4
 
-// decide decides about the pod, again if a limit was waived or pods were preempted for it, as the scheduler would.
+// decide places the pod, and tries again after a waiver or preemption.
 func (r *run) decide(ctx context.Context, q queued) (d *sim.Result, victims []queued, err error) {
 	pod, relaxed := q.pod, false
 	for range attempts {

@@ -1,8 +1,11 @@
-// Package whatif places pods in a cluster in memory: what would happen if pods were added or evicted, or nodes added or drained.
+// Package whatif places pods in a cluster in memory, after nodes are added or drained, or pods added or evicted.
 //
-// Changes are made in this order, whatever was asked for: nodes are added; nodes are drained and namespaces evicted; then pods are
-// placed one after the other, by priority, in the order of Plan. No time passes meanwhile: a pod that is placed is pending on its node
-// for all that follow, and load is that of the moment at which it was read.
+// The order of changes is fixed:
+//   - nodes are added
+//   - nodes are drained, and namespaces evicted
+//   - pods are placed one after the other, by priority, in the order of Plan
+//
+// No time passes: the usage of placed pods stays pending, and load does not age.
 package whatif
 
 import (
@@ -62,7 +65,7 @@ type Plan struct {
 	queue    []queued
 	// Changes say what is changed, and Notes what may differ in the real cluster, a line each.
 	Changes, Notes []string
-	// Lost are the evicted pods that have no controller, as namespace/name: nobody creates them again.
+	// Lost are the evicted pods that have no controller, as namespace/name: nobody recreates them.
 	Lost []string
 }
 
@@ -88,7 +91,7 @@ type planner struct {
 	csi     map[string]*storagev1.CSINode
 	budgets []*policyv1.PodDisruptionBudget
 	owners  map[string]bool
-	// namespaces are those of the cluster, and those that pods are in: Namespaces may not be readable.
+	// namespaces include the namespaces of pods: Namespace objects may not be readable.
 	namespaces map[string]bool
 }
 
@@ -201,8 +204,8 @@ func (p *planner) addNodes(count int, like string) error {
 		change += fmt.Sprintf(", each with %s of DaemonSets and static pods", text.Count(len(pods)/count, "pod"))
 	}
 	p.Changes = append(p.Changes, change)
-	p.note("New nodes count as idle, as they are measured after their first window, plus what their DaemonSet and static pods are expected to use. " +
-		"Until they are measured, the scheduler judges them by the requests of their pods.")
+	p.note("New nodes count as idle, plus the expected usage of their DaemonSet and static pods. " +
+		"The scheduler uses their requests until they are measured.")
 	return nil
 }
 
@@ -317,7 +320,7 @@ func (p *planner) noteBudgets() {
 			}
 		}
 		if allowed := int(budget.Status.DisruptionsAllowed); matching > allowed {
-			p.note("PodDisruptionBudget %s/%s lets %d of %s go at a time: the eviction takes as long as it takes others to be ready elsewhere",
+			p.note("PodDisruptionBudget %s/%s lets %d of %s go at a time: eviction waits until replacements are ready",
 				budget.Namespace, budget.Name, allowed, text.Count(matching, "pod"))
 		}
 	}
@@ -350,7 +353,7 @@ func (p *planner) addPending() {
 func (p *planner) addManifest(s *Scenario) error {
 	workloads := s.Manifest.Workloads
 	if s.Replicas != nil && len(workloads) > 1 {
-		return fmt.Errorf("the number of replicas is given, and the manifest has several workloads (%s and %s): write it into the manifest, or give one workload",
+		return fmt.Errorf("replicas of several workloads (%s and %s): write them into the manifest, or pass one workload",
 			workloads[0], workloads[1])
 	}
 	for _, service := range s.Manifest.Services {
@@ -410,7 +413,7 @@ func (p *planner) addWorkload(s *Scenario, w *manifest.Workload, replicas int) e
 			}
 		}
 		if pod.Spec.NodeName != "" && placed == 1 {
-			p.note("%s: spec.nodeName is %s: such a pod goes there without any scheduler. It is placed as if it had no node", w, pod.Spec.NodeName)
+			p.note("%s: spec.nodeName is %s, which bypasses every scheduler. The pod is placed without it", w, pod.Spec.NodeName)
 		}
 		pod.Spec.NodeName = ""
 		for _, claim := range claims {
@@ -453,7 +456,7 @@ func (p *planner) addClaim(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim)
 			pod.Spec.Volumes = slices.DeleteFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
 				return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim.Name
 			})
-			note := fmt.Sprintf("Volumes of the StorageClass %s are made before their pods are placed; it is not known where: they are taken to be no obstacle", p.classes[i].Name)
+			note := fmt.Sprintf("The StorageClass %s provisions volumes before pods are placed, in an unknown place: they are ignored", p.classes[i].Name)
 			if !slices.Contains(p.Notes, note) {
 				p.Notes = append(p.Notes, note)
 			}
