@@ -43,10 +43,8 @@ func (n *Names) NoSeries(ctx context.Context, now time.Time, r load.Resource,
 			last.text = fmt.Sprintf("the account has no metric with %q in its name: use address, token and agent of the same account", word)
 		default:
 			last.text = fmt.Sprintf(
-				"with %q in its name the account has %s: set queries.%s to another metric, or check clusterName and hostNameSuffix",
-				word,
-				text.FirstN(names),
-				r,
+				"with %q in its name the account has %s: set queries.%s to another metric, or check clusterName and hostNameSuffix", word,
+				text.FirstN(names), r,
 			)
 		}
 	}

@@ -127,11 +127,8 @@ func (s *Source) Fetch(ctx context.Context, _ source.Request) (source.Batch, err
 	s.unmatched.Log(klog.FromContext(ctx), found.unmatched, "Metrics of metrics.k8s.io that are not of a node")
 	if len(found.samples) == 0 {
 		return source.Batch{}, fmt.Errorf(
-			"metrics.k8s.io has metrics of %d nodes, but none of the %d known nodes with a capacity (unmatched: %d %s)",
-			found.objects,
-			len(nodes),
-			len(found.unmatched),
-			text.FirstN(found.unmatched),
+			"metrics.k8s.io has metrics of %d nodes, but none of the %d known nodes with a capacity (unmatched: %d %s)", found.objects,
+			len(nodes), len(found.unmatched), text.FirstN(found.unmatched),
 		)
 	}
 	return source.Batch{Samples: found.samples, UnmatchedCount: len(found.unmatched)}, nil
@@ -234,16 +231,14 @@ func explain(err error, resource string, timeout time.Duration, count int) error
 		return fmt.Errorf("%w, the bound for %d %s: see what serves APIService v1beta1.metrics.k8s.io", err, count, resource)
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf(
-			"%w (grant the scheduler's service account the verbs get and list on the resource %s of the API group metrics.k8s.io)",
-			err,
+			"%w (grant the scheduler's service account the verbs get and list on the resource %s of the API group metrics.k8s.io)", err,
 			resource,
 		)
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%w (metrics-server is not installed: the API is not registered)", err)
 	case apierrors.IsServiceUnavailable(err):
 		return fmt.Errorf(
-			"%w (metrics-server is not ready: the API is registered, see the status of APIService v1beta1.metrics.k8s.io)",
-			err,
+			"%w (metrics-server is not ready: the API is registered, see the status of APIService v1beta1.metrics.k8s.io)", err,
 		)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%w (no complete response within the timeout of %v)", err, timeout)

@@ -59,7 +59,7 @@ type sampling struct {
 // Windows above an hour are sampled up to 288 times, by rates that cover the whole window.
 //
 // Rates last four steps, but at most two minutes. They overlap, which smooths faster changes. A rate needs two scrapes.
-// So a window W has a deviation for scrape intervals up to W/5, and of 5 min up to 1 min.
+// So a window W has a deviation for scrape intervals up to W/5.
 func samplingOf(window time.Duration) sampling {
 	step := min(max((window/10).Truncate(time.Second), time.Second), time.Minute)
 	rate := min(4*step, 2*time.Minute)
@@ -101,7 +101,7 @@ func (e *expression) query(kind Kind, q Query) Query {
 }
 
 // newestSample returns the query for the time of each node's newest sample, in seconds since 1970.
-// timestamp() returns the time of a sample for a plain selector only. For other expressions it returns the evaluation's.
+// Only for a plain selector timestamp() returns the time of a sample.
 func (d Dialect) newestSample(r load.Resource, by string) string {
 	return FirstOf(d.Series(r), "max by ("+by+") (timestamp(%s))")
 }
@@ -172,11 +172,8 @@ func nodeExporterCPU(idle, by string, s sampling) expression {
 
 func nodeExporterUsed(by string, over model.Duration) string {
 	return fmt.Sprintf(
-		`sum by (%s) (rate(node_cpu_seconds_total{mode!~"idle|iowait|steal"}[%s])) / sum by (%s) (rate(node_cpu_seconds_total[%s]))`,
-		by,
-		over,
-		by,
-		over,
+		`sum by (%s) (rate(node_cpu_seconds_total{mode!~"idle|iowait|steal"}[%s])) / sum by (%s) (rate(node_cpu_seconds_total[%s]))`, by,
+		over, by, over,
 	)
 }
 
@@ -201,7 +198,7 @@ func ruleExpression(r load.Resource, rule string, s sampling) expression {
 
 // usageSecondsExpression is the rate of a counter of used cpu seconds.
 //
-// A rate divides by the whole window even where the counter begins within it, and so shows a busy node as idle.
+// A rate divides by the whole window even where the counter begins within it. So it shows a busy node as idle.
 // Hence the longest of a few windows counts that has a sample in its oldest quarter.
 //
 // Only counters with a recent sample count. Samples carry the kubelet's time: Prometheus does not notice ended series.

@@ -26,26 +26,16 @@ func (d Dialect) quantile(r load.Resource, by string, s sampling, fraction float
 		e.mean = fmt.Sprintf("max by (%s) (1 - quantile_over_time(%s, %s[%s]) / %s)", by, format(1-fraction), series[0], s.window,
 			nodeExporterMemoryTotal)
 	case d == KubePrometheus:
-		e.mean = fmt.Sprintf(
-			"(%s) and (%s)",
+		e.mean = fmt.Sprintf("(%s) and (%s)",
 			FirstOf(series, "max by ("+by+") (quantile_over_time("+q+", %s["+s.window.String()+"]))"),
-			FirstOf(series, "max by ("+by+") (%s)"),
-		)
+			FirstOf(series, "max by ("+by+") (%s)"))
 		if r == load.CPU {
 			e.span = ruled
 		}
 	case r == load.CPU:
 		e.mean = fmt.Sprintf(
 			"quantile_over_time(%s, (max by (%s) (sum without (cpu) (%s)))[%s:%s]) and count by (%s) (%s and timestamp(%s) > time() - %d)",
-			q,
-			by,
-			rateWithin(series[0], s.rate, 2),
-			s.window,
-			s.step,
-			by,
-			series[0],
-			series[0],
-			s.recentSeconds,
+			q, by, rateWithin(series[0], s.rate, 2), s.window, s.step, by, series[0], series[0], s.recentSeconds,
 		)
 		e.overCapacity = true
 	default:
