@@ -130,7 +130,6 @@ func (d *Decoder) token() (json.Token, error) {
 	return token, unexpected(err)
 }
 
-// unexpected makes the end of the input an error.
 func unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

@@ -50,21 +50,18 @@ func (s *fairSet[T]) tryAdd(address netip.Addr, item T) (replaced T, full, added
 	return replaced, full, true
 }
 
-// remove removes the item unless it is gone already.
 func (s *fairSet[T]) remove(address netip.Addr, item T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.removeLocked(address, item)
 }
 
-// halfFull reports whether the set has at least half of its limit.
 func (s *fairSet[T]) halfFull() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.count >= s.limit/2
 }
 
-// largest returns an address with most items.
 func (s *fairSet[T]) largest() netip.Addr {
 	var largest netip.Addr
 	for address, items := range s.items {

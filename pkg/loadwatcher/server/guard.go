@@ -32,13 +32,11 @@ type guard struct {
 	token atomic.Pointer[[sha256.Size]byte]
 }
 
-// newGuard fails if no token can be read.
 func newGuard(ctx context.Context, file string, next http.Handler) (*guard, error) {
 	g := &guard{next: next, file: boundedfile.New(file, boundedfile.MaxTokenBytes)}
 	return g, g.readToken(ctx)
 }
 
-// run reads the file repeatedly until ctx is done.
 func (g *guard) run(ctx context.Context, clock clock.WithTicker) {
 	logger := klog.FromContext(ctx)
 	ticker := clock.NewTicker(tokenInterval)

@@ -65,7 +65,6 @@ func (l *limitListener) Accept() (net.Conn, error) {
 	return accepted, nil
 }
 
-// limitedConn is in connections until it is closed.
 type limitedConn struct {
 	net.Conn
 	connections *fairSet[*limitedConn]
@@ -77,7 +76,6 @@ func (c *limitedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// reset closes the connection and drops unread data.
 func (c *limitedConn) reset() {
 	if tcp, ok := c.Conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)

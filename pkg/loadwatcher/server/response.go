@@ -40,7 +40,6 @@ type response struct {
 
 func (a *response) known() bool { return a.body != nil }
 
-// write sends a known response.
 func (a *response) write(w http.ResponseWriter, r *http.Request) {
 	body := a.body
 	header := w.Header()
@@ -87,7 +86,6 @@ func (s *Server) responseOver(logger klog.Logger, window time.Duration) *respons
 	return c.response
 }
 
-// responseFor returns the load of one node over a served window.
 func (s *Server) responseFor(logger klog.Logger, node string, window time.Duration) *response {
 	now := s.config.Clock.Now()
 	fresh := s.freshLoad(s.config.Publisher.Latest().Over(window), []string{node}, now)
@@ -96,7 +94,6 @@ func (s *Server) responseFor(logger klog.Logger, node string, window time.Durati
 
 func (s *Server) spread() time.Duration { return max(2*s.config.Trust.RefreshInterval, minSpread) }
 
-// freshLoad is the fresh load of nodes at one moment.
 type freshLoad struct {
 	samples []load.Sample
 	newest  time.Time

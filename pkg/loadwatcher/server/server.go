@@ -130,7 +130,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.handler.ServeHTTP(w, r)
 }
 
-// counted counts the responses of next.
 func (s *Server) counted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		captured := httpsnoop.CaptureMetrics(next, w, r)
@@ -177,7 +176,6 @@ func (s *Server) watcher(w http.ResponseWriter, r *http.Request) {
 	resp.write(w, r)
 }
 
-// window returns the window of a request.
 func (s *Server) window(requested string) (time.Duration, error) {
 	if requested == "" {
 		return s.config.Window, nil

@@ -91,7 +91,6 @@ func verbosityOf(level string) (string, error) {
 	return "", fmt.Errorf("%q is none of panic, fatal, error, warn, info, debug, trace", level)
 }
 
-// nameOf returns a flag's name in errors.
 func nameOf(flag string) string {
 	if variable, ok := variables()[flag]; ok {
 		return "--" + flag + " (env " + variable + ")"

@@ -140,7 +140,6 @@ func (o *options) addProviderFlags(fs flagSet) {
 	fs.span(&provider.Timeout.Duration, flagTimeout, "longest duration of a refresh; by default at most half of --max-age")
 }
 
-// cluster returns the access to the API server.
 func (o *options) cluster() (*rest.Config, error) {
 	var cluster *rest.Config
 	var err error

@@ -77,7 +77,6 @@ func (l errorLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// certificates are a key pair that is read again when its files change.
 type certificates struct {
 	content    *dynamiccertificates.DynamicCertKeyPairContent
 	controller *dynamiccertificates.DynamicServingCertificateController
@@ -98,12 +97,10 @@ func newCertificates(certFile, keyFile string) (*certificates, error) {
 	return &certificates{content: content, controller: controller}, nil
 }
 
-// config returns the TLS settings of a server with the latest certificate.
 func (c *certificates) config() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: c.controller.GetConfigForClient}
 }
 
-// run follows the files until ctx is done.
 func (c *certificates) run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { c.content.Run(ctx, 1) })

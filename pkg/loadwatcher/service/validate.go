@@ -87,7 +87,6 @@ func (o *options) validLoad(fs *pflag.FlagSet) (config.LoadSpec, error) {
 	return spec, utilerrors.Flatten(utilerrors.NewAggregate(errs))
 }
 
-// checkQueries returns findings about valid queries.
 func (o *options) checkQueries(provider *config.MetricProviderSpec) []configlint.Finding {
 	return slices.Concat(
 		configlint.CheckLoadQuery("--"+flagCPUQuery, o.queries.CPU, provider),
@@ -95,7 +94,6 @@ func (o *options) checkQueries(provider *config.MetricProviderSpec) []configlint
 	)
 }
 
-// mistakes returns the errors of the spec' validation.
 func mistakes(spec *config.LoadSpec) []*field.Error {
 	var found []*field.Error
 	validations := []error{
@@ -118,7 +116,6 @@ func mistakes(spec *config.LoadSpec) []*field.Error {
 	return found
 }
 
-// flagsByField returns the flag for each field of a LoadSpec.
 func flagsByField() map[string]string {
 	return map[string]string{
 		"metricProvider.address":            flagProviderAddress,

@@ -156,7 +156,6 @@ func (d *Document) decode(dec *jsonstream.Decoder, maxBytes int64) error {
 	})
 }
 
-// decodeValue reads a value with case-sensitive keys.
 func decodeValue(dec *jsonstream.Decoder, into any) error {
 	var raw json.RawMessage
 	if err := dec.Decode(&raw); err != nil {

@@ -23,7 +23,6 @@ const (
 	shownMetrics = 20
 )
 
-// client sends requests to the API.
 type client struct{ *hosted.Client }
 
 func newClient(cfg Config) (client, error) {
@@ -97,7 +96,6 @@ func (c client) query(
 	return decoded, err
 }
 
-// metrics returns a few names of metrics with the word.
 func (c client) metrics(ctx context.Context, word string) ([]string, error) {
 	var names []string
 	err := c.Do(ctx, hosted.Request{
@@ -127,7 +125,6 @@ func lookupHint(status int) string {
 	return hint(status)
 }
 
-// hint returns the setting to check for a status other than 200.
 func hint(status int) string {
 	switch status {
 	case http.StatusUnauthorized:

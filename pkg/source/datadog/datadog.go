@@ -102,7 +102,6 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 	return batch, err
 }
 
-// measurement is the result of one refresh by a dialect.
 type measurement struct {
 	dialect Dialect
 	table   *hosted.Table

@@ -24,7 +24,6 @@ type response struct {
 	errors     string
 }
 
-// series describes a row of values.
 type series struct {
 	GroupTags  []hosted.Text `json:"group_tags"`
 	QueryIndex *int          `json:"query_index"`
@@ -138,7 +137,6 @@ func (r *response) decodeAttributes(dec *jsonstream.Decoder, rng hosted.Range) e
 	})
 }
 
-// checkPoints refuses more points of a series than requested.
 func checkPoints(count int, rng hosted.Range) error {
 	if limit := rng.MaxPoints(); count > limit {
 		return fmt.Errorf("a series has %d points, more than the requested %d: write $interval in the rollup of custom queries",

@@ -79,7 +79,6 @@ func (s *Source) FetchBy(
 // Limited returns an error while a rate limit allows no request.
 func (s *Source) Limited() error { return s.Limit.Check(s.Clock.Now()) }
 
-// measurable returns the nodes to measure. It fails without nodes or windows.
 func (s *Source) measurable(request source.Request) ([]*corev1.Node, error) {
 	if len(request.Windows) == 0 || slices.Min(request.Windows) <= 0 {
 		return nil, fmt.Errorf("measure over windows %v: need at least one, and positive windows", request.Windows)

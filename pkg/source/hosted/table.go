@@ -30,7 +30,6 @@ type Table struct {
 	unmatched map[string]struct{}
 }
 
-// measured is a statistic of one resource of a node.
 type measured struct {
 	stat load.Stat
 	end  time.Time

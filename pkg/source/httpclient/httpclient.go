@@ -113,7 +113,6 @@ func (c *Client) Do(req *http.Request, maxBytes int64) (*http.Response, error) {
 	return resp, nil
 }
 
-// authorize adds the token and the key to the request.
 func (c *Client) authorize(req *http.Request) error {
 	ctx, cancel := context.WithTimeout(req.Context(), c.client.Timeout)
 	defer cancel()
@@ -145,7 +144,6 @@ func (c *Client) checkRedirect(req *http.Request, via []*http.Request) error {
 // SameOrigin reports whether two URLs have the same scheme, host and port.
 func SameOrigin(a, b *url.URL) bool { return origin(a) == origin(b) }
 
-// origin returns the URL's scheme, host and port for comparisons.
 func origin(u *url.URL) string {
 	port := u.Port()
 	if port == "" {

@@ -54,7 +54,6 @@ func transportWith(tlsConfig *tls.Config, authorized bool) *http.Transport {
 	return t
 }
 
-// authorities are PEM bundles.
 type authorities struct {
 	names []string
 	files []*boundedfile.File

@@ -48,7 +48,6 @@ func newSentToken(value string) sentToken {
 	return sentToken{value: value, forms: forms}
 }
 
-// newCredentials returns the configured credentials.
 func newCredentials(cfg Config) (all []*credential) {
 	token := credential{header: "Authorization", prefix: "Bearer "}
 	if cfg.TokenHeader != "" {
@@ -92,7 +91,6 @@ func (t *credential) current(ctx context.Context) (string, error) {
 	return value, nil
 }
 
-// hide returns the text without sent tokens.
 func (t *credential) hide(text string) string {
 	t.mu.Lock()
 	sent := t.sent

@@ -31,7 +31,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
-// errorBodyBytes is how much is read of the body of an error.
 const errorBodyBytes = 4 << 10
 
 // Source reads the resource metrics API. It is not safe for concurrent use.
@@ -72,7 +71,6 @@ func newClient(cfg *rest.Config) (rest.Interface, error) {
 	return client.RESTClient(), nil
 }
 
-// maxRedirects is the limit of net/http.
 const maxRedirects = 10
 
 // checkRedirect follows redirects within the API server's origin alone: client-go would send its credentials elsewhere.
@@ -165,7 +163,6 @@ func readItems[Object any](ctx context.Context, client rest.Interface, resource 
 	return dec.End()
 }
 
-// nodeMetrics is the needed part of an object of the API.
 type nodeMetrics struct {
 	Metadata struct {
 		Name string `json:"name"`
@@ -174,7 +171,6 @@ type nodeMetrics struct {
 	Usage     map[corev1.ResourceName]quantity.Bounded `json:"usage"`
 }
 
-// result is the content of a response about nodes.
 type result struct {
 	// rest are the nodes without an object so far, by name.
 	rest    map[string]*corev1.Node
@@ -223,7 +219,6 @@ func utilization(name corev1.ResourceName, usage map[corev1.ResourceName]quantit
 	return load.Stat{Mean: used.AsApproximateFloat64() / total.AsApproximateFloat64(), StdDev: math.NaN(), Known: true}
 }
 
-// explain adds to err what an operator can do about it.
 func explain(err error, resource string, timeout time.Duration, count int) error {
 	err = fmt.Errorf("list %s of metrics.k8s.io: %w", resource, text.ExcerptError(err))
 	switch {

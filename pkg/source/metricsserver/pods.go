@@ -54,7 +54,6 @@ func (s *PodSource) FetchPods(ctx context.Context, pods int, visit func(*source.
 	return failed
 }
 
-// podMetrics is the needed part of an object of the API.
 type podMetrics struct {
 	Metadata struct {
 		Namespace string `json:"namespace"`

@@ -11,7 +11,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
 )
 
-// statistics are the results of one window or quantile, by resource.
 type statistics struct {
 	means, deviations [load.ResourceCount]*response.Result
 	// end is the earliest time at which the server evaluated them, or at which they were received.
@@ -66,7 +65,6 @@ func samplesOf(results []*response.Result, m *response.Matcher, windows []time.D
 	return samples
 }
 
-// stat returns the statistic of the node at a position.
 func (s *statistics) stat(r load.Resource, position int) load.Stat {
 	means, deviations := s.means[r], s.deviations[r]
 	if means == nil || !means.Values[position].Known {

@@ -13,7 +13,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
 )
 
 // equateErrors compares errors by their text.
@@ -55,7 +54,6 @@ func TestDiagnosis(t *testing.T) {
 		t.Fatal(err)
 	}
 	endpoint := srv.URL + "/api/v1/query"
-	w1 := response.Match{Series: `{node="w1"}`, Node: "w1"}
 	want := diagnosis.Diagnosis{
 		Endpoint: endpoint,
 		Dialect:  promql.Kubelet,
@@ -67,7 +65,6 @@ func TestDiagnosis(t *testing.T) {
 			{
 				Query:       promql.Query{Kind: promql.NewestSample, Resource: load.CPU, Dialect: promql.Kubelet},
 				Series:      2,
-				Matched:     2,
 				Nodes:       2,
 				Highest:     1699999980,
 				HighestNode: "w1",
@@ -75,7 +72,6 @@ func TestDiagnosis(t *testing.T) {
 			{
 				Query:       promql.Query{Kind: promql.Mean, Resource: load.CPU, Window: window, Dialect: promql.Kubelet},
 				Series:      3,
-				Matched:     1,
 				Nodes:       1,
 				Highest:     0.25,
 				HighestNode: "w1",
@@ -83,7 +79,6 @@ func TestDiagnosis(t *testing.T) {
 			{
 				Query:       promql.Query{Kind: promql.Mean, Resource: load.Memory, Window: window, Dialect: promql.Kubelet},
 				Series:      1,
-				Matched:     1,
 				Nodes:       1,
 				Highest:     0.5,
 				HighestNode: "w1",
@@ -101,7 +96,6 @@ func TestDiagnosis(t *testing.T) {
 		},
 		NodeCount:          3,
 		NodesWithoutSeries: []string{"w2", "w3"},
-		Matches:            []response.Match{w1, {Series: `{node="w2"}`, Node: "w2"}},
 		UnmatchedSeries:    []string{`{node="alone"}`, `{node="vm"}`},
 		SampleAges:         diagnosis.SampleAges{Nodes: 2, Youngest: 20 * time.Second, Oldest: 50 * time.Second},
 		Skew:               -time.Second, // our clock is a second ahead

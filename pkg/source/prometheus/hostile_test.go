@@ -192,7 +192,7 @@ func TestFetch_TextOfServer(t *testing.T) {
 				if repeated > 0 {
 					t.Errorf("%d of %d lines are logged again at the next refreshes", repeated, len(lines))
 				}
-				lines = append(lines, fmt.Sprint(s.Diagnosis().Matches, s.Diagnosis().UnmatchedSeries, s.Diagnosis().Undetected))
+				lines = append(lines, fmt.Sprint(s.Diagnosis().UnmatchedSeries, s.Diagnosis().Undetected))
 				for _, q := range s.Diagnosis().Queries {
 					lines = append(lines, fmt.Sprint(q.Query, q.Err, q.Warnings))
 				}

@@ -26,7 +26,6 @@ const (
 	fetchesPerDetection = 12
 )
 
-// podLabels are the labels that queries about pods and workloads return.
 type podLabels struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`
@@ -138,7 +137,6 @@ func (s *PodSource) query(ctx context.Context, query string, at time.Time, bound
 	return err
 }
 
-// count returns the value of a query that counts.
 func (s *PodSource) count(ctx context.Context, query string) (count float64, err error) {
 	err = s.query(ctx, query, time.Time{}, seriesBounds(0), func(series *podSeries) { count = max(count, series.Value.Value) })
 	return count, err
@@ -174,10 +172,8 @@ func (s *PodSource) detect(ctx context.Context) error {
 	return nil
 }
 
-// workload identifies one in a response.
 type workload struct{ namespace, name string }
 
-// sums are the sums over a workload's pods.
 type sums = [promql.SumCount]float64
 
 // FetchHistory implements source.WorkloadHistory: from the recording rules if they cover the period, otherwise from measured

@@ -162,7 +162,6 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 	}, nil
 }
 
-// querier returns a querier for the present nodes.
 func (s *Source) querier() (*response.Querier, error) {
 	nodes, err := s.nodes.List(labels.Everything())
 	if err != nil {
@@ -224,12 +223,12 @@ type Series struct {
 func (s *Source) Series(ctx context.Context, query string) ([]Series, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	nodes, err := s.nodes.List(labels.Everything())
+	qr, err := s.querier()
 	if err != nil {
-		return nil, fmt.Errorf("list nodes: %w", err)
+		return nil, err
 	}
 	var all []Series
-	if _, err := s.client.Query(ctx, query, len(nodes), func(v *response.Series[map[string]string]) {
+	if _, err := s.client.Query(ctx, query, len(qr.Matcher.Nodes), func(v *response.Series[map[string]string]) {
 		all = append(all, Series{Labels: maps.Clone(v.Metric), Value: v.Value.Value})
 	}); err != nil {
 		return nil, err

@@ -25,7 +25,6 @@ const (
 	shownMetrics = 20
 )
 
-// client sends requests to the API.
 type client struct{ *hosted.Client }
 
 func newClient(cfg Config) (client, error) {
@@ -72,7 +71,6 @@ func (c client) values(
 	return response.series, err
 }
 
-// hosts returns the hosts of the query's series, by ID.
 func (c client) hosts(ctx context.Context, query string, nodes int) (map[string]string, error) {
 	hosts := map[string]string{}
 	offset := 0
@@ -100,7 +98,6 @@ func (c client) hosts(ctx context.Context, query string, nodes int) (map[string]
 	return hosts, nil
 }
 
-// metrics returns a few names of metrics with the word.
 func (c client) metrics(ctx context.Context, word string) ([]string, error) {
 	var page *page
 	err := c.get(ctx, "v2/metric", url.Values{"query": {"name:*" + word + "*"}, "limit": {strconv.Itoa(shownMetrics)}}, 0,
@@ -125,7 +122,6 @@ func (c client) get(ctx context.Context, path string, parameters url.Values, nod
 	return c.Do(ctx, r, decode)
 }
 
-// hint returns the setting to check for a status other than 200.
 func hint(status int) string {
 	switch status {
 	case http.StatusUnauthorized:

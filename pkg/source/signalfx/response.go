@@ -10,10 +10,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
 )
 
-// maxErrors is how many errors of a response are kept.
 const maxErrors = 5
 
-// values is a response with the values of series.
 type values struct {
 	// series are by ID.
 	series map[string]hosted.Series
@@ -83,7 +81,6 @@ func appendPoints(points []hosted.Point, raw [][]hosted.Number) ([]hosted.Point,
 	return points, true
 }
 
-// metadata describes a series or a metric.
 type metadata struct {
 	ID         hosted.Text `json:"id"`
 	Name       hosted.Text `json:"name"`
@@ -92,7 +89,6 @@ type metadata struct {
 	} `json:"dimensions"`
 }
 
-// page is a response with metadata.
 type page struct {
 	results []metadata
 	// count is the number of results on all pages; NaN if unknown.

@@ -150,7 +150,6 @@ func (s *Source) measure(
 	return hosted.Summary(problems)
 }
 
-// metrics returns names of the account's metrics with the word.
 func (s *Source) metrics(ctx context.Context, word string) ([]string, error) {
 	names, err := s.client.metrics(ctx, word)
 	return names, s.Limit.Observe(s.Clock.Now(), err)

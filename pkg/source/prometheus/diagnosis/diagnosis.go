@@ -33,8 +33,6 @@ type Diagnosis struct {
 	NodeCount int
 	// NodesWithoutSeries are the names of the Nodes without load, sorted; empty if no load was asked for.
 	NodesWithoutSeries []string
-	// Matches are examples of series with a Node.
-	Matches []response.Match
 	// UnmatchedSeries are the distinct series without a Node, by the labels that may name one, sorted.
 	// There are at most source.MaxUnmatched of them for each query.
 	UnmatchedSeries []string
@@ -50,8 +48,8 @@ type Diagnosis struct {
 // QueryDiagnosis is the outcome of one query.
 type QueryDiagnosis struct {
 	promql.Query
-	// Series counts the series in the response, Matched those with a Node, and Nodes the Nodes with a value.
-	Series, Matched, Nodes int
+	// Series counts the series in the response, and Nodes the Nodes with a value.
+	Series, Nodes int
 	// Highest is the highest value, and HighestNode the name of its Node; empty if no Node has a number.
 	Highest     float64
 	HighestNode string
@@ -99,9 +97,6 @@ func New(d Diagnosis, m *response.Matcher, results []*response.Result, measures 
 	for _, r := range results {
 		d.Queries = append(d.Queries, diagnose(r, m))
 		maps.Copy(unmatched, r.Unmatched)
-		if len(r.Matches) > len(d.Matches) {
-			d.Matches = r.Matches
-		}
 		for i, v := range r.Values {
 			measured[i] = measured[i] || v.Known && r.Query.Kind == promql.Mean
 		}
@@ -123,7 +118,7 @@ func New(d Diagnosis, m *response.Matcher, results []*response.Result, measures 
 
 func diagnose(r *response.Result, m *response.Matcher) QueryDiagnosis {
 	q := QueryDiagnosis{
-		Query: *r.Query, Series: r.Series, Matched: r.Matched, Nodes: r.Nodes, Err: r.Problem(), Warnings: r.Warnings,
+		Query: *r.Query, Series: r.Series, Nodes: r.Nodes, Err: r.Problem(), Warnings: r.Warnings,
 	}
 	for i, v := range r.Values {
 		if v.Known && (q.HighestNode == "" && !math.IsNaN(v.Value) || v.Value > q.Highest) {

@@ -72,7 +72,6 @@ type Examiner struct {
 	Diagnosis *Diagnosis
 }
 
-// labelSet are the labels of a series.
 type labelSet = map[string]string
 
 // Examine returns the Examination for load over the windows. No response has more than about one series of each node.
@@ -191,7 +190,6 @@ func (e *Examiner) readable(ctx context.Context, x *Examination, windows []time.
 	return all, err
 }
 
-// series returns the labels of a query's series.
 func (e *Examiner) series(ctx context.Context, query string) (all []labelSet, err error) {
 	_, err = e.Querier.Client.Query(ctx, query, len(e.Querier.Matcher.Nodes), func(s *response.Series[labelSet]) {
 		all = append(all, maps.Clone(s.Metric))
@@ -202,7 +200,6 @@ func (e *Examiner) series(ctx context.Context, query string) (all []labelSet, er
 	return all, nil
 }
 
-// rule is a recorded rule with the nodes that any of its labels name.
 type rule struct {
 	nodes           map[string]bool
 	lowest, highest float64

@@ -92,7 +92,6 @@ func (d *Diagnosis) failing() (queries []string, first error) {
 	return queries, first
 }
 
-// warnings returns the distinct warnings, sorted.
 func (d *Diagnosis) warnings() []string {
 	var all []string
 	for i := range d.Queries {

@@ -90,7 +90,6 @@ type expression struct {
 	overCapacity bool
 }
 
-// query completes a query of kind Mean or StdDev.
 func (e *expression) query(kind Kind, q Query) Query {
 	q.Kind, q.PromQL = kind, e.mean
 	if kind == StdDev {

@@ -115,7 +115,6 @@ func ruleName(r load.Resource, s Sum) string {
 	return fmt.Sprintf("plimsoll:workload_%s:%s", resource, [SumCount]string{"count", "sum", "sum_of_squares"}[s])
 }
 
-// of returns the expression that is added up over pods.
 func (s Sum) of(usage string) string {
 	return [SumCount]string{fmt.Sprintf("(%s) ^ 0", usage), usage, fmt.Sprintf("(%s) ^ 2", usage)}[s]
 }

@@ -135,7 +135,6 @@ func Decode(from io.Reader, maxSeries int64, elements Elements) (warnings []stri
 	return e.warnings, nil
 }
 
-// envelope is a response without its series.
 type envelope struct {
 	elements Elements
 	status   string

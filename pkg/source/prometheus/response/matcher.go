@@ -54,7 +54,6 @@ func (m *Matcher) Match(series map[string]string) (position, rank int, ok bool) 
 	return 0, 0, false
 }
 
-// describe writes the labels of a series that may name a node.
 func (m *Matcher) describe(series map[string]string) string {
 	return m.write("", series, m.labels)
 }

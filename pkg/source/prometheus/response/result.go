@@ -17,12 +17,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
 
-const (
-	// concurrentQueries lets other queries of a refresh finish while one hangs, without loading the server.
-	concurrentQueries = 4
-	// matchExamples is how many examples of matched series a Result has.
-	matchExamples = 5
-)
+// concurrentQueries lets other queries of a refresh finish while one hangs, without loading the server.
+const concurrentQueries = 4
 
 // Errors of a response without a value for any Node. A third is *UnmatchedError.
 var (
@@ -56,9 +52,6 @@ func (v *Value) offer(value float64, rank int) {
 	}
 }
 
-// Match is a series, by the labels that may name a node, and the name of its Node.
-type Match struct{ Series, Node string }
-
 // Result is the response to one query, by node.
 type Result struct {
 	Query *promql.Query
@@ -69,15 +62,13 @@ type Result struct {
 	// Values are by position of the node; Nodes is the number of known ones.
 	Values []Value
 	Nodes  int
-	// Series is the number of series, Matched the number with a Node. Matches are examples of these.
-	Series, Matched int
-	Matches         []Match
+	// Series is the number of series.
+	Series int
 	// Unmatched are the distinct series without a Node, up to source.MaxUnmatched.
 	Unmatched map[string]struct{}
 	Warnings  []string
 }
 
-// add stores the value of one series.
 func (r *Result) add(m *Matcher, s *Series[map[string]string]) {
 	r.Series++
 	if r.Evaluated.IsZero() || s.Value.At.Before(r.Evaluated) {
@@ -92,10 +83,6 @@ func (r *Result) add(m *Matcher, s *Series[map[string]string]) {
 			r.Unmatched[m.describe(s.Metric)] = struct{}{}
 		}
 		return
-	}
-	r.Matched++
-	if len(r.Matches) < matchExamples {
-		r.Matches = append(r.Matches, Match{Series: m.describe(s.Metric), Node: m.Nodes[position].Name})
 	}
 	value := s.Value.Value
 	if r.Query.OverCapacity {
