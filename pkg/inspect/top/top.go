@@ -111,7 +111,10 @@ type Resource struct {
 	State string `json:"state"`
 	// AgeSeconds is how long ago the window of the measurement ended; nil where nothing was measured.
 	AgeSeconds *float64 `json:"ageSeconds,omitempty"`
-	// MeasuredPercent is the mean that was measured last, even if it has expired; nil where nothing was measured.
+	// Window is what is measured over: the mean, or the Quantile unless that is 0.
+	Window   string  `json:"window"`
+	Quantile float64 `json:"quantile,omitempty"`
+	// MeasuredPercent is what was measured last, even if it has expired; nil where nothing was measured.
 	MeasuredPercent *float64 `json:"measuredPercent,omitempty"`
 	// PendingPercent is the expected usage of pods that the measurement does not cover yet.
 	PendingPercent float64 `json:"pendingPercent"`
@@ -230,7 +233,9 @@ func (l *look) node(info fwk.NodeInfo) *Node {
 		if e.State == load.Fresh {
 			of.PendingPercent = percent(e.Pending, e.Base)
 		}
-		if f := &figures[r]; f.State != load.Absent {
+		f := &figures[r]
+		of.Window, of.Quantile = f.Window.String(), f.Fraction
+		if f.State != load.Absent {
 			of.MeasuredPercent = new(100 * f.Value)
 			of.AgeSeconds = new(l.now.Sub(f.End).Seconds())
 		}

@@ -322,9 +322,9 @@ func TestJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `{"schedulerName":"byload","plugin":"LoadThreshold","time":"2026-01-02T03:04:05Z","nodes":[{"name":"b","pods":1,` +
-		`"cpu":{"state":"Fresh","ageSeconds":30,"measuredPercent":50,"pendingPercent":0,"requestedPercent":50,"utilizationPercent":50,` +
+		`"cpu":{"state":"Fresh","ageSeconds":30,"window":"5m0s","measuredPercent":50,"pendingPercent":0,"requestedPercent":50,"utilizationPercent":50,` +
 		`"linePercent":60,"lineAnnotated":true,"aboveLine":false,"requested":"3","allocatable":"6","capacity":"8"},` +
-		`"memory":{"state":"Expired","ageSeconds":3600,"measuredPercent":50,"pendingPercent":0,"requestedPercent":25,"utilizationPercent":25,` +
+		`"memory":{"state":"Expired","ageSeconds":3600,"window":"5m0s","measuredPercent":50,"pendingPercent":0,"requestedPercent":25,"utilizationPercent":25,` +
 		`"linePercent":80,"lineAnnotated":true,"aboveLine":false,"requested":"3Gi","allocatable":"12Gi","capacity":"16Gi"}}]}`
 	if diff := cmp.Diff(want, string(text)); diff != "" {
 		t.Errorf("JSON (-want +got):\n%s", diff)
