@@ -80,9 +80,15 @@ func (s *Selection) Validate(changed func(flag string) bool) error {
 		return optionErrorf("html", "a page shows one scenario; choose one with --scenario")
 	case s.HashNames && s.Save == "":
 		return optionErrorf("hash-names", "requires --save")
-	case s.Prometheus == "":
+	}
+	return s.validateHistory()
+}
+
+func (s *Selection) validateHistory() error {
+	if s.Prometheus == "" {
 		return nil
-	case s.Since < history.MinSince || s.Since > history.MaxSince:
+	}
+	if s.Since < history.MinSince || s.Since > history.MaxSince {
 		return optionErrorf("since", "%v; write from %v to %v", s.Since, history.MinSince, history.MaxSince)
 	}
 	if err := history.ValidateAddress(s.Prometheus); err != nil {

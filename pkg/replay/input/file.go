@@ -32,6 +32,7 @@ const (
 	maxFileNodes = 20_000
 	maxFilePods  = 2_000_000
 	maxLength    = 7 * Day
+	maxNumber    = 1e9
 	// Nanoseconds since 1970 overflow in 2262.
 	minYear, maxYear = 1970, 2200
 )
@@ -91,8 +92,8 @@ func (a fileAmounts) amounts() podusage.Amounts {
 func fileAmountsOf(a podusage.Amounts) fileAmounts { return fileAmounts{a[load.CPU], a[load.Memory]} }
 
 func (a fileAmounts) valid() bool {
-	const most = 1 << 60
-	return a.CPUMillis >= 0 && a.CPUMillis <= most && a.MemoryBytes >= 0 && a.MemoryBytes <= most
+	const limit = 1 << 60
+	return within(a.CPUMillis, 0, limit) && within(a.MemoryBytes, 0, limit)
 }
 
 // Save writes the input to a file.
@@ -226,31 +227,36 @@ func seconds(s float64) time.Duration {
 func (in *Input) add(line *fileLine) error {
 	switch {
 	case line.Node != nil:
-		n := line.Node
-		if n.Name == "" || !n.Capacity.valid() || n.Capacity.CPUMillis == 0 || n.Capacity.MemoryBytes == 0 {
-			return fmt.Errorf("node %q: want a name, and a capacity of cpuMillis and memoryBytes above 0", n.Name)
-		}
-		if slices.ContainsFunc(in.Nodes, func(other Node) bool { return other.Name == n.Name }) {
-			return fmt.Errorf("node %q: duplicate name", n.Name)
-		}
-		if len(in.Nodes) == maxFileNodes {
-			return fmt.Errorf("more than %d nodes", maxFileNodes)
-		}
-		in.Nodes = append(in.Nodes, Node{n.Name, n.Zone, n.Capacity.amounts()})
+		return in.addNode(line.Node)
 	case line.Workload != nil:
-		w := line.Workload
-		if w.Namespace == "" || w.Name == "" || !w.Requests.valid() || !w.Limits.valid() {
-			return fmt.Errorf("workload %q: want namespace and name, and requests and limits of at least 0", w.Namespace+"/"+w.Name)
-		}
-		if len(in.Workloads) == maxFilePods {
-			return fmt.Errorf("more than %d workloads", maxFilePods)
-		}
-		in.Workloads = append(in.Workloads, Workload{w.Namespace, w.Name, w.Image, w.Requests.amounts(), w.Limits.amounts()})
+		return in.addWorkload(line.Workload)
 	case line.Pod != nil:
 		return in.addPod(line.Pod)
-	default:
-		return errors.New("want one of node, workload and pod")
 	}
+	return errors.New("want one of node, workload and pod")
+}
+
+func (in *Input) addNode(n *fileNode) error {
+	switch {
+	case n.Name == "" || !n.Capacity.valid() || n.Capacity.CPUMillis == 0 || n.Capacity.MemoryBytes == 0:
+		return fmt.Errorf("node %q: want a name, and a capacity of cpuMillis and memoryBytes above 0", n.Name)
+	case slices.ContainsFunc(in.Nodes, func(other Node) bool { return other.Name == n.Name }):
+		return fmt.Errorf("node %q: duplicate name", n.Name)
+	case len(in.Nodes) == maxFileNodes:
+		return fmt.Errorf("more than %d nodes", maxFileNodes)
+	}
+	in.Nodes = append(in.Nodes, Node{n.Name, n.Zone, n.Capacity.amounts()})
+	return nil
+}
+
+func (in *Input) addWorkload(w *fileWorkload) error {
+	switch {
+	case w.Namespace == "" || w.Name == "" || !w.Requests.valid() || !w.Limits.valid():
+		return fmt.Errorf("workload %q: want namespace and name, and requests and limits of at least 0", w.Namespace+"/"+w.Name)
+	case len(in.Workloads) == maxFilePods:
+		return fmt.Errorf("more than %d workloads", maxFilePods)
+	}
+	in.Workloads = append(in.Workloads, Workload{w.Namespace, w.Name, w.Image, w.Requests.amounts(), w.Limits.amounts()})
 	return nil
 }
 
@@ -258,9 +264,9 @@ func (in *Input) addPod(p *filePod) error {
 	switch {
 	case p.Workload < 0 || p.Workload >= len(in.Workloads):
 		return fmt.Errorf("pod: workload is %d; want an index of the %d workloads above it", p.Workload, len(in.Workloads))
-	case !(p.ArrivalSeconds >= 0 && p.ArrivalSeconds < in.Length.Seconds()):
+	case !within(p.ArrivalSeconds, 0, in.Length.Seconds()):
 		return fmt.Errorf("pod: arrivalSeconds is %v; want from 0 to below lengthSeconds", p.ArrivalSeconds)
-	case !(p.LifetimeSeconds > 0 && p.LifetimeSeconds < 1e9) || !(p.MemoryBytes >= 0):
+	case !within(p.LifetimeSeconds, math.SmallestNonzeroFloat64, maxNumber) || !within(p.MemoryBytes, 0, math.Inf(1)):
 		return errors.New("pod: want lifetimeSeconds above 0 and memoryBytes of at least 0")
 	case len(p.CPUMillis) == 0:
 		return errors.New("pod: cpuMillis is empty; want a value for each five minutes")
@@ -271,7 +277,7 @@ func (in *Input) addPod(p *filePod) error {
 	}
 	trace := make([]float32, len(p.CPUMillis))
 	for i, v := range p.CPUMillis {
-		if !(v >= 0 && v < 1e9) {
+		if !within(v, 0, maxNumber) {
 			return fmt.Errorf("pod: cpuMillis holds %v; want from 0 to 1e9", v)
 		}
 		trace[i] = float32(v)
@@ -286,6 +292,9 @@ func (in *Input) addPod(p *filePod) error {
 	})
 	return nil
 }
+
+// within reports whether v is in [from, below); false for NaN.
+func within(v, from, below float64) bool { return v >= from && v < below }
 
 // HashNames replaces names of nodes, zones, namespaces, workloads and images with hashes by a random key. Equal names stay equal.
 func (in *Input) HashNames() {
