@@ -147,7 +147,7 @@ func (e *engine) tick(ctx context.Context, tick int) error {
 	if err := e.end(tick); err != nil {
 		return err
 	}
-	if err := e.startContainers(tick, now); err != nil {
+	if err := e.startContainers(now); err != nil {
 		return err
 	}
 	if tick > 0 {
@@ -184,7 +184,7 @@ func (e *engine) end(tick int) error {
 }
 
 // startContainers starts the containers of the pods bound in the previous tick.
-func (e *engine) startContainers(tick int, now time.Time) error {
+func (e *engine) startContainers(now time.Time) error {
 	for _, i := range e.starting {
 		p := &e.pods[i]
 		p.object = running(p.object, now)

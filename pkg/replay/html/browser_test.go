@@ -239,7 +239,7 @@ func TestBrowser(t *testing.T) {
 	hover(`#hot-chart .u-over`)
 	tb.shows("#hot-legend .legend-at", ":")
 
-	// Keys reach the same: from the first number, arrows go on to its neighbours.
+	// Keys reach the same: from the first number, arrows go on to its neighbors.
 	tb.exec(`document.querySelector("thead [data-term]").focus()`)
 	tb.key(kb.ArrowRight)
 	tb.shows("#tip:not([hidden])", "above 95 % of capacity")

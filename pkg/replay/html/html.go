@@ -27,10 +27,10 @@ func Write(w io.Writer, r *report.Report) error {
 	if err != nil {
 		return fmt.Errorf("parse the report's template: %w", err)
 	}
-	licence := "/*\n" + read("uplot/LICENSE") + "*/\n"
+	license := "/*\n" + read("uplot/LICENSE") + "*/\n"
 	p := newPage(r)
-	p.Style = template.CSS(licence + read("uplot/uPlot.min.css") + read("page.css"))
-	p.Script = template.JS(licence + read("uplot/uPlot.iife.min.js") + read("page.js"))
+	p.Style = template.CSS(license + read("uplot/uPlot.min.css") + read("page.css"))
+	p.Script = template.JS(license + read("uplot/uPlot.iife.min.js") + read("page.js"))
 	p.ScriptHash = scriptHash(p.Script)
 
 	// After a failure, no partial page is written.

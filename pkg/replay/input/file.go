@@ -18,6 +18,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
@@ -270,7 +272,7 @@ func (in *Input) addPod(p *filePod) error {
 		return errors.New("pod: want lifetimeSeconds above 0 and memoryBytes of at least 0")
 	case len(p.CPUMillis) == 0:
 		return errors.New("pod: cpuMillis is empty; want a value for each five minutes")
-	case p.Noise != nil && (*p.Noise < 0 || *p.Noise >= NoiseLength):
+	case p.Noise != nil && !within(float64(*p.Noise), 0, NoiseLength):
 		return fmt.Errorf("pod: noise is %d; want from 0 to %d, or leave it out", *p.Noise, NoiseLength-1)
 	case len(in.Pods) == maxFilePods:
 		return fmt.Errorf("more than %d pods", maxFilePods)
@@ -282,10 +284,7 @@ func (in *Input) addPod(p *filePod) error {
 		}
 		trace[i] = float32(v)
 	}
-	arrival, noise := seconds(p.ArrivalSeconds), -1
-	if p.Noise != nil {
-		noise = *p.Noise
-	}
+	arrival, noise := seconds(p.ArrivalSeconds), ptr.Deref(p.Noise, -1)
 	in.Pods = append(in.Pods, Pod{
 		Workload: p.Workload, Arrival: arrival, Lifetime: seconds(p.LifetimeSeconds), MemoryBytes: p.MemoryBytes,
 		Trace: trace, TraceFrom: int(arrival / TraceStep), CPUMillis: 1, Noise: noise,

@@ -3,8 +3,8 @@ package report
 
 import "time"
 
+// Nodes with a CPU utilization above HotAbove or SevereAbove, as fractions of capacity, are hot or severely hot.
 const (
-	// HotAbove and SevereAbove are CPU utilizations as fractions of capacity. Nodes above are hot or severely hot.
 	HotAbove    = 0.80
 	SevereAbove = 0.95
 )
