@@ -38,7 +38,7 @@ func TestSummarize(t *testing.T) {
 	}{
 		"nothing":          {nil, time.Time{}, nil},
 		"nothing but gaps": {[]Point{at(1, nan), at(2, nan)}, time.Time{}, nil},
-		// 2m: the points of minutes 9 and 10; 4m: 7 to 10, (1+2+3+6)/4 = 3, √((4+1+0+9)/4)
+		// 2m has minutes 9 and 10. 4m has 7 to 10: (1+2+3+6)/4 = 3, √((4+1+0+9)/4).
 		"full windows in any order": {[]Point{at(10, 6), at(6, 100), at(8, 2), at(9, 3), at(7, 1), at(11, nan)}, time.Unix(600, 0),
 			[]load.Stat{
 				{Mean: 4.5, StdDev: 1.5, Known: true}, {Mean: 3, StdDev: math.Sqrt(3.5), Known: true},

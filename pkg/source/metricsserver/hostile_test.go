@@ -88,7 +88,7 @@ func TestFetch_HostileServer(t *testing.T) {
 
 func TestFetch_TextOfServer(t *testing.T) {
 	hostile := "\x1b[2J\u202e" + strings.Repeat("x", 60_000)
-	cfg := configOf(t, func(w http.ResponseWriter, r *http.Request) {
+	cfg := configOf(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Warning", `299 - "mind the gap"`)
 		writeJSON(t, w, http.StatusOK, metricsv1beta1.NodeMetricsList{Items: []metricsv1beta1.NodeMetrics{
 			metrics(hostile, list("cpu", "2")), metrics("n1", list("cpu", "2")), metrics("n1", list("cpu", "8")),

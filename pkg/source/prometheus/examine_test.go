@@ -114,8 +114,8 @@ func TestExamine_Sampling(t *testing.T) {
 	)
 	srv.newest = vector(ago("w1", 5), ago("w2", 10))
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.Kubelet}, twoNodes()...)
-	// w1: 80 samples in twenty minutes are one each 15 s.
-	// w2 has been measured for 80 s: six samples in 75 s are one each 15 s at most.
+	// w1 has 80 samples in twenty minutes: one each 15 s.
+	// w2 has been measured for 80 s. Six samples in 75 s are one each 15 s at most.
 	want := map[string]diagnosis.Sampling{
 		"w1": {Interval: 15 * time.Second, Since: 20 * time.Minute},
 		"w2": {Interval: 15 * time.Second, Since: 80 * time.Second},
