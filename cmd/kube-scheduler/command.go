@@ -33,9 +33,9 @@ import (
 // version is set by the linker.
 var version string
 
-// newCommand returns the stock scheduler's command with the plugins added. It refuses a configuration with invalid arguments of
-// these plugins before it listens on any port. The environment completes the arguments. The plugins' metrics go to registry. Load is
-// read as account where a source has no token of its own.
+// newCommand returns the stock scheduler's command with the plugins added. It refuses a configuration with invalid
+// arguments of these plugins before it listens on any port. The environment completes the arguments. The plugins'
+// metrics go to registry. Load is read as account where a source has no token of its own.
 func newCommand(c clock.Clock, registry refresh.Registry, account provider.Account) *cobra.Command {
 	var options []app.Option
 	names := slices.Collect(maps.Keys(inTree.NewInTreeRegistry()))
@@ -44,10 +44,13 @@ func newCommand(c clock.Clock, registry refresh.Registry, account provider.Accou
 	var format string // of the log
 	for name, factory := range plugins.NewRegistry(provider.New(c, registry, account), c, registry.MustRegister) {
 		build := completed(factory)
-		options = append(options, app.WithPlugin(name, func(ctx context.Context, args runtime.Object, handle minor.Handle) (minor.Plugin, error) {
-			skewed.start(ctx, handle, format)
-			return build(ctx, args, handle)
-		}))
+		options = append(
+			options,
+			app.WithPlugin(name, func(ctx context.Context, args runtime.Object, handle minor.Handle) (minor.Plugin, error) {
+				skewed.start(ctx, handle, format)
+				return build(ctx, args, handle)
+			}),
+		)
 		names = append(names, name)
 	}
 	slices.Sort(names)
@@ -59,8 +62,12 @@ func newCommand(c clock.Clock, registry refresh.Registry, account provider.Accou
 	})
 	command := app.NewSchedulerCommand(options...)
 	own := pflag.NewFlagSet("Plimsoll", pflag.ContinueOnError)
-	validateOnly := own.Bool("validate-only", false, "validate the file of --config and exit: with 1 if the scheduler would not start with it, else with 0. "+
-		"Needs no cluster, and none of the files that the configuration names.")
+	validateOnly := own.Bool(
+		"validate-only",
+		false,
+		"validate the file of --config and exit: with 1 if the scheduler would not start with it, else with 0. "+
+			"Needs no cluster, and none of the files that the configuration names.",
+	)
 	command.Flags().AddFlagSet(own)
 	help := command.HelpFunc()
 	command.SetHelpFunc(func(cmd *cobra.Command, args []string) {

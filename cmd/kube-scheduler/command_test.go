@@ -142,7 +142,10 @@ func TestCommand_ReadsTheEnvironmentOfHostedServices(t *testing.T) {
 	t.Setenv("SIGNALFX_CLUSTER_NAME", "of two words")
 	err := start(t, args)
 	if err == nil || !strings.Contains(err.Error(), "clusterName: Invalid value: \"of two words\"") ||
-		!strings.Contains(err.Error(), "tokenFile: Required value") || !strings.Contains(err.Error(), "environment variable METRICS_PROVIDER_TOKEN") {
+		!strings.Contains(
+			err.Error(),
+			"tokenFile: Required value",
+		) || !strings.Contains(err.Error(), "environment variable METRICS_PROVIDER_TOKEN") {
 		t.Error(err)
 	}
 	t.Setenv("METRICS_PROVIDER_TOKEN", "hunter2")
@@ -175,13 +178,14 @@ func TestCompleted(t *testing.T) {
 func TestCommand_RefusesOldVersionBeforeListening(t *testing.T) {
 	old := strings.Replace(configuration("TargetLoadPacking", "targetUtilization: 60"), "k8s.io/v1", "k8s.io/v1beta3", 1)
 	err := start(t, old)
-	if err == nil || !strings.Contains(err.Error(), "config.yaml: kubescheduler.config.k8s.io/v1beta3 is no longer read") || !strings.Contains(err.Error(), "line 1: apiVersion") {
+	if err == nil || !strings.Contains(err.Error(), "config.yaml: kubescheduler.config.k8s.io/v1beta3 is no longer read") ||
+		!strings.Contains(err.Error(), "line 1: apiVersion") {
 		t.Error(err)
 	}
 }
 
-// TestCommand_MakesPlugins gets as far as the file for --write-config-to, whose folder does not exist. The stock command handles signals
-// once a process, so that only one test can get past the configuration.
+// TestCommand_MakesPlugins gets as far as the file for --write-config-to, whose folder does not exist. The stock
+// command handles signals once a process, so that only one test can get past the configuration.
 func TestCommand_MakesPlugins(t *testing.T) {
 	askedVersion := make(chan struct{}, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -216,10 +220,14 @@ func TestCommand_MakesPlugins(t *testing.T) {
 func TestCommand_BuildInfo(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
 	newCommand(clock.RealClock{}, registry, provider.Account{})
-	want := fmt.Sprintf(`# HELP plimsoll_build_info [ALPHA] Always 1. The labels are the version of Plimsoll, and that of the Kubernetes that it is built with.
+	want := fmt.Sprintf(
+		`# HELP plimsoll_build_info [ALPHA] Always 1. The labels are the version of Plimsoll, and that of the Kubernetes that it is built with.
 # TYPE plimsoll_build_info gauge
 plimsoll_build_info{kubernetes=%q,version=%q} 1
-`, componentversion.Get().GitVersion, program.Version(""))
+`,
+		componentversion.Get().GitVersion,
+		program.Version(""),
+	)
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "plimsoll_build_info"); err != nil {
 		t.Error(err)
 	}
@@ -247,13 +255,22 @@ func validateOnly(t *testing.T, config string) (stdout, stderr string, code int)
 // TestCommand_ValidateOnly uses configurations that name a kubeconfig and a token file that do not exist here.
 func TestCommand_ValidateOnly(t *testing.T) {
 	const source = "metricProvider: {type: Prometheus, address: 'http://prometheus:9090', tokenFile: /etc/plimsoll/token/token}"
-	valid := strings.Replace(configuration("TargetLoadPacking", source), "[{name: TargetLoadPacking}]", "[{name: TargetLoadPacking, weight: 5}]", 1)
+	valid := strings.Replace(
+		configuration("TargetLoadPacking", source),
+		"[{name: TargetLoadPacking}]",
+		"[{name: TargetLoadPacking, weight: 5}]",
+		1,
+	)
 	stdout, stderr, code := validateOnly(t, valid)
 	if code != 0 || stderr != "" || !strings.HasSuffix(stdout, "config.yaml is valid\n") {
 		t.Errorf("a valid configuration: code %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
-	stdout, stderr, code = validateOnly(t, strings.Replace(valid, "score:\n", "score:\n      disabled: [{name: NodeResourceFit}]\n", 1))
-	if code != 0 || !strings.HasPrefix(stderr, "Warning: ") || !strings.Contains(stderr, `similar=["NodeResourcesFit"]`) || stdout == "" {
+	stdout, stderr, code = validateOnly(
+		t,
+		strings.Replace(valid, "score:\n", "score:\n      disabled: [{name: NodeResourceFit}]\n", 1),
+	)
+	if code != 0 || !strings.HasPrefix(stderr, "Warning: ") || !strings.Contains(stderr, `similar=["NodeResourcesFit"]`) ||
+		stdout == "" {
 		t.Errorf("a warning: code %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 	for _, tt := range []struct{ name, config, want string }{
@@ -268,7 +285,8 @@ func TestCommand_ValidateOnly(t *testing.T) {
 		if code != 1 || !strings.Contains(stderr, tt.want) || stdout != "" {
 			t.Errorf("%s: got code %d, stderr %q and stdout %q, want an error with %q", tt.name, code, stderr, stdout, tt.want)
 		}
-		if !strings.Contains(stderr, "Error: ") || !strings.HasSuffix(stderr, "config.yaml is invalid\n") || strings.Contains(stderr, "command failed") {
+		if !strings.Contains(stderr, "Error: ") || !strings.HasSuffix(stderr, "config.yaml is invalid\n") ||
+			strings.Contains(stderr, "command failed") {
 			t.Errorf("%s: stderr is %q, want errors in plain text", tt.name, stderr)
 		}
 	}
@@ -281,7 +299,10 @@ func TestCommand_ValidateOnlyPrintsOneErrorALine(t *testing.T) {
 		!strings.HasPrefix(lines[1], "Error: profiles[0].pluginConfig[0].args.targetUtilization: ") {
 		t.Errorf("stderr is %q, want a line for the window, one for the target, and one for the file", stderr)
 	}
-	_, stderr, _ = validateOnly(t, strings.Replace(configuration("TargetLoadPaking", "x: 1"), "score:\n", "score:\n      disabled: [{name: NodeResourceFit}]\n", 1))
+	_, stderr, _ = validateOnly(
+		t,
+		strings.Replace(configuration("TargetLoadPaking", "x: 1"), "score:\n", "score:\n      disabled: [{name: NodeResourceFit}]\n", 1),
+	)
 	for _, want := range []string{`Warning: "The configuration disables a plugin`, `Error: "The configuration enables a plugin`} {
 		if !strings.Contains("\n"+stderr, "\n"+want) {
 			t.Errorf("stderr is %q, want a line that begins with %s", stderr, want)

@@ -30,16 +30,39 @@ func (f *clusterFlags) addTo(flags *pflag.FlagSet) {
 	f.kube.AddFlags(kube)
 	kube.VisitAll(func(flag *pflag.Flag) {
 		// All of kubectl's flags work; the help shows common ones.
-		flag.Hidden = !slices.Contains([]string{"kubeconfig", "context", "namespace", "as", "as-group", "server", "request-timeout"}, flag.Name)
+		flag.Hidden = !slices.Contains(
+			[]string{"kubeconfig", "context", "namespace", "as", "as-group", "server", "request-timeout"},
+			flag.Name,
+		)
 	})
 	flags.AddFlagSet(kube)
-	flags.StringVar(&f.configuration.File, "config", "", "KubeSchedulerConfiguration on this machine, in place of the one that runs in the cluster")
-	flags.StringVar(&f.configuration.Scheduler, "scheduler", "", "NAMESPACE/NAME of the scheduler's Deployment, if it is not found by its labels")
+	flags.StringVar(
+		&f.configuration.File,
+		"config",
+		"",
+		"KubeSchedulerConfiguration on this machine, in place of the one that runs in the cluster",
+	)
+	flags.StringVar(
+		&f.configuration.Scheduler,
+		"scheduler",
+		"",
+		"NAMESPACE/NAME of the scheduler's Deployment, if it is not found by its labels",
+	)
 	flags.StringVar(&f.configuration.From, "from", "", "configmap/NAMESPACE/NAME[/KEY] that holds the KubeSchedulerConfiguration")
-	flags.StringVar(&f.source.Address, "source-address", "", "URL at which this machine reaches the source of load, such as that of a port-forward")
+	flags.StringVar(
+		&f.source.Address,
+		"source-address",
+		"",
+		"URL at which this machine reaches the source of load, such as that of a port-forward",
+	)
 	flags.StringVar(&f.source.TokenFile, "source-token-file", "", "file with the bearer token for the source of load")
 	flags.StringVar(&f.source.ApplicationKeyFile, "source-application-key-file", "", "file with the application key for Datadog")
-	flags.StringVar(&f.source.CAFile, "source-ca-file", "", "PEM file of the authority that signed the certificate of the source of load")
+	flags.StringVar(
+		&f.source.CAFile,
+		"source-ca-file",
+		"",
+		"PEM file of the authority that signed the certificate of the source of load",
+	)
 }
 
 // connect returns a connection that cannot change the cluster.
@@ -58,13 +81,19 @@ func (f *clusterFlags) connect() (*live.Connection, error) {
 	return live.Connect(kubeConfig, namespace, inCluster(kubeConfig, rest.InClusterConfig))
 }
 
-// warnOfOtherMinor prints a warning if the scheduler's image names another minor version of Kubernetes. Its stock plugins may differ.
+// warnOfOtherMinor prints a warning if the scheduler's image names another minor version of Kubernetes. Its stock
+// plugins may differ.
 func warnOfOtherMinor(cmd *cobra.Command, kubernetes string, w *live.Workload) {
 	if w == nil {
 		return
 	}
 	if other := skew.OtherCommand(skew.Minor(kubernetes), skew.MinorOfImage(w.Image)); other != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "Warning: %s; use the one in the scheduler's pod: %s\n", other, w.ExecCommand("kubectl-plimsoll "+cmd.Name()+" ..."))
+		fmt.Fprintf(
+			cmd.ErrOrStderr(),
+			"Warning: %s; use the one in the scheduler's pod: %s\n",
+			other,
+			w.ExecCommand("kubectl-plimsoll "+cmd.Name()+" ..."),
+		)
 	}
 }
 

@@ -63,10 +63,19 @@ Exit codes: 0 fine, 1 something was found, 2 it could not be done.`,
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl plimsoll"},
 		PersistentPreRunE: silenceLog,
 	}
-	command.SetVersionTemplate("Plimsoll {{.Version}}\nKubernetes " + componentversion.Get().GitVersion + "\n") // as kube-scheduler --version
+	command.SetVersionTemplate(
+		"Plimsoll {{.Version}}\nKubernetes " + componentversion.Get().GitVersion + "\n",
+	) // as kube-scheduler --version
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	addVerbosity(command.PersistentFlags())
-	addGroup(command, &cobra.Group{ID: "cluster", Title: "Look at a running cluster:"}, newDoctorCommand(), newTopCommand(), newExplainCommand(), newWhatIfCommand())
+	addGroup(
+		command,
+		&cobra.Group{ID: "cluster", Title: "Look at a running cluster:"},
+		newDoctorCommand(),
+		newTopCommand(),
+		newExplainCommand(),
+		newWhatIfCommand(),
+	)
 	addGroup(command, &cobra.Group{ID: "replay", Title: "Compare policies:"}, newReplayCommand())
 	addCompletion(command)
 	return command

@@ -42,7 +42,10 @@ func TestExitCode(t *testing.T) {
 
 func TestCommand_Version(t *testing.T) {
 	out, err := execute(t.Context(), "--version")
-	if want := "Plimsoll " + program.Version("") + "\nKubernetes " + componentversion.Get().GitVersion + "\n"; err != nil || out != want {
+	if want := "Plimsoll " + program.Version(
+		"",
+	) + "\nKubernetes " + componentversion.Get().GitVersion + "\n"; err != nil ||
+		out != want {
 		t.Errorf("%v: got %q, want %q", err, out, want)
 	}
 }
@@ -75,7 +78,10 @@ func checkHelp(t *testing.T, c *cobra.Command) {
 		t.Errorf("%s has no short help, or no example", c.CommandPath())
 	}
 	for line := range strings.Lines(c.Example) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") && !strings.Contains(line, "kubectl") && !strings.HasPrefix(line, "-") {
+		if line = strings.TrimSpace(
+			line,
+		); line != "" && !strings.HasPrefix(line, "#") && !strings.Contains(line, "kubectl") &&
+			!strings.HasPrefix(line, "-") {
 			t.Errorf("%s: an example that is no kubectl command: %s", c.CommandPath(), line)
 		}
 	}

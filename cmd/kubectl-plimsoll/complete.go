@@ -14,8 +14,9 @@ import (
 
 // addCompletion completes values of flags and names of objects, for the command and its subcommands.
 func addCompletion(command *cobra.Command) {
+	formats := []cobra.Completion{"table", "json", "yaml", "jsonpath=", "go-template="}
 	for name, complete := range map[string]cobra.CompletionFunc{
-		"output":       cobra.FixedCompletions([]cobra.Completion{"table", "json", "yaml", "jsonpath=", "go-template="}, cobra.ShellCompDirectiveNoFileComp),
+		"output":       cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp),
 		"context":      completeContexts,
 		"namespace":    completeNames(namespaces),
 		"node":         completeNames(nodes),

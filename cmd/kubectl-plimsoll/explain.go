@@ -25,21 +25,22 @@ func newExplainCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "explain (POD | -f FILE)",
 		Short: "Show where the scheduler would place a pod now, and why",
-		Long: `Shows where the scheduler would place a pod now, and why: its expected usage, the nodes that filters ruled out, the scores of the
-others, and the plugin that decided. The scheduler's own code decides, with its configuration and the cluster's present objects and
-load. Nothing is written to the cluster.
+		Long: `Shows where the scheduler would place a pod now, and why: its expected usage, the nodes that filters ruled
+out, the scores of the others, and the plugin that decided. The scheduler's own code decides, with its
+configuration and the cluster's present objects and load. Nothing is written to the cluster.
 
-A placed pod is judged as if it had no node yet: the node counts neither its requests nor its pending usage. The measured load still
-includes it.
+A placed pod is explained as if it had no node yet: the node counts neither its requests nor its pending usage.
+The measured load still includes it.
 
-A file holds one Pod, or one Deployment, ReplicaSet, StatefulSet or Job, whose next pod is explained. The pod gets the API server's
-defaults, priority, LimitRange defaults and overhead. For other admission plugins and webhooks, let the API server admit it first:
+A file holds one Pod, or one Deployment, ReplicaSet, StatefulSet or Job, whose next pod is explained. The pod
+gets the API server's defaults, priority, LimitRange defaults and overhead. For other admission plugins and
+webhooks, let the API server admit it first:
   kubectl create --dry-run=server -o yaml -f pod.yaml | kubectl plimsoll explain -f -
 
 Load, pods and nodes change, and the scheduler takes one of the nodes with the highest total at random.
 
 Exit codes: 0 some node takes the pod, 1 none does without preemption, 2 unknown.`,
-		Example: `  # Why is this pod pending, or where it is?
+		Example: `  # Why is this pod pending, or on its node?
   kubectl plimsoll explain web-5d8c7f9b4-x2x7q -n shop
 
   # Where would a pod of this manifest go?

@@ -111,7 +111,12 @@ func TestReplay_SavesWhatItLoads(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(in.Nodes) != 2 || len(in.Pods) < 100 || !strings.HasPrefix(in.Nodes[0].Name, "node-") || in.Nodes[0].Name == "node-0" {
-		t.Errorf("%d nodes, the first is %q, and %d pods; want two of hashed names, and a day of pods", len(in.Nodes), in.Nodes[0].Name, len(in.Pods))
+		t.Errorf(
+			"%d nodes, the first is %q, and %d pods; want two of hashed names, and a day of pods",
+			len(in.Nodes),
+			in.Nodes[0].Name,
+			len(in.Pods),
+		)
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/creack/pty"
 )
 
-// No package asks the terminal when the program starts: it would wait for an answer that some terminals do not give. This binary has
-// the packages of the program.
+// No package asks the terminal when the program starts: it would wait for an answer that some terminals do not give.
+// This binary has the packages of the program.
 func TestStart_AsksTheTerminalNothing(t *testing.T) {
 	user, program, err := pty.Open()
 	if err != nil {

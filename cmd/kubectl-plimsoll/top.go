@@ -37,8 +37,18 @@ func newTopCommand() *cobra.Command {
 	flags := command.PersistentFlags()
 	o.cluster.addTo(flags)
 	o.output.addTo(flags)
-	flags.StringVar(&o.view.SchedulerName, "scheduler-name", "", "schedulerName of the profile; by default the first with a plugin that reads load")
-	flags.StringVar(&o.view.Plugin, "plugin", "", "plugin whose load and lines to show; by default the first of the profile that has a load line")
+	flags.StringVar(
+		&o.view.SchedulerName,
+		"scheduler-name",
+		"",
+		"schedulerName of the profile; by default the first with a plugin that reads load",
+	)
+	flags.StringVar(
+		&o.view.Plugin,
+		"plugin",
+		"",
+		"plugin whose load and lines to show; by default the first of the profile that has a load line",
+	)
 	flags.BoolVar(&o.noHeaders, "no-headers", false, "print no headers")
 	return command
 }

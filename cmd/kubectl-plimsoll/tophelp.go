@@ -1,9 +1,10 @@
 package main
 
-const topNodesHelp = `Shows each node as the scheduler sees it now: measured load, pending usage of pods that the measurement does not cover yet, requests,
-and the load line.
+const topNodesHelp = `Shows each node as the scheduler sees it now: measured load, pending usage of pods that the measurement does
+not cover yet, requests, and the load line.
 
-The line is the threshold or target of the plugin, or the threshold of the node's own annotation. --plugin chooses another plugin.
+The line is the threshold or target of the plugin, or the threshold of the node's own annotation. --plugin
+chooses another plugin.
 
   CPU(%), MEMORY(%)  measured load, in percent of capacity; in brackets if it has expired
   PENDING            expected usage that is not measured yet, in percent of capacity
@@ -13,11 +14,11 @@ The line is the threshold or target of the plugin, or the threshold of the node'
   AGE                time since the end of the measurement's window
   STATE              Fresh, Expired or Absent, as cpu/memory if they differ. Requests replace load that is not Fresh.
 
-On a terminal a bar shows measured (█) and expected (▒) load against the line (|). A narrow terminal leaves out columns; -o json has
-all figures.
+On a terminal a bar shows measured (█) and expected (▒) load against the line (|). A narrow terminal leaves
+out columns; -o json has all figures.
 
---watch shows the nodes until you press q. Pods and nodes are watched, and load is read at the plugin's refreshInterval. If the output
-is not a terminal, --watch prints the table after each refresh.
+--watch shows the nodes until you press q. Pods and nodes are watched, and load is read at the plugin's
+refreshInterval. If the output is not a terminal, --watch prints the table after each refresh.
 
 --sort (or --sort-by) is one of
   line              nodes above the load line, then those closest to it (default)
@@ -42,8 +43,9 @@ const topNodesExamples = `  # All nodes, closest to their load line first
   # Pods of a node, with their expected usage
   kubectl plimsoll top pods worker-1`
 
-const topPodsHelp = `Shows the pods of a node: the expected usage, the share of it that the measurement covers, and the rest, which is pending. A mean over
-five minutes covers a fifth of a pod that has run for one. TOTAL is what "top nodes" shows as pending.
+const topPodsHelp = `Shows the pods of a node: the expected usage, the share of it that the measurement covers, and the rest, which
+is pending. A mean over five minutes covers a fifth of a pod that has run for one. TOTAL is what "top nodes"
+shows as pending.
 
 If the load of a resource is not fresh, requests are shown instead of expected usage.`
 

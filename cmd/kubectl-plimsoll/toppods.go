@@ -37,5 +37,11 @@ func (o *topOptions) runPods(cmd *cobra.Command, node string) error {
 	if err != nil {
 		return err
 	}
-	return o.output.print(cmd, pods, pods.Title()+", node "+node, pods.Notes(), func(p *terminal.Printer) { pods.Print(p, !o.noHeaders) })
+	return o.output.print(
+		cmd,
+		pods,
+		pods.Title()+", node "+node,
+		pods.Notes(),
+		func(p *terminal.Printer) { pods.Print(p, !o.noHeaders) },
+	)
 }

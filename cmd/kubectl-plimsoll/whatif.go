@@ -48,7 +48,12 @@ func newWhatIfCommand() *cobra.Command {
 	flags.IntVar(&o.scenario.AddNodes, "add-nodes", 0, "number of nodes to add")
 	flags.StringVar(&o.scenario.Like, "like", "", "node to copy for --add-nodes")
 	flags.BoolVar(&o.scenario.Pending, "pending", false, "place waiting pods of the cluster too; the default if you only add nodes")
-	flags.StringVar(&o.scenario.SchedulerName, "scheduler-name", "", "profile for the pods of the file; replaces their spec.schedulerName")
+	flags.StringVar(
+		&o.scenario.SchedulerName,
+		"scheduler-name",
+		"",
+		"profile for the pods of the file; replaces their spec.schedulerName",
+	)
 	flags.StringVar(&o.profileFrom, "profile-from", "", "local file with a KubeSchedulerConfiguration to compare with")
 	return command
 }

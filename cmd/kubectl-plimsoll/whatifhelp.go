@@ -1,22 +1,25 @@
 package main
 
-const whatIfHelp = `Places pods in a copy of the cluster in memory, by the scheduler's own code and configuration. Shows where they go, the load of each
-node, the nodes that pass their load line, and the pods that do not fit and why. Nothing is written to the cluster.
+const whatIfHelp = `Places pods in a copy of the cluster in memory, by the scheduler's own code and configuration. Shows where
+they go, the load of each node, the nodes that pass their load line, and the pods that do not fit and why.
+Nothing is written to the cluster.
 
 You can combine changes. They are made in this order:
   1. --add-nodes adds copies of a node, with its labels, taints, DaemonSet pods and static pods.
-  2. --drain cordons nodes and evicts their pods. --evict-all-in evicts all pods of namespaces. DaemonSet pods and static pods stay.
-     PodDisruptionBudgets are reported, but delay nothing.
-  3. Pods are placed one after the other, higher priority first: evicted ones as their owners recreate them, then waiting ones
-     (--pending), then those of -f. -f takes Pods, Deployments, ReplicaSets, StatefulSets, Jobs, Lists of them, and several documents.
-     Its pods are placed beside those that already run. Preempted pods are placed again.
+  2. --drain cordons nodes and evicts their pods. --evict-all-in evicts all pods of namespaces. DaemonSet pods
+     and static pods stay. PodDisruptionBudgets are reported, but delay nothing.
+  3. Pods are placed one after the other, higher priority first: evicted ones as their owners recreate them,
+     then waiting ones (--pending), then those of -f. -f takes Pods, Deployments, ReplicaSets, StatefulSets,
+     Jobs, Lists of them, and several documents. Its pods are placed beside those that already run. Preempted
+     pods are placed again.
 
 The result is what the scheduler would do if all of this happened now, at once:
   - No time passes. The expected usage of a placed pod is pending on its node.
-  - The usage of evicted pods is subtracted from the measured load of their nodes, as after a whole window: measured by Prometheus or
-    metrics-server, else estimated. The scheduler itself counts it until the window has passed. Quantiles (statistic P95 or Max) stay.
-  - New nodes count as measured and idle, plus the expected usage of DaemonSet pods and static pods. The scheduler itself uses their
-    requests until they are measured.
+  - The usage of evicted pods is subtracted from the measured load of their nodes, as after a whole window:
+    measured by Prometheus or metrics-server, else estimated. The scheduler itself counts it until the window
+    has passed. Quantiles (statistic P95 or Max) stay.
+  - New nodes count as measured and idle, plus the expected usage of DaemonSet pods and static pods. The
+    scheduler itself uses their requests until they are measured.
   - Pods of a scheduler without a profile are placed as the stock scheduler does.
   - Webhooks and quotas are not called. No volumes are provisioned, and no nodes except those of --add-nodes.
 

@@ -35,8 +35,8 @@ func Kinds() []runtime.Object {
 	return append(kinds, &corev1.Pod{})
 }
 
-// ObjectsOf returns the objects of the factory's started informers of Kinds, in a constant order, for Options.Objects. Wait until the
-// informers have synced.
+// ObjectsOf returns the objects of the factory's started informers of Kinds, in a constant order, for Options.Objects.
+// Wait until the informers have synced.
 func ObjectsOf(factory informers.SharedInformerFactory) []runtime.Object {
 	stopped := make(chan struct{})
 	close(stopped)
@@ -155,7 +155,12 @@ func (c *cluster) update(object runtime.Object) error {
 		// The scheduler's cache exits the process at both.
 		before := held.(*corev1.Pod)
 		if before.UID != pod.UID {
-			return fmt.Errorf("%s: metadata.uid: %q instead of %q is another pod: remove the one and add the other", nameOf(object), pod.UID, before.UID)
+			return fmt.Errorf(
+				"%s: metadata.uid: %q instead of %q is another pod: remove the one and add the other",
+				nameOf(object),
+				pod.UID,
+				before.UID,
+			)
 		}
 		if before.Spec.NodeName != "" && before.Spec.NodeName != pod.Spec.NodeName {
 			return fmt.Errorf("%s: spec.nodeName: a pod cannot go from %q to %q", nameOf(object), before.Spec.NodeName, pod.Spec.NodeName)
@@ -228,12 +233,18 @@ func (i *informer) AddEventHandler(to cache.ResourceEventHandler) (cache.Resourc
 }
 
 // AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
-func (i *informer) AddEventHandlerWithResyncPeriod(to cache.ResourceEventHandler, _ time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+func (i *informer) AddEventHandlerWithResyncPeriod(
+	to cache.ResourceEventHandler,
+	_ time.Duration,
+) (cache.ResourceEventHandlerRegistration, error) {
 	return i.AddEventHandler(to)
 }
 
 // AddEventHandlerWithOptions implements cache.SharedInformer.
-func (i *informer) AddEventHandlerWithOptions(to cache.ResourceEventHandler, _ cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+func (i *informer) AddEventHandlerWithOptions(
+	to cache.ResourceEventHandler,
+	_ cache.HandlerOptions,
+) (cache.ResourceEventHandlerRegistration, error) {
 	return i.AddEventHandler(to)
 }
 

@@ -20,7 +20,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/simhooks"
 )
 
-// Decide finds a node for the pod as the scheduler does, on a sample of the nodes. Call Assume to place the pod there. The pod need not be in the cluster.
+// Decide finds a node for the pod as the scheduler does, on a sample of the nodes. Call Assume to place the pod there.
+// The pod need not be in the cluster.
 //
 // If the pod's status.nominatedNodeName is set, that node alone is evaluated, as long as it passes the filters.
 func (s *Scheduler) Decide(ctx context.Context, pod *corev1.Pod) (*Result, error) {
@@ -74,7 +75,13 @@ func (s *Scheduler) decide(ctx context.Context, pod *corev1.Pod, explain bool) (
 }
 
 // postFilter calls the PostFilter plugins, and nominates the pod to the node that they return.
-func (s *Scheduler) postFilter(ctx context.Context, d *Result, p *profile, pod *framework.PodInfo, diagnosis *framework.Diagnosis) error {
+func (s *Scheduler) postFilter(
+	ctx context.Context,
+	d *Result,
+	p *profile,
+	pod *framework.PodInfo,
+	diagnosis *framework.Diagnosis,
+) error {
 	if !p.HasPostFilterPlugins() {
 		return nil
 	}
@@ -144,7 +151,11 @@ func (c *cycle) PercentageOfNodesToScore() *int32 {
 func (c *cycle) HasScorePlugins() bool { return c.explains || c.profile.HasScorePlugins() }
 
 // RunPreFilterPlugins records which nodes the plugins rule out.
-func (c *cycle) RunPreFilterPlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod) (*minor.PreFilterResult, *fwk.Status, sets.Set[string]) {
+func (c *cycle) RunPreFilterPlugins(
+	ctx context.Context,
+	state fwk.CycleState,
+	pod *corev1.Pod,
+) (*minor.PreFilterResult, *fwk.Status, sets.Set[string]) {
 	result, status, plugins := c.profile.RunPreFilterPlugins(ctx, state, pod)
 	switch {
 	case !status.IsSuccess():
@@ -159,7 +170,12 @@ func (c *cycle) RunPreFilterPlugins(ctx context.Context, state fwk.CycleState, p
 }
 
 // RunFilterPluginsWithNominatedPods records the node's status for Explain.
-func (c *cycle) RunFilterPluginsWithNominatedPods(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
+func (c *cycle) RunFilterPluginsWithNominatedPods(
+	ctx context.Context,
+	state fwk.CycleState,
+	pod *corev1.Pod,
+	node fwk.NodeInfo,
+) *fwk.Status {
 	status := c.profile.RunFilterPluginsWithNominatedPods(ctx, state, pod, node)
 	if c.explains {
 		c.mu.Lock()
@@ -181,7 +197,12 @@ func (c *cycle) RunPreScorePlugins(ctx context.Context, state fwk.CycleState, po
 }
 
 // RunScorePlugins records the scores for Explain, and chooses among the nodes with the highest total.
-func (c *cycle) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) ([]minor.NodePluginScores, *fwk.Status) {
+func (c *cycle) RunScorePlugins(
+	ctx context.Context,
+	state fwk.CycleState,
+	pod *corev1.Pod,
+	nodes []fwk.NodeInfo,
+) ([]minor.NodePluginScores, *fwk.Status) {
 	scores, status := c.profile.RunScorePlugins(ctx, state, pod, nodes)
 	if !status.IsSuccess() {
 		return scores, status

@@ -94,7 +94,13 @@ func New(ctx context.Context, o Options) (*Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Scheduler{cluster: newCluster(client), rand: o.Rand, activated: o.Activated, sequential: o.Parallelism <= 1, profiles: map[string]*profile{}}
+	s := &Scheduler{
+		cluster:    newCluster(client),
+		rand:       o.Rand,
+		activated:  o.Activated,
+		sequential: o.Parallelism <= 1,
+		profiles:   map[string]*profile{},
+	}
 	if s.rand == nil {
 		s.rand = rand.New(rand.NewPCG(0, 0))
 	}
@@ -117,7 +123,12 @@ func New(ctx context.Context, o Options) (*Scheduler, error) {
 		return nil, err
 	}
 	for name, fw := range s.scheduler.Profiles {
-		p := &profile{Framework: fw, snapshot: fw.SnapshotSharedLister().(*cache.Snapshot), weights: map[string]int64{}, explainers: explainers[fw]}
+		p := &profile{
+			Framework:  fw,
+			snapshot:   fw.SnapshotSharedLister().(*cache.Snapshot),
+			weights:    map[string]int64{},
+			explainers: explainers[fw],
+		}
 		for _, plugin := range fw.ListPlugins().Score.Enabled {
 			p.weights[plugin.Name] = int64(plugin.Weight)
 		}

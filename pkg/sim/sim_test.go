@@ -176,11 +176,19 @@ func TestExplain_ReasonsAndScoresOfStockPlugins(t *testing.T) {
 }
 
 func TestExplain_NodesThatPreFilterRulesOut(t *testing.T) {
-	s := newScheduler(t, byRequests, sim.Options{Objects: []apiruntime.Object{node("a", "4", "8Gi"), node("b", "4", "8Gi"), node("c", "4", "8Gi")}})
+	s := newScheduler(
+		t,
+		byRequests,
+		sim.Options{Objects: []apiruntime.Object{node("a", "4", "8Gi"), node("b", "4", "8Gi"), node("c", "4", "8Gi")}},
+	)
 	named := func(node string) *corev1.Pod {
 		return pod("p", "1", "1Gi").NodeAffinityIn("metadata.name", []string{node}, st.NodeSelectorTypeMatchFields).Obj()
 	}
-	ruledOut := nodeSummary{Plugin: "NodeAffinity", Code: "UnschedulableAndUnresolvable", Reasons: "node(s) didn't satisfy plugin(s) [NodeAffinity]"}
+	ruledOut := nodeSummary{
+		Plugin:  "NodeAffinity",
+		Code:    "UnschedulableAndUnresolvable",
+		Reasons: "node(s) didn't satisfy plugin(s) [NodeAffinity]",
+	}
 	others := func(but string) (want []nodeSummary) {
 		for _, name := range []string{"a", "b", "c"} {
 			if n := ruledOut; name == but {
@@ -200,7 +208,8 @@ func TestExplain_NodesThatPreFilterRulesOut(t *testing.T) {
 	if diff := cmp.Diff(others("x"), summarize(d.Nodes)); diff != "" || d.Node != "" {
 		t.Errorf("node %q, want none (-want +got):\n%s", d.Node, diff)
 	}
-	if want := "0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [NodeAffinity]."; d.Err == nil || !strings.HasPrefix(d.Err.Error(), want) {
+	if want := "0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [NodeAffinity]."; d.Err == nil ||
+		!strings.HasPrefix(d.Err.Error(), want) {
 		t.Errorf("error %v, want %s", d.Err, want)
 	}
 }
@@ -231,15 +240,20 @@ func TestDecide_SamplesNodesAsConfigured(t *testing.T) {
 func TestDecide_EvaluatesAllNodesThatPreFilterSelects(t *testing.T) {
 	var nodes []apiruntime.Object
 	selected := pod("p", "1", "1Gi").Obj()
-	selected.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{}}}
+	selected.Spec.Affinity = &corev1.Affinity{
+		NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{}},
+	}
 	required := selected.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	for i := range 300 {
 		name := fmt.Sprint("n", i)
 		nodes = append(nodes, node(name, "4", "8Gi"))
 		if i < 200 {
-			required.NodeSelectorTerms = append(required.NodeSelectorTerms, corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{
-				{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{name}},
-			}})
+			required.NodeSelectorTerms = append(
+				required.NodeSelectorTerms,
+				corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{
+					{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{name}},
+				}},
+			)
 		}
 	}
 	s := newScheduler(t, byRequests, sim.Options{Objects: nodes})
@@ -469,7 +483,16 @@ profiles:
 	for _, r := range s.LoadReaders(corev1.DefaultSchedulerName) {
 		names = append(names, r.Name())
 	}
-	if want := []string{"LoadThreshold", "TargetLoadPacking", "LoadVariationRiskBalancing", "LowRiskOverCommitment", "Peaks"}; !slices.Equal(names, want) {
+	if want := []string{
+		"LoadThreshold",
+		"TargetLoadPacking",
+		"LoadVariationRiskBalancing",
+		"LowRiskOverCommitment",
+		"Peaks",
+	}; !slices.Equal(
+		names,
+		want,
+	) {
 		t.Errorf("%v, want %v", names, want)
 	}
 	if got := s.LoadReaders("none"); got != nil {
@@ -543,17 +566,25 @@ profiles:
 		want         []int64
 		wantNode     string
 	}{
-		// The pod on worker-1 has no limit, and so the limit of its request: 0 of the half for limits. With it 25 + 25 percent are used, more
-		// than the 25 requested: 1, halved, which leaves 50. worker-2 has no pods, and worker-3 no load: the mean of 50 and 100.
+		// The pod on worker-1 has no limit, and so the limit of its request: 0 of the half for limits. With it 25 + 25
+		// percent are used, more than the 25 requested: 1, halved, which leaves 50. worker-2 has no pods, and worker-3
+		// no load: the mean of 50 and 100.
 		{"LowRiskOverCommitment", "riskLimitWeights: {memory: 0}", []int64{50, 100, 75}, "worker-2"},
-		// k2 doubles the power with every 25 percent. worker-1: 10·(8 − 4), with the pod that was just placed; worker-2: 10·(8 − 4) too, but
-		// of half the size; worker-3, without load: the mean of 0 and 100.
+		// k2 doubles the power with every 25 percent. worker-1: 10·(8 − 4), with the pod that was just placed;
+		// worker-2: 10·(8 − 4) too, but of half the size; worker-3, without load: the mean of 0 and 100.
 		{"Peaks", "nodePowerModel: {worker-2: {k1: 5, k2: 0.0277258872}}, nodePowerModels: [{k1: 10, k2: 0.0277258872}]", []int64{0, 100, 50}, "worker-2"},
 	} {
 		t.Run(tc.plugin, func(t *testing.T) {
 			o := loads{"worker-1": 0.25, "worker-2": 0.50}.plugins()
 			o.Objects = []apiruntime.Object{
-				node("worker-1", "8", "16Gi"), node("worker-2", "8", "16Gi"), node("worker-3", "8", "16Gi"), pod("placed", "2", "0").Node("worker-1").Obj(),
+				node(
+					"worker-1",
+					"8",
+					"16Gi",
+				),
+				node("worker-2", "8", "16Gi"),
+				node("worker-3", "8", "16Gi"),
+				pod("placed", "2", "0").Node("worker-1").Obj(),
 			}
 			d := explain(t, newScheduler(t, fmt.Sprintf(profile, tc.plugin, tc.plugin, tc.args), o), limited)
 			var got []int64
@@ -624,7 +655,8 @@ profiles:
 	s := newScheduler(t, yaml, o)
 	p := pod("p", "100m", "128Mi").Obj()
 	d := explain(t, s, p)
-	if d.Node != "" || !d.PostFilter.Status.IsSuccess() || d.PostFilter.NominatedNode != "" || !slices.Equal(activated, []string{"ns/p"}) {
+	if d.Node != "" || !d.PostFilter.Status.IsSuccess() || d.PostFilter.NominatedNode != "" ||
+		!slices.Equal(activated, []string{"ns/p"}) {
 		t.Errorf("node %q, PostFilter %+v, activated %v; want none, Success without a nomination, ns/p", d.Node, d.PostFilter, activated)
 	}
 	for _, n := range summarize(d.Nodes) {
@@ -657,7 +689,8 @@ func TestObjects_ReachPlugins(t *testing.T) {
 	if d.Node != "b" {
 		t.Errorf("node %q, want b, which has the volume (%v)", d.Node, d.Err)
 	}
-	if a := summarize(d.Nodes)[0]; a.Plugin != "VolumeBinding" || a.Reasons != "node(s) didn't match PersistentVolume's node affinity" {
+	if a := summarize(d.Nodes)[0]; a.Plugin != "VolumeBinding" ||
+		a.Reasons != "node(s) didn't match PersistentVolume's node affinity" {
 		t.Errorf("a: %+v, want ruled out by VolumeBinding", a)
 	}
 }
@@ -749,8 +782,11 @@ profiles: [{plugins: {preFilter: {enabled: [{name: Unsynced}]}}}]
 }
 
 func TestObjectsOf(t *testing.T) {
-	factory := informers.NewSharedInformerFactory(fake.NewClientset(node("b", "4", "8Gi"), node("a", "4", "8Gi"), pod("p", "1", "1Gi").Node("a").Obj(),
-		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "not-watched"}}), 0)
+	factory := informers.NewSharedInformerFactory(
+		fake.NewClientset(node("b", "4", "8Gi"), node("a", "4", "8Gi"), pod("p", "1", "1Gi").Node("a").Obj(),
+			&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "not-watched"}}),
+		0,
+	)
 	factory.Core().V1().Pods().Informer()
 	factory.Core().V1().Nodes().Informer()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -115,7 +115,14 @@ func relaxed(d *sim.Result) bool {
 }
 
 func describe(pod *corev1.Pod) Pod {
-	p := Pod{Namespace: pod.Namespace, Name: pod.Name, Phase: string(pod.Status.Phase), Node: pod.Spec.NodeName, NominatedNode: pod.Status.NominatedNodeName, PriorityClass: pod.Spec.PriorityClassName}
+	p := Pod{
+		Namespace:     pod.Namespace,
+		Name:          pod.Name,
+		Phase:         string(pod.Status.Phase),
+		Node:          pod.Spec.NodeName,
+		NominatedNode: pod.Status.NominatedNodeName,
+		PriorityClass: pod.Spec.PriorityClassName,
+	}
 	if pod.Spec.Priority != nil {
 		p.Priority = *pod.Spec.Priority
 	}
@@ -304,7 +311,11 @@ func (r *Result) notePod(pod *corev1.Pod) {
 	if p := r.Placement; p != nil {
 		r.note("The pod is explained as if it were not placed yet: %s counts neither its requests nor its pending usage.", p.Node)
 		if expected := r.expected(); expected != "" {
-			r.note("The measured load of %s still includes the pod, so it counts twice there: as measured, and as expected (%s).", p.Node, expected)
+			r.note(
+				"The measured load of %s still includes the pod, so it counts twice there: as measured, and as expected (%s).",
+				p.Node,
+				expected,
+			)
 		}
 	}
 }

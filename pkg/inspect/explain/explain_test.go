@@ -59,7 +59,11 @@ func TestExplain_WorkedExample(t *testing.T) {
 	for _, u := range r.ExpectedUsage {
 		usages = append(usages, fmt.Sprintf("%s %s %s: %s", u.Plugin, u.Resource, explain.Quantity(u.Unit, u.Amount), u.Parts[0].Basis))
 	}
-	wantUsages := []string{"LoadThreshold cpu 200m: request of the pod", "LoadThreshold memory 1Gi: request of the pod", "TargetLoadPacking cpu 400m: 2 × request of container con0"}
+	wantUsages := []string{
+		"LoadThreshold cpu 200m: request of the pod",
+		"LoadThreshold memory 1Gi: request of the pod",
+		"TargetLoadPacking cpu 400m: 2 × request of container con0",
+	}
 	if diff := cmp.Diff(wantUsages, usages); diff != "" {
 		t.Errorf("expected usages (-want +got):\n%s", diff)
 	}
@@ -78,12 +82,21 @@ func TestExplain_WorkedExample(t *testing.T) {
 	}
 
 	// Target 40, with 5 percent of the pod: 60·30/40 + 40 = 85; 60·15/40 + 40 = 62.5, rounded up; 40·45/60 = 30.
-	// Requests, the pod's included: 1 − 4.2/8 = 47.5 and 1 − 9/16 = 43.75 percent are free on worker-1, cut to 47 and 43: 45. On the
-	// others 97 and 93: 95.
+	// Requests, the pod's included: 1 − 4.2/8 = 47.5 and 1 − 9/16 = 43.75 percent are free on worker-1, cut to 47 and
+	// 43: 45. On the others 97 and 93: 95.
 	wantScores := map[string][]sim.Score{
-		"worker-3": {{Plugin: "TargetLoadPacking", Normalized: 63, Weight: 2, Weighted: 126}, {Plugin: "NodeResourcesFit", Normalized: 95, Weight: 1, Weighted: 95}},
-		"worker-1": {{Plugin: "TargetLoadPacking", Normalized: 85, Weight: 2, Weighted: 170}, {Plugin: "NodeResourcesFit", Normalized: 45, Weight: 1, Weighted: 45}},
-		"worker-2": {{Plugin: "TargetLoadPacking", Normalized: 30, Weight: 2, Weighted: 60}, {Plugin: "NodeResourcesFit", Normalized: 95, Weight: 1, Weighted: 95}},
+		"worker-3": {
+			{Plugin: "TargetLoadPacking", Normalized: 63, Weight: 2, Weighted: 126},
+			{Plugin: "NodeResourcesFit", Normalized: 95, Weight: 1, Weighted: 95},
+		},
+		"worker-1": {
+			{Plugin: "TargetLoadPacking", Normalized: 85, Weight: 2, Weighted: 170},
+			{Plugin: "NodeResourcesFit", Normalized: 45, Weight: 1, Weighted: 45},
+		},
+		"worker-2": {
+			{Plugin: "TargetLoadPacking", Normalized: 30, Weight: 2, Weighted: 60},
+			{Plugin: "NodeResourcesFit", Normalized: 95, Weight: 1, Weighted: 95},
+		},
 	}
 	var order []string
 	for _, n := range r.Candidates {
@@ -151,7 +164,14 @@ func TestExplain_OnlyNode(t *testing.T) {
 
 // Where the load line leaves no node, it is waived, and the least loaded node wins.
 func TestExplain_RelaxedLimit(t *testing.T) {
-	s := newScheduler(t, byLoad, loads{"a": 0.95, "b": 0.85, "full": 0.1}, node("a", "8"), node("b", "8"), nodeWithRoomFor("full", "8", "0"))
+	s := newScheduler(
+		t,
+		byLoad,
+		loads{"a": 0.95, "b": 0.85, "full": 0.1},
+		node("a", "8"),
+		node("b", "8"),
+		nodeWithRoomFor("full", "8", "0"),
+	)
 	r := explained(t, s, explain.Options{Pod: pod("p", "200m", "1Gi").Obj()})
 	if diff := cmp.Diff([]string{"b"}, r.Decision.Nodes); diff != "" {
 		t.Errorf("decision (-want +got):\n%s", diff)
@@ -241,7 +261,8 @@ func TestExplain_EndedPod(t *testing.T) {
 	l, objects := workers()
 	p := pod("p", "200m", "1Gi").Node("worker-2").Phase(corev1.PodSucceeded).Obj()
 	r := explained(t, newScheduler(t, byLoad, l, objects...), explain.Options{Pod: p})
-	if r.Placement != nil || !slices.Equal(r.Decision.Nodes, []string{"worker-3"}) || !slices.ContainsFunc(r.Notes, func(n string) bool { return strings.Contains(n, "has ended (Succeeded)") }) {
+	if r.Placement != nil || !slices.Equal(r.Decision.Nodes, []string{"worker-3"}) ||
+		!slices.ContainsFunc(r.Notes, func(n string) bool { return strings.Contains(n, "has ended (Succeeded)") }) {
 		t.Errorf("decision %v, placement %+v, notes %q; want worker-3, no placement, and a note", r.Decision.Nodes, r.Placement, r.Notes)
 	}
 }
@@ -275,7 +296,12 @@ func TestExplain_Comparison(t *testing.T) {
 	if c.Differences != nil || c.Nodes[1].RuledOutBy != "LoadThreshold" || len(c.Nodes[1].Limits) != 1 {
 		t.Errorf("%+v, want no differences to a node that LoadThreshold rules out", c)
 	}
-	if _, err := explain.Explain(t.Context(), s, explain.Options{Pod: p, Compare: []string{"worker-2", "x"}}); err == nil || !strings.Contains(err.Error(), `"x"`) {
+	if _, err := explain.Explain(
+		t.Context(),
+		s,
+		explain.Options{Pod: p, Compare: []string{"worker-2", "x"}},
+	); err == nil ||
+		!strings.Contains(err.Error(), `"x"`) {
 		t.Errorf("error %v, want one that names the node", err)
 	}
 }
@@ -311,13 +337,26 @@ func TestExplain_Notes(t *testing.T) {
 // A DaemonSet's pod is exempt, whatever is known of load.
 func TestExplain_Exempt(t *testing.T) {
 	p := pod("p", "200m", "1Gi").Obj()
-	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "agent", Controller: ptr.To(true)}}
-	p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}}}}},
-	}}}
+	p.OwnerReferences = []metav1.OwnerReference{
+		{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "agent", Controller: ptr.To(true)},
+	}
+	p.Spec.Affinity = &corev1.Affinity{
+		NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{
+				{
+					MatchFields: []corev1.NodeSelectorRequirement{
+						{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}},
+					},
+				},
+			},
+		}},
+	}
 	exempting := strings.Replace(byLoad, "thresholds:", "ignoreDaemonSets: true, thresholds:", 1)
 	r := explained(t, newScheduler(t, exempting, loads{"a": 0.95}, node("a", "8")), explain.Options{Pod: p})
-	if want := "LoadThreshold rules out nothing: the pod is exempt"; !slices.ContainsFunc(r.Notes, func(n string) bool { return strings.HasPrefix(n, want) }) {
+	if want := "LoadThreshold rules out nothing: the pod is exempt"; !slices.ContainsFunc(
+		r.Notes,
+		func(n string) bool { return strings.HasPrefix(n, want) },
+	) {
 		t.Errorf("no note has %q:\n%s", want, strings.Join(r.Notes, "\n"))
 	}
 }
@@ -342,14 +381,18 @@ profiles:
 `
 
 func TestExplain_Quantile(t *testing.T) {
-	r := explained(t, newScheduler(t, byPower, loads{"a": 0.25, "b": 0.79}, node("a", "8"), node("b", "8")), explain.Options{Pod: pod("p", "200m", "1Gi").Obj()})
+	r := explained(
+		t,
+		newScheduler(t, byPower, loads{"a": 0.25, "b": 0.79}, node("a", "8"), node("b", "8")),
+		explain.Options{Pod: pod("p", "200m", "1Gi").Obj()},
+	)
 	if len(r.RuledOut) != 1 || r.RuledOut[0].Nodes[0].Limits[0].Terms[0].Name != "measured, quantile 0.95" {
 		t.Errorf("ruled out %+v, want b, by its measured quantile", r.RuledOut)
 	}
 }
 
-// Peaks has no finite cost for a node that the pod takes beyond its capacity, and LowRiskOverCommitment nothing to say of a pod that
-// states nothing. JSON has no infinity.
+// Peaks has no finite cost for a node that the pod takes beyond its capacity, and LowRiskOverCommitment nothing to say
+// of a pod that states nothing. JSON has no infinity.
 func TestExplain_PeaksAndLowRiskOverCommitment(t *testing.T) {
 	unlimited := strings.Replace(byPower, "statistic: P95, whenNoneFits: Reject", "missingLoad: Pass, exempt: {podSelector: {}}", 1)
 	s := newScheduler(t, unlimited, loads{"a": 0.25, "b": 0.5, "small": 0.9}, node("a", "8"), node("b", "8"), node("small", "1"))
@@ -370,10 +413,21 @@ func TestExplain_PeaksAndLowRiskOverCommitment(t *testing.T) {
 	has := func(terms sim.PluginTerms, name string) bool {
 		return slices.ContainsFunc(terms.Terms, func(t plugins.Term) bool { return t.Name == name })
 	}
-	if fits, full := of("a", "Peaks"), of("small", "Peaks"); fits.Score == nil || !has(fits, "power with the pod") || full.Score != nil || has(full, "power") {
+	if fits, full := of(
+		"a",
+		"Peaks",
+	), of(
+		"small",
+		"Peaks",
+	); fits.Score == nil || !has(fits, "power with the pod") || full.Score != nil ||
+		has(full, "power") {
 		t.Errorf("Peaks judges a by %+v and small by %+v; want a finite cost and powers for a alone", fits, full)
 	}
-	if terms := of("a", "LowRiskOverCommitment"); !has(terms, "cpu risk by limits") || !has(terms, "cpu risk by load") || terms.Limited {
+	if terms := of(
+		"a",
+		"LowRiskOverCommitment",
+	); !has(terms, "cpu risk by limits") || !has(terms, "cpu risk by load") ||
+		terms.Limited {
 		t.Errorf("LowRiskOverCommitment judges by %+v, want both risks, and no limit", terms)
 	}
 	for _, u := range r.ExpectedUsage {
@@ -381,7 +435,11 @@ func TestExplain_PeaksAndLowRiskOverCommitment(t *testing.T) {
 			t.Errorf("%s expects %+v, want the request of the pod, and no peak", u.Plugin, u)
 		}
 	}
-	r = explained(t, s, explain.Options{Pod: st.MakePod().Namespace("ns").Name("q").UID("q").SchedulerName(corev1.DefaultSchedulerName).Obj()})
+	r = explained(
+		t,
+		s,
+		explain.Options{Pod: st.MakePod().Namespace("ns").Name("q").UID("q").SchedulerName(corev1.DefaultSchedulerName).Obj()},
+	)
 	const want = "LowRiskOverCommitment scores nothing: the pod has neither requests nor limits. The other plugins decide."
 	if !slices.Contains(r.Notes, want) {
 		t.Errorf("notes %q, want %q", r.Notes, want)
@@ -396,7 +454,8 @@ func TestExplain_UnknownProfile(t *testing.T) {
 	}
 }
 
-// On any cluster, scores add up to totals, the winners are those of the highest, and deciding plugins are those that brute force finds.
+// On any cluster, scores add up to totals, the winners are those of the highest, and deciding plugins are those that
+// brute force finds.
 func TestExplain_AnyCluster(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		l, objects := loads{}, []runtime.Object(nil)

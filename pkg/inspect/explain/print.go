@@ -30,8 +30,10 @@ func (r *Result) Print(p *terminal.Printer) {
 	x.head()
 	x.usages()
 	if r.Relaxed != nil {
-		x.Printf("\n%s left the pod no node: the limit is waived for it at once (whenNoneFits: Relax). Before, filters ruled out all nodes:\n",
-			strings.Join(r.Relaxed.Plugins, " and "))
+		x.Printf(
+			"\n%s left the pod no node: the limit is waived for it at once (whenNoneFits: Relax). Before, filters ruled out all nodes:\n",
+			strings.Join(r.Relaxed.Plugins, " and "),
+		)
 		x.ruledOut(r.Relaxed.RuledOut)
 	}
 	if len(r.RuledOut) > 0 {
@@ -323,7 +325,10 @@ func (x *explanation) decision() {
 		x.Printf("%s %s\n", x.Bold("No node takes the pod."), x.Decision.Event)
 		x.preemption()
 	case d.Nominated:
-		x.Printf("%s, whatever it scores: preemption made room there, and the scheduler tries it first.\n", x.Bold("%s would be chosen", d.Nodes[0]))
+		x.Printf(
+			"%s, whatever it scores: preemption made room there, and the scheduler tries it first.\n",
+			x.Bold("%s would be chosen", d.Nodes[0]),
+		)
 	case x.FeasibleNodes == 1:
 		x.Printf("%s: it is the only node that passed the filters, so nothing is scored.\n", x.Bold("%s would be chosen", d.Nodes[0]))
 	case len(d.Nodes) > 1:
@@ -389,9 +394,20 @@ func (x *explanation) placement(p *Placement) {
 	case !p.Differs:
 		x.Printf("The pod runs on %s: it would go there today too.\n", p.Node)
 	case p.Rank > 0:
-		x.Printf("The pod runs on %s, where it would not go today: that node ranks %d of %d, %d points behind.\n", p.Node, p.Rank, x.FeasibleNodes, p.Behind)
+		x.Printf(
+			"The pod runs on %s, where it would not go today: that node ranks %d of %d, %d points behind.\n",
+			p.Node,
+			p.Rank,
+			x.FeasibleNodes,
+			p.Behind,
+		)
 	case p.RuledOutBy != "":
-		x.Printf("The pod runs on %s, where it would not go today: %s rules the node out: %s.\n", p.Node, p.RuledOutBy, reason(p.Reason, p.Limits))
+		x.Printf(
+			"The pod runs on %s, where it would not go today: %s rules the node out: %s.\n",
+			p.Node,
+			p.RuledOutBy,
+			reason(p.Reason, p.Limits),
+		)
 	default:
 		x.Printf("The pod runs on %s, which the cluster does not have.\n", p.Node)
 	}

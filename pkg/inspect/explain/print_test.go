@@ -15,9 +15,16 @@ import (
 
 func explainedNode(name string, rank int, load, requests int64) sim.Node {
 	return sim.Node{
-		Name: name, Rank: rank, Total: 2*load + requests,
-		Scores: []sim.Score{{Plugin: "TargetLoadPacking", Normalized: load, Weight: 2, Weighted: 2 * load}, {Plugin: "NodeResourcesFit", Normalized: requests, Weight: 1, Weighted: requests}},
-		Terms:  []sim.PluginTerms{{Plugin: "TargetLoadPacking", Score: new(float64(load)), Terms: []plugins.Term{{Name: "cpu measured", Value: 25, Unit: "%"}}}},
+		Name:  name,
+		Rank:  rank,
+		Total: 2*load + requests,
+		Scores: []sim.Score{
+			{Plugin: "TargetLoadPacking", Normalized: load, Weight: 2, Weighted: 2 * load},
+			{Plugin: "NodeResourcesFit", Normalized: requests, Weight: 1, Weighted: requests},
+		},
+		Terms: []sim.PluginTerms{
+			{Plugin: "TargetLoadPacking", Score: new(float64(load)), Terms: []plugins.Term{{Name: "cpu measured", Value: 25, Unit: "%"}}},
+		},
 	}
 }
 
@@ -26,9 +33,15 @@ func explainedResult() *explain.Result {
 		Configuration: "scheduler.yaml", Profile: "plimsoll",
 		Pod: explain.Pod{Namespace: "shop", Name: "web", PriorityClass: "high", Priority: 10},
 		ExpectedUsage: []plugins.PodUsage{
-			{Plugin: "TargetLoadPacking", Resource: "cpu", Amount: 800, Unit: "milliCPU", Explanation: podusage.Explanation{Parts: []podusage.Part{
-				{Amount: 500, Basis: "limit of container a"}, {Amount: 300, Basis: "1.5 × request of container b"},
-			}}},
+			{
+				Plugin:   "TargetLoadPacking",
+				Resource: "cpu",
+				Amount:   800,
+				Unit:     "milliCPU",
+				Explanation: podusage.Explanation{Parts: []podusage.Part{
+					{Amount: 500, Basis: "limit of container a"}, {Amount: 300, Basis: "1.5 × request of container b"},
+				}},
+			},
 			{
 				Plugin: "PredictedPeak", Resource: "memory", Amount: 1 << 30, Unit: "bytes", Explanation: podusage.Explanation{
 					Parts: []podusage.Part{{Amount: 1 << 30, Basis: "request of the pod"}},
@@ -41,7 +54,13 @@ func explainedResult() *explain.Result {
 			Plugin: "LoadThreshold", Reason: "node(s) above their cpu load line (80 percent)", Count: 2,
 			Nodes: []explain.RuledOutNode{
 				{Name: "hot", Limits: []plugins.Limit{{Name: "cpu", Value: 84.1, Rule: "> 80", Unit: "%", Terms: []plugins.Term{
-					{Name: "measured", Value: 78.2, Unit: "%"}, {Name: "pending", Value: 3.4, Unit: "%"}, {Name: "this pod", Value: 2.5, Unit: "%"},
+					{
+						Name:  "measured",
+						Value: 78.2,
+						Unit:  "%",
+					},
+					{Name: "pending", Value: 3.4, Unit: "%"},
+					{Name: "this pod", Value: 2.5, Unit: "%"},
 				}}}},
 				{Name: "slow", Limits: []plugins.Limit{{Name: "latency", Value: 7.25, Rule: "> 5"}}},
 			},
@@ -125,7 +144,10 @@ func TestResult_Print_NotScored(t *testing.T) {
 	r := explainedResult()
 	only := explainedNode("only", 1, 63, 95)
 	only.Scores, only.Total = nil, 0
-	only.Terms = append(only.Terms, sim.PluginTerms{Plugin: "LoadThreshold", Limited: true, Terms: []plugins.Term{{Name: "cpu load line", Value: 80, Unit: "%"}}})
+	only.Terms = append(
+		only.Terms,
+		sim.PluginTerms{Plugin: "LoadThreshold", Limited: true, Terms: []plugins.Term{{Name: "cpu load line", Value: 80, Unit: "%"}}},
+	)
 	r.FeasibleNodes, r.Candidates = 1, []sim.Node{only}
 	const scored = "TargetLoadPacking  not scored\n"
 	if text := explanationText(r); !strings.Contains(text, scored) || !strings.Contains(text, "LoadThreshold      passes\n") {

@@ -125,7 +125,11 @@ func (r *Request) readFile(ctx context.Context, c *live.Connection) (*subject, e
 		for _, w := range m.Workloads {
 			names = append(names, w.String())
 		}
-		return nil, live.OptionErrorf("--filename: %s holds %s: explain takes one of them; use what-if for all", r.File, text.FirstN(names))
+		return nil, live.OptionErrorf(
+			"--filename: %s holds %s: explain takes one of them; use what-if for all",
+			r.File,
+			text.FirstN(names),
+		)
 	}
 	w := m.Workloads[0]
 	if r.Namespace != "" && r.Namespace != w.Namespace {
@@ -151,7 +155,10 @@ func (s *subject) createPod(objects *live.Objects) error {
 		return fmt.Errorf("%s: %w", w, err)
 	}
 	if node := s.pod.Spec.NodeName; node != "" {
-		s.notes = append(s.notes, fmt.Sprintf("spec.nodeName is %s, which bypasses every scheduler. The pod is explained without it.", node))
+		s.notes = append(
+			s.notes,
+			fmt.Sprintf("spec.nodeName is %s, which bypasses every scheduler. The pod is explained without it.", node),
+		)
 		s.pod.Spec.NodeName = ""
 	}
 	for _, missing := range s.admission.Missing {

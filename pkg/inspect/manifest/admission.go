@@ -15,8 +15,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
-// Admission adds priorities, LimitRange defaults and the fields of RuntimeClasses to pods, as the API server does. It calls no webhooks
-// and checks no quotas. The zero value is a cluster without these objects.
+// Admission adds priorities, LimitRange defaults and the fields of RuntimeClasses to pods, as the API server does. It
+// calls no webhooks and checks no quotas. The zero value is a cluster without these objects.
 type Admission struct {
 	PriorityClasses []schedulingv1.PriorityClass
 	RuntimeClasses  []nodev1.RuntimeClass

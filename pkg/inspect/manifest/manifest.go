@@ -41,8 +41,8 @@ type Manifest struct {
 	Ignored []string
 }
 
-// ReadFile reads the named file, or stdin if the name is "-". Objects without a namespace get namespace. It rejects files above 4 MiB,
-// with unknown fields, or without pods.
+// ReadFile reads the named file, or stdin if the name is "-". Objects without a namespace get namespace. It rejects
+// files above 4 MiB, with unknown fields, or without pods.
 func ReadFile(ctx context.Context, name string, stdin io.Reader, namespace string) (*Manifest, error) {
 	content, err := read(ctx, name, stdin)
 	if err != nil {

@@ -79,7 +79,10 @@ func TestReadFile_Kinds(t *testing.T) {
 	for _, w := range m.Workloads {
 		got = append(got, w.String())
 	}
-	if want := "Deployment shop/web, StatefulSet default/db, Job batch/sum, Pod default/p, Pod default/q"; strings.Join(got, ", ") != want {
+	if want := "Deployment shop/web, StatefulSet default/db, Job batch/sum, Pod default/p, Pod default/q"; strings.Join(
+		got,
+		", ",
+	) != want {
 		t.Errorf("workloads %v, want %s", got, want)
 	}
 	if got := strings.Join(m.Ignored, ", "); got != "Widget w, ConfigMap default/c" || len(m.Services) != 1 {
@@ -157,11 +160,14 @@ func TestAdmission(t *testing.T) {
 			Overhead:   &nodev1.Overhead{PodFixed: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}},
 			Scheduling: &nodev1.Scheduling{NodeSelector: map[string]string{"sandbox": "yes"}},
 		},
-		&corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "l"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
-			Type:           corev1.LimitTypeContainer,
-			DefaultRequest: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")},
-			Default:        corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m")},
-		}}}},
+		&corev1.LimitRange{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "l"},
+			Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+				Type:           corev1.LimitTypeContainer,
+				DefaultRequest: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")},
+				Default:        corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m")},
+			}}},
+		},
 	)
 	admit := func(content string) (*corev1.Pod, error) {
 		m := mustRead(t, content)
@@ -170,7 +176,12 @@ func TestAdmission(t *testing.T) {
 	}
 	p, err := admit(pod)
 	if err != nil || *p.Spec.Priority != 10 || p.Spec.PriorityClassName != "usual" {
-		t.Errorf("priority %v of class %q, error %v; want 10 of usual, the cluster's default", p.Spec.Priority, p.Spec.PriorityClassName, err)
+		t.Errorf(
+			"priority %v of class %q, error %v; want 10 of usual, the cluster's default",
+			p.Spec.Priority,
+			p.Spec.PriorityClassName,
+			err,
+		)
 	}
 	r := p.Spec.Containers[0].Resources
 	if r.Requests.Cpu().String() != "100m" || r.Limits.Cpu().String() != "200m" || len(p.Spec.Tolerations) != 2 {
@@ -183,7 +194,10 @@ func TestAdmission(t *testing.T) {
 	if p.Spec.Overhead.Cpu().String() != "250m" || p.Spec.NodeSelector["sandbox"] != "yes" {
 		t.Errorf("overhead %v, nodes %v; want those of the RuntimeClass", p.Spec.Overhead, p.Spec.NodeSelector)
 	}
-	if _, err = admit(strings.Replace(pod, "containers", "priorityClassName: low, containers", 1)); err == nil || !strings.Contains(err.Error(), `no PriorityClass "low"`) {
+	if _, err = admit(
+		strings.Replace(pod, "containers", "priorityClassName: low, containers", 1),
+	); err == nil ||
+		!strings.Contains(err.Error(), `no PriorityClass "low"`) {
 		t.Errorf("error %v, want that there is no PriorityClass low", err)
 	}
 }

@@ -49,7 +49,12 @@ func ofPod(pod *corev1.Pod) (*Workload, error) {
 		pod.Name = pod.GenerateName + "0"
 	}
 	w := &Workload{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, Replicas: 1, spec: pod.Spec}
-	w.meta = metav1.ObjectMeta{Namespace: pod.Namespace, Labels: pod.Labels, Annotations: pod.Annotations, OwnerReferences: pod.OwnerReferences}
+	w.meta = metav1.ObjectMeta{
+		Namespace:       pod.Namespace,
+		Labels:          pod.Labels,
+		Annotations:     pod.Annotations,
+		OwnerReferences: pod.OwnerReferences,
+	}
 	return w, nil
 }
 
@@ -112,15 +117,25 @@ func ofJob(job *batchv1.Job) (*Workload, error) {
 }
 
 // owned returns the workload of an object with a template.
-func owned(kind, version string, owner runtime.Object, meta *metav1.ObjectMeta, template *corev1.PodTemplateSpec, replicas *int32) *Workload {
+func owned(
+	kind, version string,
+	owner runtime.Object,
+	meta *metav1.ObjectMeta,
+	template *corev1.PodTemplateSpec,
+	replicas *int32,
+) *Workload {
 	if meta.UID == "" {
 		meta.UID = types.UID(fmt.Sprintf("manifest/%s/%s/%s", kind, meta.Namespace, meta.Name))
 	}
 	return &Workload{
 		Kind: kind, Namespace: meta.Namespace, Name: meta.Name, Replicas: int(ptr.Deref(replicas, 1)), Owner: owner,
 		meta: metav1.ObjectMeta{
-			Namespace: meta.Namespace, Labels: template.Labels, Annotations: template.Annotations,
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: version, Kind: kind, Name: meta.Name, UID: meta.UID, Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true)}},
+			Namespace:   meta.Namespace,
+			Labels:      template.Labels,
+			Annotations: template.Annotations,
+			OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: version, Kind: kind, Name: meta.Name, UID: meta.UID, Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true)},
+			},
 		},
 		spec: template.Spec,
 	}
@@ -149,8 +164,8 @@ func checkSelector(selector *metav1.LabelSelector, template map[string]string) e
 	return nil
 }
 
-// Pod returns the pod of an index from 0, with the API server's defaults and a UID, and its claims. It has no node yet. Admission adds
-// fields that depend on the cluster.
+// Pod returns the pod of an index from 0, with the API server's defaults and a UID, and its claims. It has no node yet.
+// Admission adds fields that depend on the cluster.
 func (w *Workload) Pod(index int) (*corev1.Pod, []*corev1.PersistentVolumeClaim) {
 	pod := &corev1.Pod{ObjectMeta: *w.meta.DeepCopy(), Spec: *w.spec.DeepCopy()}
 	pod.Name = w.Name

@@ -25,7 +25,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
-// Objects are the nodes of a cluster and its pods that have not ended. They are watched: after the first list, only changes are read.
+// Objects are the nodes of a cluster and its pods that have not ended. They are watched: after the first list, only
+// changes are read.
 type Objects struct {
 	clock  clock.PassiveClock
 	stores []cache.Store

@@ -35,8 +35,13 @@ func TestWatch_AppliesChanges(t *testing.T) {
 	}
 	c := profiles(t, byThreshold)
 	s, err := sim.New(ctx, sim.Options{
-		Configuration: c, Objects: objects.All(),
-		Plugins: plugins.NewRegistry(loads{"a": {load.CPU: measurement(0.25, 0)}}.provider(), clocktesting.NewFakeClock(now), func(...metrics.Registerable) {}),
+		Configuration: c,
+		Objects:       objects.All(),
+		Plugins: plugins.NewRegistry(
+			loads{"a": {load.CPU: measurement(0.25, 0)}}.provider(),
+			clocktesting.NewFakeClock(now),
+			func(...metrics.Registerable) {},
+		),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -178,7 +178,10 @@ func (p *Pods) Print(out *terminal.Printer, headers bool) {
 	for i := range p.Pods {
 		rows = append(rows, &p.Pods[i])
 	}
-	rows = append(rows, &Pod{Namespace: "TOTAL", CPU: PodResource{PodAmounts: p.Total.CPU}, Memory: PodResource{PodAmounts: p.Total.Memory}})
+	rows = append(
+		rows,
+		&Pod{Namespace: "TOTAL", CPU: PodResource{PodAmounts: p.Total.CPU}, Memory: PodResource{PodAmounts: p.Total.Memory}},
+	)
 	covered := func(pod *Pod, r *PodResource, node *Resource) string {
 		if pod.isTotal() || !node.isFresh() {
 			return "-"
@@ -190,10 +193,20 @@ func (p *Pods) Print(out *terminal.Printer, headers bool) {
 		{Header: "NAME", Text: func(pod *Pod) string { return pod.Name }, Elastic: true},
 		{Header: "CPU", Text: func(pod *Pod) string { return fmt.Sprintf("%dm", pod.CPU.Usage.MilliValue()) }},
 		{Header: "COVERED(%)", Short: "COV(%)", Text: func(pod *Pod) string { return covered(pod, &pod.CPU, &p.Node.CPU) }},
-		{Header: "PENDING", Short: "PEND", Text: func(pod *Pod) string { return fmt.Sprintf("%dm", pod.CPU.Pending.MilliValue()) }, Drop: 1},
+		{
+			Header: "PENDING",
+			Short:  "PEND",
+			Text:   func(pod *Pod) string { return fmt.Sprintf("%dm", pod.CPU.Pending.MilliValue()) },
+			Drop:   1,
+		},
 		{Header: "PENDING(%)", Short: "PEND(%)", Text: func(pod *Pod) string { return percentText(pod.CPU.PendingPercent) }},
 		{Header: "MEMORY", Text: func(pod *Pod) string { return mebibytes(pod.Memory.Usage.Value()) }},
-		{Header: "COVERED(%)", Short: "COV(%)", Text: func(pod *Pod) string { return covered(pod, &pod.Memory, &p.Node.Memory) }, Drop: 2},
+		{
+			Header: "COVERED(%)",
+			Short:  "COV(%)",
+			Text:   func(pod *Pod) string { return covered(pod, &pod.Memory, &p.Node.Memory) },
+			Drop:   2,
+		},
 		{Header: "PENDING", Short: "PEND", Text: func(pod *Pod) string { return mebibytes(pod.Memory.Pending.Value()) }, Drop: 1},
 		{Header: "PENDING(%)", Short: "PEND(%)", Text: func(pod *Pod) string { return percentText(pod.Memory.PendingPercent) }},
 		{Header: "RUNNING", Text: func(pod *Pod) string { return pod.running(p.Time) }},
@@ -220,7 +233,10 @@ func mebibytes(bytes int64) string { return fmt.Sprintf("%dMi", bytes/(1<<20)) }
 func (p *Pods) Notes() (lines []string) {
 	for r, of := range p.Node.Resources() {
 		if !of.isFresh() {
-			lines = append(lines, fmt.Sprintf("The node's %s load is %s: requests count instead.", load.Resource(r), strings.ToLower(of.State)))
+			lines = append(
+				lines,
+				fmt.Sprintf("The node's %s load is %s: requests count instead.", load.Resource(r), strings.ToLower(of.State)),
+			)
 		}
 	}
 	return append(lines, p.Problems...)

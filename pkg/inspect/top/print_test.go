@@ -18,7 +18,11 @@ var lookedAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func resourceWith(measured, pending, requested, line float64) Resource {
 	r := Resource{
-		State: "Fresh", AgeSeconds: new(float64(12)), MeasuredPercent: new(measured), PendingPercent: pending, RequestedPercent: requested,
+		State:              "Fresh",
+		AgeSeconds:         new(float64(12)),
+		MeasuredPercent:    new(measured),
+		PendingPercent:     pending,
+		RequestedPercent:   requested,
 		UtilizationPercent: measured + pending,
 	}
 	if line > 0 {
@@ -113,11 +117,17 @@ func TestPods_Print(t *testing.T) {
 	quantity := resource.MustParse
 	since := lookedAt.Add(-time.Minute)
 	pods := &Pods{
-		View: View{Time: lookedAt}, Node: &Node{Name: "a", CPU: Resource{State: "Fresh"}, Memory: Resource{State: "Expired"}},
+		View: View{Time: lookedAt},
+		Node: &Node{Name: "a", CPU: Resource{State: "Fresh"}, Memory: Resource{State: "Expired"}},
 		Pods: []Pod{
 			{
-				Namespace: "ns", Name: "young", Since: &since,
-				CPU:    PodResource{PodAmounts: PodAmounts{Usage: quantity("1"), Pending: quantity("800m"), PendingPercent: 10}, CoveragePercent: 20},
+				Namespace: "ns",
+				Name:      "young",
+				Since:     &since,
+				CPU: PodResource{
+					PodAmounts:      PodAmounts{Usage: quantity("1"), Pending: quantity("800m"), PendingPercent: 10},
+					CoveragePercent: 20,
+				},
 				Memory: PodResource{PodAmounts: PodAmounts{Usage: quantity("2Gi")}, CoveragePercent: 100},
 			},
 			{
@@ -126,7 +136,10 @@ func TestPods_Print(t *testing.T) {
 				Memory: PodResource{PodAmounts: PodAmounts{Usage: quantity("200")}, CoveragePercent: 100},
 			},
 		},
-		Total: Total{CPU: PodAmounts{Usage: quantity("1250m"), Pending: quantity("1050m"), PendingPercent: 13.125}, Memory: PodAmounts{Usage: quantity("2Gi")}},
+		Total: Total{
+			CPU:    PodAmounts{Usage: quantity("1250m"), Pending: quantity("1050m"), PendingPercent: 13.125},
+			Memory: PodAmounts{Usage: quantity("2Gi")},
+		},
 	}
 	for _, tc := range []struct {
 		s    terminal.Style
@@ -157,7 +170,13 @@ func manyNodes(n int) *Nodes {
 	for i := range n {
 		nodes.Nodes = append(nodes.Nodes, &Node{
 			Name: fmt.Sprintf("ip-10-0-%d-%d.eu-west-1.compute.internal", i/250, i%250),
-			CPU:  resourceWith(100*random.Float64(), 5*random.Float64(), 100*random.Float64(), 80), Memory: resourceWith(100*random.Float64(), 0, 100*random.Float64(), 90),
+			CPU: resourceWith(
+				100*random.Float64(),
+				5*random.Float64(),
+				100*random.Float64(),
+				80,
+			),
+			Memory: resourceWith(100*random.Float64(), 0, 100*random.Float64(), 90),
 		})
 	}
 	return nodes

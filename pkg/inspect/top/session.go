@@ -25,7 +25,13 @@ type Session struct {
 }
 
 // Open reads the load of a cluster for the first time.
-func Open(ctx context.Context, c *live.Connection, configuration live.ConfigurationOptions, source live.SourceOptions, o Options) (*Session, error) {
+func Open(
+	ctx context.Context,
+	c *live.Connection,
+	configuration live.ConfigurationOptions,
+	source live.SourceOptions,
+	o Options,
+) (*Session, error) {
 	s := &Session{clock: clock.RealClock{}}
 	var err error
 	if s.configuration, err = c.Configuration(ctx, configuration); err != nil {

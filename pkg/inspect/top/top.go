@@ -28,8 +28,7 @@ import (
 type Options struct {
 	// SchedulerName is the name of the profile. Empty is the first profile with a plugin that reads load.
 	SchedulerName string
-	// Plugin is the name of a plugin of the profile. Empty is the first of LoadThreshold, TargetLoadPacking, PredictedPeak and
-	// LoadVariationRiskBalancing that the profile has.
+	// Plugin is the name of a plugin of the profile. Empty is the first that reads load, by rank of its load line.
 	Plugin string
 }
 

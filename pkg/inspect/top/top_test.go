@@ -50,14 +50,27 @@ func measurement(mean float64, age time.Duration) load.Measurement {
 
 // node has 8 cores and 16 GiB, of which 6 cores and 12 GiB are allocatable.
 func node(name string) *corev1.Node {
-	n := st.MakeNode().Name(name).Label("zone", "of-"+name).Capacity(map[corev1.ResourceName]string{"cpu": "8", "memory": "16Gi", "pods": "110"}).Obj()
-	n.Status.Allocatable = st.MakeNode().Capacity(map[corev1.ResourceName]string{"cpu": "6", "memory": "12Gi", "pods": "110"}).Obj().Status.Allocatable
+	n := st.MakeNode().
+		Name(name).
+		Label("zone", "of-"+name).
+		Capacity(map[corev1.ResourceName]string{"cpu": "8", "memory": "16Gi", "pods": "110"}).
+		Obj()
+	n.Status.Allocatable = st.MakeNode().
+		Capacity(map[corev1.ResourceName]string{"cpu": "6", "memory": "12Gi", "pods": "110"}).
+		Obj().
+		Status.Allocatable
 	return n
 }
 
 // pod has been running for so long; a negative time is a pod that does not run yet.
 func pod(name, node, cpu, memory string, running time.Duration) *corev1.Pod {
-	p := st.MakePod().Namespace("ns").Name(name).UID(name).Node(node).Req(map[corev1.ResourceName]string{"cpu": cpu, "memory": memory}).Obj()
+	p := st.MakePod().
+		Namespace("ns").
+		Name(name).
+		UID(name).
+		Node(node).
+		Req(map[corev1.ResourceName]string{"cpu": cpu, "memory": memory}).
+		Obj()
 	if running >= 0 {
 		p.Status = corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &metav1.Time{Time: now.Add(-running)}}
 	}
@@ -66,7 +79,8 @@ func pod(name, node, cpu, memory string, running time.Duration) *corev1.Pod {
 
 func profiles(tb testing.TB, yaml string) *schedulerconfig.KubeSchedulerConfiguration {
 	tb.Helper()
-	object, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"+yaml), nil, nil)
+	object, _, err := scheme.Codecs.UniversalDecoder().
+		Decode([]byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"+yaml), nil, nil)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -147,8 +161,18 @@ func figuresOf(r *Resource) figures {
 		return *p
 	}
 	return figures{
-		r.State, value(r.AgeSeconds), value(r.MeasuredPercent), r.PendingPercent, r.RequestedPercent, r.UtilizationPercent, value(r.LinePercent),
-		r.LineAnnotated, r.AboveLine, r.Requested.String(), r.Allocatable.String(), r.Capacity.String(),
+		r.State,
+		value(r.AgeSeconds),
+		value(r.MeasuredPercent),
+		r.PendingPercent,
+		r.RequestedPercent,
+		r.UtilizationPercent,
+		value(r.LinePercent),
+		r.LineAnnotated,
+		r.AboveLine,
+		r.Requested.String(),
+		r.Allocatable.String(),
+		r.Capacity.String(),
 	}
 }
 
@@ -290,7 +314,8 @@ func TestPods(t *testing.T) {
 		t.Errorf("pods (-want +got):\n%s", diff)
 	}
 	of := nodesOf(t, r, Selection{Names: []string{"a"}}).Nodes[0]
-	if pods.Total.CPU.PendingPercent != of.CPU.PendingPercent || math.Abs(pods.Total.Memory.PendingPercent-of.Memory.PendingPercent) > 1e-9 {
+	if pods.Total.CPU.PendingPercent != of.CPU.PendingPercent ||
+		math.Abs(pods.Total.Memory.PendingPercent-of.Memory.PendingPercent) > 1e-9 {
 		t.Errorf("total %+v, want what is pending on the node: %v and %v", pods.Total, of.CPU.PendingPercent, of.Memory.PendingPercent)
 	}
 	if diff := cmp.Diff(of, pods.Node); diff != "" {
@@ -334,10 +359,26 @@ func TestJSON(t *testing.T) {
 func TestSort(t *testing.T) {
 	percent := func(p float64) *float64 { return &p }
 	nodes := []*Node{
-		{Name: "a", CPU: Resource{UtilizationPercent: 70, LinePercent: percent(80), AgeSeconds: percent(5)}, Memory: Resource{UtilizationPercent: 10, PendingPercent: 3, AgeSeconds: percent(1)}},
-		{Name: "b", CPU: Resource{UtilizationPercent: 50, LinePercent: percent(55), PendingPercent: 9, AgeSeconds: percent(7)}, Memory: Resource{UtilizationPercent: 20, RequestedPercent: 8, AgeSeconds: percent(1)}},
-		{Name: "c", CPU: Resource{UtilizationPercent: 90, RequestedPercent: 7}, Memory: Resource{AgeSeconds: percent(1)}}, // without a line
-		{Name: "d", CPU: Resource{UtilizationPercent: 10, LinePercent: percent(80), AgeSeconds: percent(1)}, Memory: Resource{UtilizationPercent: 81, LinePercent: percent(80), AgeSeconds: percent(1)}},
+		{
+			Name:   "a",
+			CPU:    Resource{UtilizationPercent: 70, LinePercent: percent(80), AgeSeconds: percent(5)},
+			Memory: Resource{UtilizationPercent: 10, PendingPercent: 3, AgeSeconds: percent(1)},
+		},
+		{
+			Name:   "b",
+			CPU:    Resource{UtilizationPercent: 50, LinePercent: percent(55), PendingPercent: 9, AgeSeconds: percent(7)},
+			Memory: Resource{UtilizationPercent: 20, RequestedPercent: 8, AgeSeconds: percent(1)},
+		},
+		{
+			Name:   "c",
+			CPU:    Resource{UtilizationPercent: 90, RequestedPercent: 7},
+			Memory: Resource{AgeSeconds: percent(1)},
+		}, // without a line
+		{
+			Name:   "d",
+			CPU:    Resource{UtilizationPercent: 10, LinePercent: percent(80), AgeSeconds: percent(1)},
+			Memory: Resource{UtilizationPercent: 81, LinePercent: percent(80), AgeSeconds: percent(1)},
+		},
 	}
 	for order, want := range map[Order]string{
 		ByName: "a b c d", ByCPU: "c a b d", ByMemory: "d b a c",

@@ -238,14 +238,27 @@ func (m *nodeWatch) status() string {
 	if len(m.nodes.Unknown) > 0 {
 		unknown = ", no fresh " + strings.Join(m.nodes.Unknown, " and ") + " load"
 	}
-	return m.style.Cut(fmt.Sprintf("%s%s, %d above the line%s, %s, load read at %s", nodes, shown, above, unknown, order, m.refreshed.Local().Format(time.TimeOnly)))
+	return m.style.Cut(
+		fmt.Sprintf(
+			"%s%s, %d above the line%s, %s, load read at %s",
+			nodes,
+			shown,
+			above,
+			unknown,
+			order,
+			m.refreshed.Local().Format(time.TimeOnly),
+		),
+	)
 }
 
 func (m *nodeWatch) help() string {
 	if m.typing {
 		return m.style.Cut("/" + m.filter + "▏ enter keeps the filter, esc clears it")
 	}
-	return m.style.Cut("q quit  / filter  sort by: l line c cpu m memory p,P pending r,R requested a age n name (again: reverse)  ↑↓ pgup pgdn home end")
+	return m.style.Cut(
+		"q quit  / filter  sort by: l line c cpu m memory p,P pending r,R requested a age n name (again: reverse)  " +
+			"↑↓ pgup pgdn home end",
+	)
 }
 
 func (m *nodeWatch) bold(line string) string { return m.style.Paint(terminal.Bold, line) }

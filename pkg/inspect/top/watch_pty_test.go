@@ -117,7 +117,15 @@ func TestWatch_OnATerminal(t *testing.T) {
 			t.Errorf("after keys that were read at once the filter is %q, typing %v", model.filter, model.typing)
 		}
 		perRedraw := (len(text) - first) / redraws
-		t.Logf("%d×%d: %d bytes at first, %d bytes a redraw, %v a redraw with the %v between", size.columns, size.rows, first, perRedraw, took/redraws, model.interval)
+		t.Logf(
+			"%d×%d: %d bytes at first, %d bytes a redraw, %v a redraw with the %v between",
+			size.columns,
+			size.rows,
+			first,
+			perRedraw,
+			took/redraws,
+			model.interval,
+		)
 		// Every row changes. Beside its text it has the colors of up to five cells.
 		const colors = 5 * len("\x1b[31m\x1b[m")
 		if most := int(size.rows) * (2*int(size.columns) + colors + 10); perRedraw > most || perRedraw < int(size.rows) {

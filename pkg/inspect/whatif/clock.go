@@ -7,8 +7,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Clock is the real clock until it is stopped. With a stopped clock load does not age while many pods are placed. Timers go on. The zero
-// value is ready.
+// Clock is the real clock until it is stopped. With a stopped clock load does not age while many pods are placed.
+// Timers go on. The zero value is ready.
 type Clock struct {
 	clock.RealClock
 	stopped atomic.Pointer[time.Time]

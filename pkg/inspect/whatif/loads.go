@@ -20,8 +20,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
-// reader returns the plugin whose load line nodes are held against: that of the first of the profiles that has one, LoadThreshold
-// before the plugins that only score. It returns nil if no plugin of the profiles reads load.
+// reader returns the first plugin with a load line, in the first profile that has one; nil if no plugin reads load.
 func reader(s *sim.Scheduler, schedulerNames []string) (schedulerName string, r plugins.LoadReader) {
 	for _, name := range schedulerNames {
 		if readers := s.LoadReaders(name); len(readers) > 0 {
@@ -53,9 +52,14 @@ type amountsByNode map[time.Duration]map[string]podusage.Amounts
 // PodUsages are what pods use, by namespace and name. What is not known is left out.
 type PodUsages map[types.NamespacedName]map[load.Resource]source.PodUsage
 
-// measuredUsage returns what the evicted pods contribute to what each publisher's snapshot has measured of their nodes. It is called
-// before the pods are removed.
-func (p *Plan) measuredUsage(ctx context.Context, s *sim.Scheduler, models map[*load.Publisher][]*estimate.Model, known PodUsages) (map[*load.Publisher]amountsByNode, error) {
+// measuredUsage returns what the evicted pods contribute to what each publisher's snapshot has measured of their nodes.
+// It is called before the pods are removed.
+func (p *Plan) measuredUsage(
+	ctx context.Context,
+	s *sim.Scheduler,
+	models map[*load.Publisher][]*estimate.Model,
+	known PodUsages,
+) (map[*load.Publisher]amountsByNode, error) {
 	usage := map[*load.Publisher]amountsByNode{}
 	evicted := map[*corev1.Pod]bool{}
 	for _, pod := range p.evicted {
@@ -76,8 +80,8 @@ func (p *Plan) measuredUsage(ctx context.Context, s *sim.Scheduler, models map[*
 	return usage, nil
 }
 
-// coveredUsage returns the usage of the pods, as far as the model's window covers it, by name of the node: what they use as far as it is
-// known, and what they are expected to use otherwise.
+// coveredUsage returns the usage of the pods by node, as far as the model's window covers it. Measured usage replaces
+// expected usage.
 func coveredUsage(m *estimate.Model, nodes []fwk.NodeInfo, of map[*corev1.Pod]bool, known PodUsages) map[string]podusage.Amounts {
 	view, sums := m.View(framework.NewCycleState()), map[string]podusage.Amounts{}
 	now := m.Config().Clock.Now()
@@ -169,7 +173,8 @@ func (p *Plan) publishChanged(publisher *load.Publisher, evicted amountsByNode, 
 	}))
 }
 
-// newestOf returns the newest measurement of each resource, of a quantile or, at a Fraction of 0, of the mean. It keeps it in known.
+// newestOf returns the newest measurement of each resource, of a quantile or, at a Fraction of 0, of the mean. It keeps
+// it in known.
 func newestOf(known map[load.Quantile]load.NodeLoad, s *load.Snapshot, of load.Quantile) load.NodeLoad {
 	newest, ok := known[of]
 	if ok {

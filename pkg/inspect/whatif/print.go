@@ -123,7 +123,11 @@ func (r *Result) rows() (rows []nodeRow) {
 }
 
 // eachOutcome returns a column for each outcome.
-func (r *Result) eachOutcome(header string, text func(*Node) string, color func(*Node) terminal.Color) (columns []terminal.Column[nodeRow]) {
+func (r *Result) eachOutcome(
+	header string,
+	text func(*Node) string,
+	color func(*Node) terminal.Color,
+) (columns []terminal.Column[nodeRow]) {
 	for i := range r.Outcomes {
 		c := terminal.Column[nodeRow]{Header: header, Text: func(row nodeRow) string { return text(&row[i]) }}
 		if len(r.Outcomes) > 1 {
@@ -142,12 +146,14 @@ func (r *Result) loadColumns(header, short string, load func(*Node) *Load) []ter
 	columns := []terminal.Column[nodeRow]{{Header: header, Short: short, Text: func(row nodeRow) string {
 		return percent(load(&row[0]).BeforePercent, "%.1f%%")
 	}}}
-	columns = append(columns, r.eachOutcome("AFTER", func(n *Node) string { return percent(load(n).AfterPercent, "%.1f%%") }, func(n *Node) terminal.Color {
-		if !load(n).Above {
-			return 0
-		}
-		return lineColor(n)
-	})...)
+	columns = append(
+		columns,
+		r.eachOutcome("AFTER", func(n *Node) string { return percent(load(n).AfterPercent, "%.1f%%") }, func(n *Node) terminal.Color {
+			if !load(n).Above {
+				return 0
+			}
+			return lineColor(n)
+		})...)
 	if len(r.Outcomes) > 1 {
 		return columns
 	}

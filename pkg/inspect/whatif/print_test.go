@@ -23,7 +23,11 @@ func testOutcome() *Outcome {
 }
 
 func TestResult_Print(t *testing.T) {
-	r := &Result{Changes: []string{"b drained"}, Outcomes: []ConfigurationOutcome{{"file x", testOutcome()}}, Notes: []string{"take care"}}
+	r := &Result{
+		Changes:  []string{"b drained"},
+		Outcomes: []ConfigurationOutcome{{"file x", testOutcome()}},
+		Notes:    []string{"take care"},
+	}
 	p := &terminal.Printer{}
 	r.Print(p)
 	const want = `file x; load and line as LoadThreshold sees them in profile plimsoll

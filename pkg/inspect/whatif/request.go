@@ -51,7 +51,8 @@ type ConfigurationOutcome struct {
 
 // HasFindings reports whether pods do not fit, or are lost.
 func (r *Result) HasFindings() bool {
-	return len(r.Lost) > 0 || slices.ContainsFunc(r.Outcomes, func(o ConfigurationOutcome) bool { return o.Placed < o.Pods || len(o.Lost) > 0 })
+	return len(r.Lost) > 0 ||
+		slices.ContainsFunc(r.Outcomes, func(o ConfigurationOutcome) bool { return o.Placed < o.Pods || len(o.Lost) > 0 })
 }
 
 func (r *Result) note(format string, args ...any) {
@@ -184,7 +185,11 @@ profiles: [{schedulerName: %q}]
 `
 
 // withStockProfiles adds a stock profile for each scheduler without a profile.
-func withStockProfiles(configuration *schedulerconfig.KubeSchedulerConfiguration, schedulers []string, result *Result) (*schedulerconfig.KubeSchedulerConfiguration, error) {
+func withStockProfiles(
+	configuration *schedulerconfig.KubeSchedulerConfiguration,
+	schedulers []string,
+	result *Result,
+) (*schedulerconfig.KubeSchedulerConfiguration, error) {
 	known := (&live.Configuration{Decoded: configuration}).ProfileNames()
 	for _, name := range schedulers {
 		if slices.Contains(known, name) {

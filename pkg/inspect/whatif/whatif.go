@@ -243,7 +243,10 @@ func (p *planner) evict(drain, namespaces []string) error {
 		node = node.DeepCopy()
 		node.Spec.Unschedulable = true
 		if !slices.ContainsFunc(node.Spec.Taints, isCordon) {
-			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+			node.Spec.Taints = append(
+				node.Spec.Taints,
+				corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule},
+			)
 		}
 		p.cordoned = append(p.cordoned, node)
 	}
@@ -456,7 +459,10 @@ func (p *planner) addClaim(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim)
 			pod.Spec.Volumes = slices.DeleteFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
 				return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim.Name
 			})
-			note := fmt.Sprintf("The StorageClass %s provisions volumes before pods are placed, in an unknown place: they are ignored", p.classes[i].Name)
+			note := fmt.Sprintf(
+				"The StorageClass %s provisions volumes before pods are placed, in an unknown place: they are ignored",
+				p.classes[i].Name,
+			)
 			if !slices.Contains(p.Notes, note) {
 				p.Notes = append(p.Notes, note)
 			}

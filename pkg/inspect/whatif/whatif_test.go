@@ -109,11 +109,21 @@ func node(name string) *corev1.Node {
 
 // running returns a pod that has been running for longer than the window, with a controller unless the kind is empty.
 func running(namespace, name, cpu, node, kind string) *corev1.Pod {
-	p := st.MakePod().Namespace(namespace).Name(name).UID(namespace+"/"+name).Req(map[corev1.ResourceName]string{"cpu": cpu}).Node(node).
-		SchedulerName("packing").Label("app", name).Phase(corev1.PodRunning).Obj()
+	p := st.MakePod().
+		Namespace(namespace).
+		Name(name).
+		UID(namespace+"/"+name).
+		Req(map[corev1.ResourceName]string{"cpu": cpu}).
+		Node(node).
+		SchedulerName("packing").
+		Label("app", name).
+		Phase(corev1.PodRunning).
+		Obj()
 	p.Status.StartTime = &metav1.Time{Time: now.Add(-time.Hour)}
 	if kind != "" {
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, UID: types.UID(name), Controller: ptr.To(true)}}
+		p.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: "apps/v1", Kind: kind, Name: name, UID: types.UID(name), Controller: ptr.To(true)},
+		}
 	}
 	return p
 }
@@ -152,7 +162,11 @@ func plan(t testing.TB, objects []apiruntime.Object, s whatif.Scenario) *whatif.
 
 func runOn(t testing.TB, p *whatif.Plan, s *sim.Scheduler, schedulerName string) *whatif.Outcome {
 	t.Helper()
-	out, err := p.Run(t.Context(), s, whatif.RunOptions{SchedulerName: schedulerName, Profiles: []string{"packing", "relaxed", "spreading"}})
+	out, err := p.Run(
+		t.Context(),
+		s,
+		whatif.RunOptions{SchedulerName: schedulerName, Profiles: []string{"packing", "relaxed", "spreading"}},
+	)
 	must(t, err)
 	return out
 }
@@ -198,7 +212,12 @@ func TestRun_PlacesReplicas(t *testing.T) {
 	p := plan(t, objects, whatif.Scenario{Manifest: deployment(t, "packing"), Replicas: ptr.To(21)})
 	o := runOn(t, p, newScheduler(t, profiles, cpu, objects), "")
 	if placed(o) != "c 12, b 6, a 1" || o.Placed != 19 || o.Pods != 21 || o.NodesAboveAfter != 0 {
-		t.Errorf("%s: %s; %d nodes above their line; want 19 of 21: c 12, b 6, a 1, and none above", count(o), placed(o), o.NodesAboveAfter)
+		t.Errorf(
+			"%s: %s; %d nodes above their line; want 19 of 21: c 12, b 6, a 1, and none above",
+			count(o),
+			placed(o),
+			o.NodesAboveAfter,
+		)
 	}
 	for name, want := range map[string][2]int{"a": {75, 80}, "b": {50, 80}, "c": {20, 80}} {
 		if n := nodeNamed(t, o, name); percents(n) != want || *n.CPU.LinePercent != 80 {
@@ -209,7 +228,8 @@ func TestRun_PlacesReplicas(t *testing.T) {
 		t.Fatalf("groups %+v, want one", o.Unschedulable)
 	}
 	g := o.Unschedulable[0]
-	if g.Pods != 2 || g.Of != "Deployment shop/web" || g.Reason != "0/3 nodes are available: 3 node(s) above their cpu load line (80 percent)" {
+	if g.Pods != 2 || g.Of != "Deployment shop/web" ||
+		g.Reason != "0/3 nodes are available: 3 node(s) above their cpu load line (80 percent)" {
 		t.Errorf("group %+v, want the 2 pods above the load line", g)
 	}
 	if o.Profile != "packing" || o.LinePlugin != "LoadThreshold" {
@@ -221,7 +241,13 @@ func TestRun_PlacesReplicas(t *testing.T) {
 func TestRun_UnderAnotherProfile(t *testing.T) {
 	objects, cpu := threeNodes()
 	p := plan(t, objects, whatif.Scenario{Manifest: deployment(t, "packing"), Replicas: ptr.To(21)})
-	if o := runOn(t, p, newScheduler(t, profiles, cpu, objects), "relaxed"); o.Placed != 21 || o.Relaxed != 2 || o.NodesAboveAfter != 2 {
+	if o := runOn(
+		t,
+		p,
+		newScheduler(t, profiles, cpu, objects),
+		"relaxed",
+	); o.Placed != 21 || o.Relaxed != 2 ||
+		o.NodesAboveAfter != 2 {
 		t.Errorf("relaxed: %s, %d by a waived limit, %d nodes above; want 21, 2 and 2", count(o), o.Relaxed, o.NodesAboveAfter)
 	}
 	// LoadVariationRiskBalancing takes the least risky node: c up to the 50 % of b.
@@ -253,7 +279,10 @@ func TestRun_Drain(t *testing.T) {
 	if a := nodeNamed(t, o, "a"); !a.Drained || percents(a) != [2]int{75, 65} {
 		t.Errorf("a: %+v with %v %%; want drained, from 75 to 65 %%", a, percents(a))
 	}
-	if want := []string{"a drained: 2 pods evicted, 1 to place elsewhere, 1 lost"}; !slices.Equal(p.Changes, want) || !slices.Equal(p.Lost, []string{"shop/bare"}) {
+	if want := []string{
+		"a drained: 2 pods evicted, 1 to place elsewhere, 1 lost",
+	}; !slices.Equal(p.Changes, want) ||
+		!slices.Equal(p.Lost, []string{"shop/bare"}) {
 		t.Errorf("changes %q and lost pods %q, want %q and shop/bare", p.Changes, p.Lost, want)
 	}
 	notes := strings.Join(p.Notes, "\n")
@@ -266,7 +295,12 @@ func TestRun_Drain(t *testing.T) {
 
 // Evicted pods leave what is measured: both nodes are judged without the 20 % that each pod used there.
 func TestRun_EvictAllIn(t *testing.T) {
-	objects := []apiruntime.Object{node("a"), node("b"), running("batch", "one", "1600m", "a", "ReplicaSet"), running("batch", "two", "1600m", "b", "ReplicaSet")}
+	objects := []apiruntime.Object{
+		node("a"),
+		node("b"),
+		running("batch", "one", "1600m", "a", "ReplicaSet"),
+		running("batch", "two", "1600m", "b", "ReplicaSet"),
+	}
 	p := plan(t, objects, whatif.Scenario{EvictAllIn: []string{"batch", "batch"}})
 	if want := []string{"namespace batch: 2 pods evicted, 2 to place again"}; !slices.Equal(p.Changes, want) || p.Lost != nil {
 		t.Errorf("changes %q and lost pods %q, want %q and none", p.Changes, p.Lost, want)
@@ -274,16 +308,36 @@ func TestRun_EvictAllIn(t *testing.T) {
 	o := runOn(t, p, newScheduler(t, profiles, map[string]float64{"a": 0.6, "b": 0.5}, objects), "")
 	// Without them a is at 40 % and b at 30 %. The fuller one is packed: to 60 and to 80 %.
 	if placed(o) != "a 2" || percents(nodeNamed(t, o, "a")) != [2]int{60, 80} || percents(nodeNamed(t, o, "b")) != [2]int{50, 30} {
-		t.Errorf("%s with %v and %v %%; want both on a, from 60 to 80 %%, and b from 50 to 30 %%", placed(o), percents(nodeNamed(t, o, "a")), percents(nodeNamed(t, o, "b")))
+		t.Errorf(
+			"%s with %v and %v %%; want both on a, from 60 to 80 %%, and b from 50 to 30 %%",
+			placed(o),
+			percents(nodeNamed(t, o, "a")),
+			percents(nodeNamed(t, o, "b")),
+		)
 	}
 }
 
 // A pod without a controller that is preempted is lost.
 func TestRun_PreemptionLosesPod(t *testing.T) {
-	high := st.MakePod().Namespace("shop").Name("high").UID("high").Priority(10).Req(map[corev1.ResourceName]string{"cpu": "6"}).SchedulerName("spreading").Obj()
+	high := st.MakePod().
+		Namespace("shop").
+		Name("high").
+		UID("high").
+		Priority(10).
+		Req(map[corev1.ResourceName]string{"cpu": "6"}).
+		SchedulerName("spreading").
+		Obj()
 	objects := []apiruntime.Object{node("a"), running("shop", "bare", "7", "a", ""), high}
-	o := runOn(t, plan(t, objects, whatif.Scenario{Pending: true}), newScheduler(t, profiles, map[string]float64{"a": 0.2}, objects), "")
-	want := []string{"Preempted: shop/bare", "1 pod without a controller would be preempted and lost: nobody recreates them: shop/bare"}
+	o := runOn(
+		t,
+		plan(t, objects, whatif.Scenario{Pending: true}),
+		newScheduler(t, profiles, map[string]float64{"a": 0.2}, objects),
+		"",
+	)
+	want := []string{
+		"Preempted: shop/bare",
+		"1 pod without a controller would be preempted and lost: nobody recreates them: shop/bare",
+	}
 	if o.Pods != 1 || o.Placed != 1 || !slices.Equal(o.Lost, []string{"shop/bare"}) || !slices.Equal(o.Notes, want) {
 		t.Errorf("%s, lost %q, notes %q; want the one pod placed, shop/bare lost, and %q", count(o), o.Lost, o.Notes, want)
 	}
@@ -292,7 +346,11 @@ func TestRun_PreemptionLosesPod(t *testing.T) {
 // A namespace may be empty, or its Namespace object not readable.
 func TestNewPlan_EvictAllIn(t *testing.T) {
 	empty := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "empty"}}
-	p := plan(t, []apiruntime.Object{node("a"), empty, running("batch", "one", "1", "a", "ReplicaSet")}, whatif.Scenario{EvictAllIn: []string{"empty", "batch"}})
+	p := plan(
+		t,
+		[]apiruntime.Object{node("a"), empty, running("batch", "one", "1", "a", "ReplicaSet")},
+		whatif.Scenario{EvictAllIn: []string{"empty", "batch"}},
+	)
 	want := []string{"namespace empty: 0 pods evicted, 0 to place again", "namespace batch: 1 pod evicted, 1 to place again"}
 	if !slices.Equal(p.Changes, want) {
 		t.Errorf("changes %q, want %q", p.Changes, want)
@@ -326,7 +384,11 @@ profiles:
 func TestRun_Quantile(t *testing.T) {
 	objects := []apiruntime.Object{node("a"), running("batch", "one", "1600m", "a", "ReplicaSet")}
 	run := func(s whatif.Scenario) *whatif.Outcome {
-		o, err := plan(t, objects, s).Run(t.Context(), newScheduler(t, quantileProfile, map[string]float64{"a": 0.5}, objects), whatif.RunOptions{Profiles: []string{"packing"}})
+		o, err := plan(
+			t,
+			objects,
+			s,
+		).Run(t.Context(), newScheduler(t, quantileProfile, map[string]float64{"a": 0.5}, objects), whatif.RunOptions{Profiles: []string{"packing"}})
 		must(t, err)
 		return o
 	}
@@ -373,7 +435,11 @@ func TestRun_AddNodes(t *testing.T) {
 	full := node("a")
 	full.Spec.Unschedulable = true
 	full.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}
-	objects := []apiruntime.Object{full, running("kube-system", "agent", "800m", "a", "DaemonSet"), running("shop", "web", "800m", "a", "ReplicaSet")}
+	objects := []apiruntime.Object{
+		full,
+		running("kube-system", "agent", "800m", "a", "DaemonSet"),
+		running("shop", "web", "800m", "a", "ReplicaSet"),
+	}
 	p := plan(t, objects, whatif.Scenario{AddNodes: 2, Like: "a", Manifest: deployment(t, "packing"), Replicas: ptr.To(30)})
 	o := runOn(t, p, newScheduler(t, profiles, map[string]float64{"a": 0.95}, objects), "")
 	// Each has 10 % of its DaemonSet's pod and room for 14 pods of 5 %.
@@ -391,13 +457,37 @@ func TestRun_AddNodes(t *testing.T) {
 // A pod that waits in the cluster fits once a node is added, and a pod of high priority goes first and evicts one of low priority.
 func TestRun_PendingAndPreemption(t *testing.T) {
 	low := running("shop", "low", "7", "a", "ReplicaSet")
-	high := st.MakePod().Namespace("shop").Name("high").UID("high").Priority(10).Req(map[corev1.ResourceName]string{"cpu": "6"}).SchedulerName("spreading").Obj()
+	high := st.MakePod().
+		Namespace("shop").
+		Name("high").
+		UID("high").
+		Priority(10).
+		Req(map[corev1.ResourceName]string{"cpu": "6"}).
+		SchedulerName("spreading").
+		Obj()
 	objects := []apiruntime.Object{node("a"), low, high}
-	o := runOn(t, plan(t, objects, whatif.Scenario{Pending: true}), newScheduler(t, profiles, map[string]float64{"a": 0.2}, objects), "")
-	if placed(o) != "a 1" || len(o.Preempted) != 1 || o.Preempted[0] != "shop/low" || o.Pods != 2 || len(o.Unschedulable) != 1 || o.Unschedulable[0].Of != "ReplicaSet shop/low" {
-		t.Errorf("%s: %s, preempted %v, unschedulable %+v; want high on a in place of low", count(o), placed(o), o.Preempted, o.Unschedulable)
+	o := runOn(
+		t,
+		plan(t, objects, whatif.Scenario{Pending: true}),
+		newScheduler(t, profiles, map[string]float64{"a": 0.2}, objects),
+		"",
+	)
+	if placed(o) != "a 1" || len(o.Preempted) != 1 || o.Preempted[0] != "shop/low" || o.Pods != 2 || len(o.Unschedulable) != 1 ||
+		o.Unschedulable[0].Of != "ReplicaSet shop/low" {
+		t.Errorf(
+			"%s: %s, preempted %v, unschedulable %+v; want high on a in place of low",
+			count(o),
+			placed(o),
+			o.Preempted,
+			o.Unschedulable,
+		)
 	}
-	o = runOn(t, plan(t, objects, whatif.Scenario{Pending: true, AddNodes: 1, Like: "a"}), newScheduler(t, profiles, map[string]float64{"a": 0.2}, objects), "")
+	o = runOn(
+		t,
+		plan(t, objects, whatif.Scenario{Pending: true, AddNodes: 1, Like: "a"}),
+		newScheduler(t, profiles, map[string]float64{"a": 0.2}, objects),
+		"",
+	)
 	if placed(o) != "a-new-1 1" || len(o.Preempted) != 0 {
 		t.Errorf("with a new node: %s, preempted %v; want high there, and nothing preempted", placed(o), o.Preempted)
 	}
@@ -436,18 +526,36 @@ spec:
 	class.Annotations = map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}
 	objects := []apiruntime.Object{node("a"), class}
 	p := plan(t, objects, whatif.Scenario{Manifest: m})
-	if o := runOn(t, p, newScheduler(t, profiles, nil, objects), ""); o.Placed != 1 || !strings.Contains(strings.Join(p.Notes, ""), "StorageClass disks") {
+	if o := runOn(
+		t,
+		p,
+		newScheduler(t, profiles, nil, objects),
+		"",
+	); o.Placed != 1 ||
+		!strings.Contains(strings.Join(p.Notes, ""), "StorageClass disks") {
 		t.Errorf("%s, notes %q; want it placed, with a note on its volume", count(o), p.Notes)
 	}
 	objects = objects[:1] // without a class, no volume is ever made
 	p = plan(t, objects, whatif.Scenario{Manifest: m})
-	if o := runOn(t, p, newScheduler(t, profiles, nil, objects), ""); o.Placed != 0 || !strings.Contains(o.Unschedulable[0].Reason, "unbound immediate PersistentVolumeClaims") {
+	if o := runOn(
+		t,
+		p,
+		newScheduler(t, profiles, nil, objects),
+		"",
+	); o.Placed != 0 ||
+		!strings.Contains(o.Unschedulable[0].Reason, "unbound immediate PersistentVolumeClaims") {
 		t.Errorf("%s, %+v; want none, for its claim is not bound", count(o), o.Unschedulable)
 	}
 }
 
 func TestRun_SchedulingGates(t *testing.T) {
-	gated := st.MakePod().Namespace("shop").Name("gated").UID("gated").SchedulingGates([]string{"example.com/quota"}).SchedulerName("packing").Obj()
+	gated := st.MakePod().
+		Namespace("shop").
+		Name("gated").
+		UID("gated").
+		SchedulingGates([]string{"example.com/quota"}).
+		SchedulerName("packing").
+		Obj()
 	objects := []apiruntime.Object{node("a"), gated}
 	o := runOn(t, plan(t, objects, whatif.Scenario{Pending: true}), newScheduler(t, profiles, nil, objects), "")
 	if o.Placed != 0 || !strings.Contains(o.Unschedulable[0].Reason, "example.com/quota") {
@@ -458,7 +566,10 @@ func TestRun_SchedulingGates(t *testing.T) {
 // A pod that names its node needs no scheduler. It is placed as if it did.
 func TestNewPlan_NodeName(t *testing.T) {
 	objects, cpu := threeNodes()
-	m := read(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {schedulerName: packing, nodeName: z, containers: [{name: m, image: i}]}\n")
+	m := read(
+		t,
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {schedulerName: packing, nodeName: z, containers: [{name: m, image: i}]}\n",
+	)
 	p := plan(t, objects, whatif.Scenario{Manifest: m})
 	o := runOn(t, p, newScheduler(t, profiles, cpu, objects), "")
 	if o.Placed != 1 || len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "spec.nodeName is z") {
@@ -468,7 +579,10 @@ func TestNewPlan_NodeName(t *testing.T) {
 
 func TestNewPlan_Mistakes(t *testing.T) {
 	objects, _ := threeNodes()
-	two := read(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: m, image: i}]}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: q}\nspec: {containers: [{name: m, image: i}]}\n")
+	two := read(
+		t,
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: m, image: i}]}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: q}\nspec: {containers: [{name: m, image: i}]}\n",
+	)
 	for _, tc := range []struct {
 		name     string
 		scenario whatif.Scenario
