@@ -348,10 +348,8 @@ func TestFinding_KeysAndValues(t *testing.T) {
 		Advice:  "a",
 		Similar: []string{"s"},
 	}
-	if diff := cmp.Diff(
-		[]any{"field", "f", "line", 3, "name", "n", "advice", "a", "similar", []string{"s"}},
-		finding.KeysAndValues(),
-	); diff != "" {
+	if diff := cmp.Diff([]any{"field", "f", "line", 3, "name", "n", "advice", "a", "similar", []string{"s"}},
+		finding.KeysAndValues()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

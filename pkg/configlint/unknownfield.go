@@ -69,10 +69,8 @@ func (u *fieldCheck) check(node *yaml.Node, of reflect.Type, path string) {
 		if node.Kind == yaml.ScalarNode && of.Kind() != reflect.String { // no secret
 			given = fmt.Sprintf("%q: ", node.Value)
 		}
-		u.invalid = append(
-			u.invalid,
-			fmt.Sprintf("line %d: %s: Invalid value: %s%s", node.Line, strings.TrimSuffix(path, "."), given, allowed(of)),
-		)
+		u.invalid = append(u.invalid,
+			fmt.Sprintf("line %d: %s: Invalid value: %s%s", node.Line, strings.TrimSuffix(path, "."), given, allowed(of)))
 		return
 	}
 	if isScalar {

@@ -142,10 +142,8 @@ func TestCheck_Empty(t *testing.T) {
 	for _, content := range []string{"", "\n", "# nothing but this\n"} {
 		_, err := configlint.Check([]byte(content), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint()})
 		if err == nil ||
-			!strings.HasPrefix(
-				err.Error(),
-				"the configuration is empty: write apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration",
-			) {
+			!strings.HasPrefix(err.Error(),
+				"the configuration is empty: write apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration") {
 			t.Errorf("Check(%q) = %v, want that it is empty, and what to write", content, err)
 		}
 	}

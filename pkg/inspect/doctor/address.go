@@ -39,15 +39,9 @@ func (s *sourceFacts) adviseAddress() []Advice {
 	}
 	var advice []Advice
 	for _, v := range s.objects.similarServices(namespace, name) {
-		advice = append(advice, write(
-			s.addressYAML(withHost(u, v.Name+"."+v.Namespace+".svc", portLike(v, u.Port()))),
-			"There is no Service %s/%s. %s name Service %s/%s, if that is the one:",
-			namespace,
-			name,
-			s.inConfiguration(),
-			v.Namespace,
-			v.Name,
-		)...)
+		advice = append(advice, write(s.addressYAML(withHost(u, v.Name+"."+v.Namespace+".svc", portLike(v, u.Port()))),
+			"There is no Service %s/%s. %s name Service %s/%s, if that is the one:", namespace, name, s.inConfiguration(), v.Namespace,
+			v.Name)...)
 	}
 	if len(advice) == 0 {
 		return run("kubectl get services -A", "There is no Service %s/%s, nor one with a similar name. Look for it:", namespace, name)
@@ -68,14 +62,8 @@ func withHost(u *url.URL, host, port string) string {
 func (s *sourceFacts) adviseService(v *corev1.Service, u *url.URL) []Advice {
 	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
 	if other := portLike(v, port); other != "" && other != port {
-		return write(
-			s.addressYAML(withHost(u, u.Hostname(), other)),
-			"Service %s/%s has no port %s. %s write:",
-			v.Namespace,
-			v.Name,
-			port,
-			s.inConfiguration(),
-		)
+		return write(s.addressYAML(withHost(u, u.Hostname(), other)), "Service %s/%s has no port %s. %s write:", v.Namespace, v.Name,
+			port, s.inConfiguration())
 	}
 	ready := 0
 	for _, pod := range s.objects.podsOf(v) {

@@ -27,11 +27,8 @@ func (s *sourceFacts) adviseCertificate() []Advice {
 	if invalid, ok := asError[x509.CertificateInvalidError](s.Err); ok {
 		valid := ""
 		if c := invalid.Cert; c != nil {
-			valid = fmt.Sprintf(
-				", which is valid from %s to %s",
-				c.NotBefore.UTC().Format(time.RFC3339),
-				c.NotAfter.UTC().Format(time.RFC3339),
-			)
+			valid = fmt.Sprintf(", which is valid from %s to %s", c.NotBefore.UTC().Format(time.RFC3339),
+				c.NotAfter.UTC().Format(time.RFC3339))
 		}
 		return run("", "Ask the server's administrator to renew the certificate%s.", valid)
 	}
@@ -52,12 +49,8 @@ func (s *sourceFacts) adviseCertificate() []Advice {
 	if len(names) == 0 {
 		return run("", "Ask the server's administrator for a certificate for %s.", u.Hostname())
 	}
-	return write(
-		s.addressYAML(withHost(u, names[0], u.Port())),
-		"The certificate is for %s. %s use that name:",
-		text.FirstN(names),
-		s.inConfiguration(),
-	)
+	return write(s.addressYAML(withHost(u, names[0], u.Port())), "The certificate is for %s. %s use that name:", text.FirstN(names),
+		s.inConfiguration())
 }
 
 // adviseAuthority says how to trust the authority that signed a certificate.
@@ -85,13 +78,9 @@ func (s *sourceFacts) adviseAuthority(signed *x509.Certificate) []Advice {
 	case volume != nil && volume.ConfigMap != nil:
 		return append(
 			advice,
-			run(fmt.Sprintf(
-				"kubectl -n %s create configmap %s --from-file=%s=%s --dry-run=client -o yaml | kubectl apply -f -",
-				s.workload().Namespace,
-				live.ShellQuote(volume.ConfigMap.Name),
-				live.ShellQuote(key),
-				file,
-			), "Then write it to the ConfigMap behind caFile:")...)
+			run(fmt.Sprintf("kubectl -n %s create configmap %s --from-file=%s=%s --dry-run=client -o yaml | kubectl apply -f -",
+				s.workload().Namespace, live.ShellQuote(volume.ConfigMap.Name), live.ShellQuote(key),
+				file), "Then write it to the ConfigMap behind caFile:")...)
 	case caFile != "":
 		return append(advice, run(fmt.Sprintf("cp %s %s", file, live.ShellQuote(caFile)), "Then write it to caFile:")...)
 	}
@@ -183,10 +172,6 @@ func (s *sourceFacts) adviseToken(code int) []Advice {
 			c.Subject,
 		)
 	}
-	return run(
-		create+" > "+live.ShellQuote(cmp.Or(file, "token")),
-		"%s It is that of %s. Write a new one to tokenFile:",
-		problem,
-		c.Subject,
-	)
+	return run(create+" > "+live.ShellQuote(cmp.Or(file, "token")), "%s It is that of %s. Write a new one to tokenFile:", problem,
+		c.Subject)
 }

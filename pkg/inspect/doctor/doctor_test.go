@@ -620,12 +620,8 @@ func TestCommands_Quoted(t *testing.T) {
 	s.objects.services[0].Spec.Selector = map[string]string{"app": evil}
 	advice := s.adviseAuthority(&x509.Certificate{})
 	advice = append(advice, s.adviseAddress()...)
-	advice = append(
-		advice,
-		Advice{Command: w.DoctorCommand()},
-		Advice{Command: s.queryCommand(evil)},
-		Advice{Command: live.LogsCommand("a", evil)},
-	)
+	advice = append(advice, Advice{Command: w.DoctorCommand()}, Advice{Command: s.queryCommand(evil)},
+		Advice{Command: live.LogsCommand("a", evil)})
 	quoted := 0
 	for _, a := range advice {
 		if strings.Contains(strings.ReplaceAll(a.Command, "'"+evil+"'", ""), evil) && !strings.Contains(a.Command, "="+evil+"'") {

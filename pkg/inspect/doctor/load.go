@@ -68,26 +68,18 @@ func (s *sourceFacts) checkAge() []Check {
 	if expired := figuresOf(s.figures, func(f *figure) bool { return f.State == load.Expired }); len(expired) > 0 {
 		advice := run("", "Find out why the source no longer measures these nodes.")
 		if s.diagnosis != nil {
-			advice = run(
-				s.queryCommand("up == 0"),
-				"Find out why Prometheus no longer scrapes these nodes. See the targets that it cannot scrape:",
-			)
+			advice = run(s.queryCommand("up == 0"),
+				"Find out why Prometheus no longer scrapes these nodes. See the targets that it cannot scrape:")
 		}
 		return fail(advice, "%s too old to be used, up to %s (%s): %s", plural(len(expired), "value is", "values are"),
 			rounded(s.age(oldest)), oldest.node, listOf(expired))
 	}
-	ages := fmt.Sprintf(
-		"the newest samples of the nodes are %s to %s old; maxAge is %s",
-		rounded(s.age(newest)),
-		rounded(s.age(oldest)),
-		oldest.maxAge,
-	)
+	ages := fmt.Sprintf("the newest samples of the nodes are %s to %s old; maxAge is %s", rounded(s.age(newest)),
+		rounded(s.age(oldest)), oldest.maxAge)
 	if i := slices.IndexFunc(known, func(f *figure) bool { return s.age(f) > f.maxAge/2 }); i >= 0 {
-		return warn(write(
-			fmt.Sprintf("maxAge: %s\n", (4*s.age(oldest)).Round(time.Second)),
+		return warn(write(fmt.Sprintf("maxAge: %s\n", (4*s.age(oldest)).Round(time.Second)),
 			"%s trust load for longer, or let the source measure more often:",
-			s.inConfiguration(),
-		), "%s: %s expires soon", ages, known[i].node)
+			s.inConfiguration()), "%s: %s expires soon", ages, known[i].node)
 	}
 	return ok("%s", ages)
 }
@@ -125,11 +117,8 @@ func (s *sourceFacts) checkDeviation() []Check {
 			interval = max(interval, sampling.Interval)
 		}
 	}
-	advice := run(
-		"",
-		"Wait for %s, if these nodes are new. Otherwise let a custom query have a value over windows as short as a minute.",
-		window,
-	)
+	advice := run("",
+		"Wait for %s, if these nodes are new. Otherwise let a custom query have a value over windows as short as a minute.", window)
 	if longer := min(cmp.Or(roundUp(5*interval), 2*window), time.Hour); longer > window {
 		advice = write(fmt.Sprintf("window: %s\n", longer),
 			"A deviation takes five samples in a window. %s use a longer window, or let the source measure more often:", s.inConfiguration())

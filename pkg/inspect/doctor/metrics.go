@@ -132,14 +132,8 @@ func (f *facts) checkLoadStates() []Check {
 	})
 	for _, k := range keys {
 		n := nodes[k]
-		message := fmt.Sprintf(
-			"%s: %s fresh on %.0f, expired on %.0f, absent on %.0f nodes",
-			k.source,
-			k.resource,
-			n["Fresh"],
-			n["Expired"],
-			n["Absent"],
-		)
+		message := fmt.Sprintf("%s: %s fresh on %.0f, expired on %.0f, absent on %.0f nodes", k.source, k.resource, n["Fresh"],
+			n["Expired"], n["Absent"])
 		result := warn
 		switch {
 		case n["Expired"]+n["Absent"] == 0:

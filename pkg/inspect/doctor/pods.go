@@ -32,11 +32,8 @@ func (f *facts) checkWaiting() []Check {
 		case ours && f.leading():
 			checks = append(
 				checks,
-				warn(
-					run(see, "Its queue may be long. If they still wait in a minute, see the scheduler's log."),
-					"%s; a profile has this name",
-					message,
-				)...)
+				warn(run(see, "Its queue may be long. If they still wait in a minute, see the scheduler's log."),
+					"%s; a profile has this name", message)...)
 		case ours:
 			checks = append(checks, fail(run(see, "Start the scheduler; the pods need no change. See why it is down:"),
 				"%s; a profile has this name, but its scheduler is down", message)...)
@@ -79,13 +76,8 @@ func waitingMessage(name string, pods []*corev1.Pod) string {
 	if len(pods) == 1 {
 		them = "it"
 	}
-	return fmt.Sprintf(
-		"%s for scheduler %q, and no scheduler has looked at %s: %s",
-		plural(len(pods), "pod waits", "pods wait"),
-		name,
-		them,
-		text.FirstN(names),
-	)
+	return fmt.Sprintf("%s for scheduler %q, and no scheduler has looked at %s: %s", plural(len(pods), "pod waits", "pods wait"),
+		name, them, text.FirstN(names))
 }
 
 // lookedAt reports whether a scheduler, or a gate, has said why the pod waits.

@@ -62,13 +62,9 @@ func (f *facts) checkPowerModels() []Check {
 	var checks []Check
 	for _, p := range powerPlugins(f.configuration.Decoded) {
 		if file := modelsElsewhere(p.args, f.configuration.Workload, f.powerModelFile); file != "" {
-			checks = append(checks, warn(
-				f.runInPod("Check in the scheduler's pod, which has the file:"),
-				"profile %s: the power models of %s are in %s, a file of the scheduler's pod, and were not checked",
-				p.profile,
-				p.plugin,
-				text.Excerpt(file),
-			)...)
+			checks = append(checks, warn(f.runInPod("Check in the scheduler's pod, which has the file:"),
+				"profile %s: the power models of %s are in %s, a file of the scheduler's pod, and were not checked", p.profile, p.plugin,
+				text.Excerpt(file))...)
 			continue
 		}
 		checks = append(checks, f.checkModelled(p)...)
@@ -97,12 +93,8 @@ func (f *facts) checkModelled(p powerPlugin) []Check {
 	}
 	const example = "nodePowerModels:\n- nodeSelector: {node.kubernetes.io/instance-type: m5.large}\n  k0: 471\n  k1: -91\n  k2: -0.07\n"
 	return result(
-		write(
-			example,
-			"%s give them models by name in nodePowerModel, or by a label in the arguments of %s, such as:",
-			f.inConfiguration(),
-			p.plugin,
-		),
+		write(example, "%s give them models by name in nodePowerModel, or by a label in the arguments of %s, such as:",
+			f.inConfiguration(), p.plugin),
 		"profile %s: %s has no power model of %d of %s (%s)",
 		p.profile,
 		p.plugin,

@@ -137,11 +137,8 @@ func (s *sourceFacts) adviseFault() (stage string, advice []Advice) {
 	case unresolved:
 		return stageResolves, s.adviseAddress()
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return stageTLS, write(
-			s.addressYAML(s.withScheme("http")),
-			"The server speaks plain HTTP. %s write http, or the port of HTTPS:",
-			s.inConfiguration(),
-		)
+		return stageTLS, write(s.addressYAML(s.withScheme("http")), "The server speaks plain HTTP. %s write http, or the port of HTTPS:",
+			s.inConfiguration())
 	case strings.Contains(err.Error(), "malformed HTTP response"): // of net/http
 		return stageConnects, write(s.addressYAML(s.withScheme("https")), "The server speaks HTTPS. %s write https:", s.inConfiguration())
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrPermission):

@@ -54,22 +54,15 @@ func (f *facts) checkReady() []Check {
 			continue
 		}
 		if c.State.Waiting != nil {
-			message += fmt.Sprintf(
-				"; %s waits: %s %s",
-				first.Name,
-				text.Excerpt(c.State.Waiting.Reason),
-				text.Excerpt(c.State.Waiting.Message),
-			)
+			message += fmt.Sprintf("; %s waits: %s %s", first.Name, text.Excerpt(c.State.Waiting.Reason),
+				text.Excerpt(c.State.Waiting.Message))
 		}
 		if c.LastTerminationState.Terminated != nil && c.RestartCount > 0 {
 			logs += " --previous"
 		}
 	}
-	return result(
-		append(run(live.DescribeCommand(w.Namespace, "Pod", first.Name), "See its events:"), run(logs, "See its log:")...),
-		"%s",
-		message,
-	)
+	return result(append(run(live.DescribeCommand(w.Namespace, "Pod", first.Name), "See its events:"), run(logs, "See its log:")...),
+		"%s", message)
 }
 
 // leading reports whether the scheduler works, as far as that is known.
@@ -124,20 +117,15 @@ func (f *facts) checkLeader() []Check {
 	if w.Kind == "Deployment" {
 		object = "deploy/" + w.Name
 	}
-	logs := run(
-		live.LogsCommand(w.Namespace, object)+" -c "+live.ShellQuote(cmp.Or(w.Container, "kube-scheduler")),
-		"See in its log what it waits for:",
-	)
+	logs := run(live.LogsCommand(w.Namespace, object)+" -c "+live.ShellQuote(cmp.Or(w.Container, "kube-scheduler")),
+		"See in its log what it waits for:")
 	holder, age, duration := f.leader()
 	switch {
 	case apierrors.IsNotFound(f.leaseErr):
 		return fail(logs, "no leader yet: there is no Lease %s", name)
 	case f.leaseErr != nil:
-		get := fmt.Sprintf(
-			"kubectl -n %s get lease %s -o yaml",
-			live.ShellQuote(election.ResourceNamespace),
-			live.ShellQuote(election.ResourceName),
-		)
+		get := fmt.Sprintf("kubectl -n %s get lease %s -o yaml", live.ShellQuote(election.ResourceNamespace),
+			live.ShellQuote(election.ResourceName))
 		return warn(run(get, "Run this as a user with permission to get leases, or see for yourself:"),
 			"the Lease %s could not be read: %s", name, oneLine(f.leaseErr))
 	case holder == "":
@@ -195,12 +183,8 @@ func (f *facts) checkVersion() []Check {
 	compared, err := skew.Compare(scheduler, server)
 	switch {
 	case err != nil:
-		return warn(
-			run("", "Compare the versions yourself: the scheduler must not be newer, and may be one minor version older."),
-			"%s: %s",
-			message,
-			oneLine(err),
-		)
+		return warn(run("", "Compare the versions yourself: the scheduler must not be newer, and may be one minor version older."),
+			"%s: %s", message, oneLine(err))
 	case compared.Problem == "":
 		return ok("%s", message)
 	case compared.Behind > 0:
@@ -231,18 +215,12 @@ func adviseImage(text, minor string, w *live.Workload) []Advice {
 			"%s In the SecondaryScheduler, set spec.schedulerImage:", text)
 	case w.Kind != "Deployment":
 		container := map[string]any{"name": w.Container, "image": image}
-		return write(
-			marshal(map[string]any{"spec": map[string]any{"containers": []any{container}}}),
+		return write(marshal(map[string]any{"spec": map[string]any{"containers": []any{container}}}),
 			"%s Write the image into the patch of the static pod on each control-plane node. Apply it as manifests/default-scheduler says:",
-			text,
-		)
+			text)
 	}
-	set := fmt.Sprintf(
-		"kubectl -n %s set image deployment/%s %s",
-		live.ShellQuote(w.Namespace),
-		live.ShellQuote(w.Name),
-		live.ShellQuote(w.Container+"="+image),
-	)
+	set := fmt.Sprintf("kubectl -n %s set image deployment/%s %s", live.ShellQuote(w.Namespace), live.ShellQuote(w.Name),
+		live.ShellQuote(w.Container+"="+image))
 	if w.Release == "" {
 		return run(set, "%s", text)
 	}

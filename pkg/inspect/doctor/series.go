@@ -152,18 +152,13 @@ func (s *sourceFacts) checkUnmatched() []Check {
 	if s.diagnosis == nil || len(s.windows) == 0 || len(s.diagnosis.NodesWithoutSeries) == 0 || len(s.diagnosis.UnmatchedSeries) == 0 {
 		return nil
 	}
-	return warn(
-		run("", "Ignore series of machines outside the cluster. If they are of the nodes above, fixing those fixes these."),
-		"%s",
-		s.strays(),
-	)
+	return warn(run("", "Ignore series of machines outside the cluster. If they are of the nodes above, fixing those fixes these."),
+		"%s", s.strays())
 }
 
 func (s *sourceFacts) adviseScrape() []Advice {
-	return run(
-		s.queryCommand("up == 0"),
-		"Let Prometheus scrape node_exporter or the kubelets of these nodes. See the targets that it cannot scrape:",
-	)
+	return run(s.queryCommand("up == 0"),
+		"Let Prometheus scrape node_exporter or the kubelets of these nodes. See the targets that it cannot scrape:")
 }
 
 // adviseMissing says what would give nodes their load, the likeliest first.
@@ -195,11 +190,9 @@ func (s *sourceFacts) adviseMissing() []Advice {
 		}
 	}
 	if len(queries) > 0 {
-		advice = append(advice, write(
-			providerYAML("queries", queries),
+		advice = append(advice, write(providerYAML("queries", queries),
 			"Recorded rules look like utilizations of nodes. %s read them, if they are means over the window as fractions of capacity:",
-			s.inConfiguration(),
-		)...)
+			s.inConfiguration())...)
 	}
 	if len(advice) == 0 {
 		return s.adviseScrape()
@@ -231,12 +224,8 @@ func (s *sourceFacts) checkCapacity() []Check {
 			highest.HighestNode,
 		)
 	}
-	message := fmt.Sprintf(
-		"%s is above capacity on %s: %.1f %%, which counts as 100 %%",
-		highest,
-		highest.HighestNode,
-		100*highest.Highest,
-	)
+	message := fmt.Sprintf("%s is above capacity on %s: %.1f %%, which counts as 100 %%", highest, highest.HighestNode,
+		100*highest.Highest)
 	const percent = 1.5 // no overload, but another unit
 	if !highest.Custom() || highest.Highest <= percent {
 		return warn(adviseCapacity(highest.HighestNode), "%s", message)
@@ -245,11 +234,9 @@ func (s *sourceFacts) checkCapacity() []Check {
 	if queries := s.Spec.MetricProvider.Queries; queries != nil {
 		custom = [...]string{load.CPU: queries.CPU, load.Memory: queries.Memory}[highest.Resource]
 	}
-	return fail(write(
-		providerYAML("queries", map[string]string{highest.Resource.String(): "(" + custom + "\n) / 100"}),
+	return fail(write(providerYAML("queries", map[string]string{highest.Resource.String(): "(" + custom + "\n) / 100"}),
 		"The query seems to return percent. %s divide it by 100, for it must return a fraction of capacity:",
-		s.inConfiguration(),
-	), "%s", message)
+		s.inConfiguration()), "%s", message)
 }
 
 // checkFull checks for values at capacity. Above it, they are not told from overload.
@@ -258,12 +245,8 @@ func (s *sourceFacts) checkFull() []Check {
 	if len(above) == 0 {
 		return nil
 	}
-	return warn(
-		adviseCapacity(above[0].node),
-		"%s at 100 %% of capacity or more: %s",
-		plural(len(above), "value is", "values are"),
-		listOf(above),
-	)
+	return warn(adviseCapacity(above[0].node), "%s at 100 %% of capacity or more: %s", plural(len(above), "value is", "values are"),
+		listOf(above))
 }
 
 func adviseCapacity(node string) []Advice {

@@ -425,15 +425,8 @@ func (c *Connection) readConfigMap(ctx context.Context, namespace, name, key str
 	if key == "" {
 		files := slices.DeleteFunc(slices.Clone(keys), func(k string) bool { return !strings.HasSuffix(k, ".yaml") })
 		if len(files) != 1 {
-			return nil, fmt.Errorf(
-				"ConfigMap %s/%s: %d of its keys %q end in .yaml; write --from configmap/%s/%s/KEY",
-				namespace,
-				name,
-				len(files),
-				keys,
-				namespace,
-				name,
-			)
+			return nil, fmt.Errorf("ConfigMap %s/%s: %d of its keys %q end in .yaml; write --from configmap/%s/%s/KEY", namespace, name,
+				len(files), keys, namespace, name)
 		}
 		key = files[0]
 	}
@@ -474,12 +467,8 @@ func configMapOf(spec corev1.PodSpec, w *Workload) (name, key string, err error)
 			continue
 		}
 		if v.ConfigMap == nil {
-			return "", "", fmt.Errorf(
-				"%s reads %s in volume %s, which is no ConfigMap; write --config with a copy of that file",
-				w,
-				file,
-				v.Name,
-			)
+			return "", "", fmt.Errorf("%s reads %s in volume %s, which is no ConfigMap; write --config with a copy of that file", w, file,
+				v.Name)
 		}
 		for _, item := range v.ConfigMap.Items {
 			if path.Clean(item.Path) == inVolume {
@@ -509,11 +498,8 @@ func (c *Connection) named(ctx context.Context, name string) (*Configuration, er
 	}
 	w := workloadOf("Deployment", d.ObjectMeta, d.Spec.Template.Spec)
 	if w == nil {
-		return nil, optionError(
-			"--scheduler: Deployment %s runs no scheduler: no container has the program %s, or the flag --config",
-			name,
-			program,
-		)
+		return nil, optionError("--scheduler: Deployment %s runs no scheduler: no container has the program %s, or the flag --config",
+			name, program)
 	}
 	return c.configurationOf(ctx, scheduler{w, d})
 }
@@ -553,24 +539,15 @@ func (c *Connection) discover(ctx context.Context) (*Configuration, error) {
 	}
 	binders, err := c.binders(ctx)
 	if err != nil {
-		return nil, fmt.Errorf(
-			"found %s, but cannot see whether it has the permissions of a scheduler: %w; choose it with %s",
-			list(candidates),
-			err,
-			candidates[0].flag(),
-		)
+		return nil, fmt.Errorf("found %s, but cannot see whether it has the permissions of a scheduler: %w; choose it with %s",
+			list(candidates), err, candidates[0].flag())
 	}
-	schedulers := slices.DeleteFunc(
-		slices.Clone(candidates),
-		func(s scheduler) bool { return !binders[s.Namespace+"/"+s.ServiceAccount] },
-	)
+	schedulers := slices.DeleteFunc(slices.Clone(candidates),
+		func(s scheduler) bool { return !binders[s.Namespace+"/"+s.ServiceAccount] })
 	switch len(schedulers) {
 	case 0:
-		return nil, fmt.Errorf(
-			"no scheduler was found: %s has the labels, but its account lacks permission to bind pods; %s",
-			list(candidates),
-			chooseAnother,
-		)
+		return nil, fmt.Errorf("no scheduler was found: %s has the labels, but its account lacks permission to bind pods; %s",
+			list(candidates), chooseAnother)
 	case 1:
 		return c.configurationOf(ctx, schedulers[0])
 	}
@@ -604,10 +581,8 @@ func (c *Connection) deployments(ctx context.Context) ([]scheduler, error) {
 	if err != nil {
 		return nil, c.undiscovered(ctx, err)
 	}
-	all := slices.DeleteFunc(
-		labeled.Items,
-		func(d appsv1.Deployment) bool { return !strings.HasPrefix(d.Labels[chartLabel], chartPrefix) },
-	)
+	all := slices.DeleteFunc(labeled.Items,
+		func(d appsv1.Deployment) bool { return !strings.HasPrefix(d.Labels[chartLabel], chartPrefix) })
 	operators, err := c.Client.AppsV1().Deployments(operatorNamespace).Get(ctx, operatorDeployment, metav1.GetOptions{})
 	switch {
 	case err == nil:

@@ -121,11 +121,8 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case slices.Contains(s.forbidden, plural+sub), name != "" && slices.Contains(s.forbiddenGets, plural+sub):
-		fail(
-			http.StatusForbidden,
-			metav1.StatusReasonForbidden,
-			fmt.Sprintf("%s is forbidden: User \"u\" cannot use resource %q", plural, plural+sub),
-		)
+		fail(http.StatusForbidden, metav1.StatusReasonForbidden,
+			fmt.Sprintf("%s is forbidden: User \"u\" cannot use resource %q", plural, plural+sub))
 		return
 	case slices.Contains(s.unknown, plural):
 		fail(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
@@ -486,11 +483,7 @@ func TestConfiguration_OfTheChart(t *testing.T) {
 	volcano, ofVolcano := deployment("volcano-system", "volcano") // a scheduler of another chart
 	volcano.Labels["helm.sh/chart"] = "volcano-1.13.0"
 	s := newAPIServer(t, slices.Concat([]runtime.Object{d, impostor, volcano}, others, theirs, ofVolcano, roles(), []runtime.Object{
-		binding(
-			"plimsoll-system",
-			"plimsoll",
-			"scheduler",
-		),
+		binding("plimsoll-system", "plimsoll", "scheduler"),
 		binding("tenant", "evil", "view"),
 		binding("volcano-system", "volcano", "scheduler"),
 	})...)
@@ -720,11 +713,8 @@ func TestConfiguration_OfAFile(t *testing.T) {
 	c := newAPIServer(t).connect(t, false)
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	// The files that it names are in the scheduler's pod.
-	write(
-		t,
-		file,
-		configurationOf("metricProvider: {type: Prometheus, address: 'http://p', tokenFile: /absent/token, caFile: /absent/ca}"),
-	)
+	write(t, file,
+		configurationOf("metricProvider: {type: Prometheus, address: 'http://p', tokenFile: /absent/token, caFile: /absent/ca}"))
 	found, err := c.Configuration(t.Context(), ConfigurationOptions{File: file})
 	if err != nil {
 		t.Fatal(err)
@@ -767,10 +757,8 @@ func (p *prometheusOf) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = io.WriteString(
-		w,
-		`{"status":"success","data":{"resultType":"vector","result":[{"metric":{"node":"n1"},"value":[1700000000,"0.25"]}]}}`,
-	)
+	_, _ = io.WriteString(w,
+		`{"status":"success","data":{"resultType":"vector","result":[{"metric":{"node":"n1"},"value":[1700000000,"0.25"]}]}}`)
 }
 
 func (p *prometheusOf) seen() []*http.Request {
@@ -814,13 +802,9 @@ func TestOpen_ReadsAServiceThroughTheProxy(t *testing.T) {
 				},
 				Spec: corev1.ServiceSpec{ClusterIPs: []string{"10.0.0.9"}},
 			}
-			cluster := open(
-				t,
-				s.connect(t, false),
-				"metricProvider: {type: Prometheus, address: '"+tt.address+"', token: token-of-the-source, "+ownQueries+"}",
-				SourceOptions{},
-				service,
-			)
+			cluster := open(t, s.connect(t, false),
+				"metricProvider: {type: Prometheus, address: '"+tt.address+"', token: token-of-the-source, "+ownQueries+"}", SourceOptions{},
+				service)
 			source := cluster.Sources()[0]
 			if source.Err != nil || source.Route != ServiceProxy || source.Label != "Prometheus" || source.Took <= 0 {
 				t.Errorf("source %+v", source)
@@ -848,12 +832,9 @@ func TestOpen_LongQueriesAreReadOnlyToo(t *testing.T) {
 	s, p := newAPIServer(t), &prometheusOf{}
 	s.services["monitoring/http:prometheus:80"] = p
 	long := "own_cpu{" + strings.Repeat(`a!="x",`, 1500) + `b="c"}`
-	cluster := open(
-		t,
-		s.connect(t, false),
+	cluster := open(t, s.connect(t, false),
 		"metricProvider: {type: Prometheus, address: 'http://prometheus.monitoring.svc', queries: {cpu: '"+long+"', memory: own_memory}}",
-		SourceOptions{},
-	)
+		SourceOptions{})
 	if err := cluster.Sources()[0].Err; err != nil {
 		t.Fatal(err)
 	}
@@ -875,23 +856,15 @@ func TestOpen_AdviceWhereTheProxyIsNoWay(t *testing.T) {
 		s := newAPIServer(t)
 		s.forbidden = []string{"services/proxy"}
 		err := open(t, s.connect(t, false), spec, SourceOptions{}).Sources()[0].Err
-		wantError(
-			t,
-			err,
-			"kubectl -n monitoring create role plimsoll-source --verb=get --resource=services/proxy --resource-name=https:thanos:9091",
-		)
+		wantError(t, err,
+			"kubectl -n monitoring create role plimsoll-source --verb=get --resource=services/proxy --resource-name=https:thanos:9091")
 	})
 	t.Run("the server wants its token", func(t *testing.T) {
 		s := newAPIServer(t)
 		s.services["monitoring/https:thanos:9091"] = &prometheusOf{status: http.StatusUnauthorized}
 		err := open(t, s.connect(t, false), spec, SourceOptions{}).Sources()[0].Err
-		wantError(
-			t,
-			err,
-			"kubectl -n monitoring port-forward svc/thanos 9090:9091",
-			"--source-address https://localhost:9090",
-			"--source-token-file FILE",
-		)
+		wantError(t, err, "kubectl -n monitoring port-forward svc/thanos 9090:9091", "--source-address https://localhost:9090",
+			"--source-token-file FILE")
 	})
 	t.Run("there is no pod behind it", func(t *testing.T) {
 		err := open(t, newAPIServer(t).connect(t, false), spec, SourceOptions{}).Sources()[0].Err
@@ -975,12 +948,8 @@ func TestConfiguration_EnvironmentOfTheScheduler(t *testing.T) {
 	others[0].(*corev1.ConfigMap).Data["config.yaml"] = configurationOf("metricProvider: {type: Datadog}")
 	s := newAPIServer(
 		t,
-		slices.Concat(
-			[]runtime.Object{d, node("n1")},
-			others,
-			roles(),
-			[]runtime.Object{binding("plimsoll-system", "plimsoll", "scheduler")},
-		)...)
+		slices.Concat([]runtime.Object{d, node("n1")}, others, roles(),
+			[]runtime.Object{binding("plimsoll-system", "plimsoll", "scheduler")})...)
 	c := s.connect(t, false)
 	found, err := c.Configuration(t.Context(), ConfigurationOptions{})
 	if err != nil || found.Err != nil {
@@ -996,12 +965,8 @@ func TestConfiguration_EnvironmentOfTheScheduler(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantError(
-		t,
-		cluster.Sources()[0].Err,
-		"METRICS_PROVIDER_TOKEN, write --source-token-file FILE",
-		"METRICS_PROVIDER_APP_KEY, write --source-application-key-file FILE",
-	)
+	wantError(t, cluster.Sources()[0].Err, "METRICS_PROVIDER_TOKEN, write --source-token-file FILE",
+		"METRICS_PROVIDER_APP_KEY, write --source-application-key-file FILE")
 }
 
 func TestConfiguration_EnvironmentOfTheOwnContainer(t *testing.T) {
@@ -1111,12 +1076,8 @@ func TestServiceProxy_Redirects(t *testing.T) {
 		mu.Unlock()
 		switch r.URL.Path {
 		case "/api/v1/query": // as the API server's proxy rewrites it
-			http.Redirect(
-				w,
-				r,
-				"/clusters/one/api/v1/namespaces/monitoring/services/http:prometheus:80/proxy/prefix/query?"+r.URL.RawQuery,
-				http.StatusFound,
-			)
+			http.Redirect(w, r, "/clusters/one/api/v1/namespaces/monitoring/services/http:prometheus:80/proxy/prefix/query?"+r.URL.RawQuery,
+				http.StatusFound)
 		case "/prefix/query":
 			(&prometheusOf{}).ServeHTTP(w, r)
 		}
@@ -1203,12 +1164,8 @@ func TestOpen_FindsServices(t *testing.T) {
 		spec := "metricProvider: {type: Prometheus, address: 'http://" + host + ":9090', token: of-config, " + ownQueries + "}"
 		s := newAPIServer(t, prometheus)
 		s.forbidden = []string{"services"}
-		wantError(
-			t,
-			open(t, s.connect(t, false), spec, SourceOptions{}).Sources()[0].Err,
-			host+":9090 may be a Service",
-			"--source-address",
-		)
+		wantError(t, open(t, s.connect(t, false), spec, SourceOptions{}).Sources()[0].Err, host+":9090 may be a Service",
+			"--source-address")
 	}
 }
 

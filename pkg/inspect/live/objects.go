@@ -189,10 +189,8 @@ func (c *Connection) Objects(ctx context.Context) (*Objects, error) {
 		if to == "" {
 			to = subjectFlag(c.User(ctx))
 		}
-		objects.Missing = append(
-			objects.Missing,
-			MissingKind{Group: k.Group, Resource: k.resource, Err: errs[i], grant: grant(to, "list", k.Group, k.resource)},
-		)
+		objects.Missing = append(objects.Missing,
+			MissingKind{Group: k.Group, Resource: k.resource, Err: errs[i], grant: grant(to, "list", k.Group, k.resource)})
 	}
 	return objects, nil
 }

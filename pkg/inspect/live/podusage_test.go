@@ -40,14 +40,8 @@ func TestCluster_PodUsage(t *testing.T) {
 			Spec:       corev1.PodSpec{NodeName: "n1"},
 		}
 	}
-	cluster := open(
-		t,
-		newAPIServer(t).connect(t, false),
-		"metricProvider: {type: Prometheus, address: '"+server.URL+"', "+ownQueries+"}",
-		SourceOptions{},
-		pod("web"),
-		pod("wrong"),
-	)
+	cluster := open(t, newAPIServer(t).connect(t, false),
+		"metricProvider: {type: Prometheus, address: '"+server.URL+"', "+ownQueries+"}", SourceOptions{}, pod("web"), pod("wrong"))
 	usages, err := cluster.PodUsage(t.Context(), cluster.Sources()[0].Spec)
 	if err != nil {
 		t.Fatal(err)
