@@ -3,16 +3,12 @@ package doctor
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	componentbaseconfig "k8s.io/component-base/config"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
-	inTree "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 )
@@ -125,25 +121,10 @@ func (f *facts) checkSharedProfile() []Check {
 
 // election returns how the scheduler elects a leader. Flags override the file.
 func (f *facts) election() componentbaseconfig.LeaderElectionConfiguration {
-	election := f.configuration.Decoded.LeaderElection
 	if f.configuration.Workload == nil {
-		return election
+		return f.configuration.Decoded.LeaderElection
 	}
-	flags := f.configuration.Workload.Flags()
-	if flags.Changed("leader-elect") {
-		election.LeaderElect, _ = flags.GetBool("leader-elect") // it exists
-	}
-	for name, value := range map[string]*string{
-		"leader-elect-resource-name": &election.ResourceName, "leader-elect-resource-namespace": &election.ResourceNamespace,
-	} {
-		if flags.Changed(name) {
-			*value, _ = flags.GetString(name)
-		}
-	}
-	if flags.Changed("leader-elect-lease-duration") {
-		election.LeaseDuration.Duration, _ = flags.GetDuration("leader-elect-lease-duration")
-	}
-	return election
+	return f.configuration.Workload.LeaderElection(f.configuration.Decoded)
 }
 
 // checkRuns says why the scheduler would not start. Validation does not know which plugins exist.
@@ -151,14 +132,9 @@ func (f *facts) checkRuns() []Check {
 	if f.clusterErr == nil {
 		return nil
 	}
-	names := append(slices.Collect(maps.Keys(inTree.NewInTreeRegistry())), config.PluginNames()...)
-	slices.Sort(names)
-	for i := range f.configuration.Decoded.Profiles {
-		for _, name := range enabledPlugins(f.configuration.Decoded.Profiles[i].Plugins) {
-			if similar := configlint.SimilarNames(name, names); !slices.Contains(names, name) && len(similar) > 0 {
-				advice := write("name: "+similar[0]+"\n", "%s in profiles[%d].plugins, replace %s:", f.inConfiguration(), i, text.Excerpt(name))
-				return fail(advice, "%s", oneLine(f.clusterErr))
-			}
+	for i := range f.configuration.Findings {
+		if finding := &f.configuration.Findings[i]; finding.Fatal {
+			return fail([]Advice{adviseOn(finding, f.configuration.Origin)}, "%s", oneLine(f.clusterErr))
 		}
 	}
 	return fail(f.correctFields(), "%s", oneLine(f.clusterErr))

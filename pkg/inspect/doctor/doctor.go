@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
@@ -133,20 +133,39 @@ func sourceChecks() []check[*sourceFacts] {
 		{stageAuthorized, opened, reaches(stageAuthorized)},
 		{stageAnswers, opened, reaches(stageAnswers)},
 		{"source.duration", answered, (*sourceFacts).checkDuration},
-		{"source.examined", answered, (*sourceFacts).checkExamined},
-		{"source.dialect", answered, (*sourceFacts).checkDialect},
-		{"source.queries", answered, (*sourceFacts).checkQueries},
-		{"source.metrics", answered, (*sourceFacts).checkNodeMetrics},
-		{"nodes.measured", answered, (*sourceFacts).checkMeasured},
-		{"nodes.nearest", answered, (*sourceFacts).checkUnnamed},
-		{"nodes.unmatched", answered, (*sourceFacts).checkUnmatched},
-		{"time.clock", answered, (*sourceFacts).checkClock},
-		{"time.scrape", sampled, (*sourceFacts).checkScrape},
-		{"time.coverage", sampled, (*sourceFacts).checkCoverage},
+		{"source.examined", answered, ofPrometheus((*sourceFacts).checkExamined)},
+		{"source.dialect", answered, ofPrometheus(ofLoad((*sourceFacts).checkDialect))},
+		{"source.queries", answered, ofPrometheus((*sourceFacts).checkQueries)},
+		{"source.metrics", answered, ofPrometheus((*sourceFacts).checkNodeMetrics)},
+		{"nodes.measured", answered, ofLoad((*sourceFacts).checkMeasured)},
+		{"nodes.nearest", answered, ofPrometheus(ofLoad((*sourceFacts).checkUnnamed))},
+		{"nodes.unmatched", answered, ofPrometheus(ofLoad((*sourceFacts).checkUnmatched))},
+		{"time.clock", answered, ofPrometheus((*sourceFacts).checkClock)},
+		{"time.scrape", sampled, ofPrometheus(ofLoad((*sourceFacts).checkScrape))},
+		{"time.coverage", sampled, ofPrometheus(ofLoad((*sourceFacts).checkCoverage))},
 		{"time.age", measured, (*sourceFacts).checkAge},
 		{"values.zero", measured, (*sourceFacts).checkZero},
 		{"values.capacity", answered, (*sourceFacts).checkCapacity},
 		{"values.deviation", measured, (*sourceFacts).checkDeviation},
+	}
+}
+
+// ofPrometheus makes a check of a Prometheus only, and ofLoad one of a source that plugins read load from.
+func ofPrometheus(run func(*sourceFacts) []Check) func(*sourceFacts) []Check {
+	return func(s *sourceFacts) []Check {
+		if s.diagnosis == nil {
+			return nil
+		}
+		return run(s)
+	}
+}
+
+func ofLoad(run func(*sourceFacts) []Check) func(*sourceFacts) []Check {
+	return func(s *sourceFacts) []Check {
+		if len(s.windows) == 0 {
+			return nil
+		}
+		return run(s)
 	}
 }
 
@@ -201,13 +220,13 @@ func (r *Report) skip(id, prefix string, missing *gap) {
 	r.add(Check{ID: id, Status: Warning, Message: prefix + "not checked, because " + missing.reason, Advice: seeChecks(missing.group)})
 }
 
-// add adds a check, and replaces characters that could control a terminal.
+// add adds a check, and escapes characters that could control a terminal.
 func (r *Report) add(c Check) {
 	c.Group = groupOf(c.ID)
-	c.Message = printable(c.Message)
+	c.Message = text.Escape(c.Message)
 	for i := range c.Advice {
 		a := &c.Advice[i]
-		a.Text, a.Command, a.YAML = printable(a.Text), printableLines(a.Command), printableLines(a.YAML)
+		a.Text, a.Command, a.YAML = text.Escape(a.Text), escapeLines(a.Command), escapeLines(a.YAML)
 	}
 	r.Checks = append(r.Checks, c)
 }
@@ -218,21 +237,13 @@ func groupOf(id string) string {
 	return group
 }
 
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, text)
-}
-
-func printableLines(text string) string {
-	lines := strings.Split(text, "\n")
-	for i := range lines {
-		lines[i] = printable(lines[i])
+// escapeLines escapes a text of several lines.
+func escapeLines(lines string) string {
+	var escaped []string
+	for line := range strings.SplitSeq(lines, "\n") {
+		escaped = append(escaped, text.Escape(line))
 	}
-	return strings.Join(lines, "\n")
+	return strings.Join(escaped, "\n")
 }
 
 // ok, warn and fail return one result.

@@ -189,7 +189,7 @@ func (s *sourceFacts) checkDuration() []Check {
 // checkClock compares the source's clock with the API server's.
 func (s *sourceFacts) checkClock() []Check {
 	d := s.diagnosis
-	if d == nil || d.SampleAges.Nodes == 0 && d.Skew == 0 {
+	if d.SampleAges.Nodes == 0 && d.Skew == 0 {
 		return nil
 	}
 	skew, reference := d.Skew, "this machine's"
@@ -207,25 +207,10 @@ func (s *sourceFacts) checkClock() []Check {
 	case skew.Abs() < notable+slack:
 		return ok("the source's clock differs from %s by %s", reference, rounded(skew))
 	}
-	direction, where, command := "back", "Prometheus' machine", "timedatectl status"
+	direction := "back"
 	if skew < 0 {
 		direction = "forward"
 	}
-	if node := s.nodeOfSource(); node != "" {
-		where = "node " + node
-		command = fmt.Sprintf("kubectl debug %s -it --image=busybox -- chroot /host timedatectl status", live.ShellQuote("node/"+node))
-	}
-	return fail(run(command, "Set the clock of %s %s by %s and synchronize it by NTP, or remove the cache in between. See the clock:",
-		where, direction, rounded(skew.Abs())), "the source's clock differs from %s by %s", reference, rounded(skew))
-}
-
-// nodeOfSource returns the node of the first pod behind the source's Service; empty if that is not known.
-func (s *sourceFacts) nodeOfSource() string {
-	namespace, name, _ := live.ServiceOf(s.url().Hostname())
-	if v := s.objects.service(namespace, name); v != nil {
-		if pods := s.objects.podsOf(v); len(pods) > 0 {
-			return pods[0].Spec.NodeName
-		}
-	}
-	return ""
+	return fail(run("timedatectl status", "Set the clock of Prometheus' machine %s by %s, or remove the cache in between. See the clock there:",
+		direction, rounded(skew.Abs())), "the source's clock differs from %s by %s", reference, rounded(skew))
 }

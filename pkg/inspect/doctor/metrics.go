@@ -1,11 +1,10 @@
 package doctor
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"math"
 	"strings"
 
 	"github.com/prometheus/common/model"
@@ -52,24 +51,27 @@ func (f *facts) readSeries(ctx context.Context, reader seriesReader) {
 	f.metricsFrom, f.metricsErr = "Prometheus", nil
 }
 
-// counts are the values of a metric, by two of its labels.
-type counts map[string]map[string]float64
-
-// countsOf sums the metric's values by the labels.
-func (f *facts) countsOf(metric string, outer, inner model.LabelName) counts {
-	all := counts{}
+// countsOf adds up the metric's values by a name, of one or two labels, and another label.
+func (f *facts) countsOf(metric string, name []model.LabelName, by model.LabelName, add func(a, b float64) float64) map[string]map[string]float64 {
+	all := map[string]map[string]float64{}
 	for _, sample := range f.metrics {
 		if string(sample.Metric[model.MetricNameLabel]) != metric {
 			continue
 		}
-		key := text.Excerpt(string(sample.Metric[outer]))
+		var names []string
+		for _, label := range name {
+			names = append(names, text.Excerpt(string(sample.Metric[label])))
+		}
+		key, value := strings.Join(names, ": "), text.Excerpt(string(sample.Metric[by]))
 		if all[key] == nil {
 			all[key] = map[string]float64{}
 		}
-		all[key][text.Excerpt(string(sample.Metric[inner]))] += float64(sample.Value)
+		all[key][value] = add(all[key][value], float64(sample.Value))
 	}
 	return all
 }
+
+func sum(a, b float64) float64 { return a + b }
 
 // checkMetrics checks that the scheduler's metrics can be read, and are those of Plimsoll.
 func (f *facts) checkMetrics() []Check {
@@ -108,32 +110,12 @@ func (f *facts) adviseMetrics(w *live.Workload) []Advice {
 
 // checkLoadStates checks what the scheduler knows of the nodes.
 func (f *facts) checkLoadStates() []Check {
-	type key struct{ source, resource string }
-	nodes := map[key]map[string]float64{}
-	for _, sample := range f.metrics {
-		label := func(name model.LabelName) string { return text.Excerpt(string(sample.Metric[name])) }
-		if sample.Metric[model.MetricNameLabel] != "plimsoll_load_nodes" {
-			continue
-		}
-		k := key{label("source"), label("resource")}
-		if nodes[k] == nil {
-			nodes[k] = map[string]float64{}
-		}
-		nodes[k][label("state")] = max(nodes[k][label("state")], float64(sample.Value)) // of all replicas
-	}
 	var checks []Check
 	var fine []string
-	keys := make([]key, 0, len(nodes))
-	for k := range nodes {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(a, b key) int {
-		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.resource, b.resource))
-	})
-	for _, k := range keys {
-		n := nodes[k]
-		message := fmt.Sprintf("%s: %s fresh on %.0f, expired on %.0f, absent on %.0f nodes", k.source, k.resource, n["Fresh"],
-			n["Expired"], n["Absent"])
+	nodes := f.countsOf("plimsoll_load_nodes", []model.LabelName{"source", "resource"}, "state", math.Max) // replicas have the same
+	for _, name := range sortedKeys(nodes) {
+		n := nodes[name]
+		message := fmt.Sprintf("%s fresh on %.0f, expired on %.0f, absent on %.0f nodes", name, n["Fresh"], n["Expired"], n["Absent"])
 		result := warn
 		switch {
 		case n["Expired"]+n["Absent"] == 0:
@@ -159,7 +141,7 @@ const notable = 0.1
 // checkRefreshes checks how many refreshes failed.
 func (f *facts) checkRefreshes() []Check {
 	var checks []Check
-	results := f.countsOf("plimsoll_refresh_total", "source", "result")
+	results := f.countsOf("plimsoll_refresh_total", []model.LabelName{"source"}, "result", sum)
 	for _, name := range sortedKeys(results) {
 		failed, all := results[name]["Error"], results[name]["Error"]+results[name]["Success"]
 		message := fmt.Sprintf("%s: %.0f of %.0f refreshes failed since the scheduler started", name, failed, all)
@@ -177,8 +159,8 @@ func (f *facts) checkRefreshes() []Check {
 // checkFallbacks checks how many placements a plugin decided without load.
 func (f *facts) checkFallbacks() []Check {
 	var checks []Check
-	decisions := f.countsOf("plimsoll_decisions_total", "plugin", "")
-	fallbacks := f.countsOf("plimsoll_fallback_total", "plugin", "reason")
+	decisions := f.countsOf("plimsoll_decisions_total", []model.LabelName{"plugin"}, "", sum)
+	fallbacks := f.countsOf("plimsoll_fallback_total", []model.LabelName{"plugin"}, "reason", sum)
 	for _, plugin := range sortedKeys(decisions) {
 		total, reasons := 0.0, []string(nil)
 		for _, reason := range sortedKeys(fallbacks[plugin]) {

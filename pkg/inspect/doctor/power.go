@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"os"
+	"slices"
 
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
@@ -28,11 +29,15 @@ type powerPlugin struct {
 
 func powerPlugins(cfg *schedulerconfig.KubeSchedulerConfiguration) []powerPlugin {
 	var all []powerPlugin
-	forEachArgs(cfg, func(profile *schedulerconfig.KubeSchedulerProfile, plugin string, args any) {
-		if args, ok := args.(powerArgs); ok {
-			all = append(all, powerPlugin{text.Excerpt(profile.SchedulerName), plugin, args})
+	for i := range cfg.Profiles {
+		p := &cfg.Profiles[i]
+		for _, plugin := range p.PluginConfig {
+			args, ok := plugin.Args.(powerArgs)
+			if ok && slices.Contains(enabledPlugins(p.Plugins), plugin.Name) {
+				all = append(all, powerPlugin{text.Excerpt(p.SchedulerName), plugin.Name, args})
+			}
 		}
-	})
+	}
 	return all
 }
 
@@ -129,23 +134,4 @@ func (f *facts) checkStatistics() []Check {
 		}
 	}
 	return checks
-}
-
-// forEachArgs calls visit with the arguments of each plugin that a profile enables.
-func forEachArgs(
-	cfg *schedulerconfig.KubeSchedulerConfiguration,
-	visit func(p *schedulerconfig.KubeSchedulerProfile, plugin string, args any),
-) {
-	for i := range cfg.Profiles {
-		p := &cfg.Profiles[i]
-		enabled := map[string]bool{}
-		for _, name := range enabledPlugins(p.Plugins) {
-			enabled[name] = true
-		}
-		for _, plugin := range p.PluginConfig {
-			if enabled[plugin.Name] {
-				visit(p, plugin.Name, plugin.Args)
-			}
-		}
-	}
 }

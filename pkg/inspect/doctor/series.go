@@ -30,9 +30,6 @@ func (s *sourceFacts) checkExamined() []Check {
 // checkDialect checks whether there are series with the load of nodes.
 func (s *sourceFacts) checkDialect() []Check {
 	d := s.diagnosis
-	if d == nil || len(s.windows) == 0 {
-		return nil
-	}
 	name := "the custom queries"
 	if d.Dialect != "" {
 		name = "dialect " + string(d.Dialect)
@@ -55,15 +52,14 @@ func (s *sourceFacts) checkDialect() []Check {
 // checkQueries checks the means and quantiles that have no value, where others have one.
 func (s *sourceFacts) checkQueries() []Check {
 	d := s.diagnosis
-	if d == nil || d.Undetected != nil || len(d.NodesWithoutSeries) == d.NodeCount {
+	if d.Undetected != nil || len(d.NodesWithoutSeries) == d.NodeCount {
 		return nil
 	}
 	var checks []Check
 	for i := range d.Queries {
 		if q := &d.Queries[i]; q.Err != nil && q.Kind == promql.Mean {
-			checks = append(
-				checks,
-				warn(run(s.queryCommand(q.PromQL), "Pods' requests replace it. See what the query returns:"), "%s", oneLine(q.Err))...)
+			advice := run(s.queryCommand(q.PromQL), "Pods' requests replace it. See what the query returns:")
+			checks = append(checks, warn(advice, "%s", oneLine(q.Err))...)
 		}
 	}
 	return checks
@@ -71,9 +67,6 @@ func (s *sourceFacts) checkQueries() []Check {
 
 // checkNodeMetrics checks the queries for node metrics.
 func (s *sourceFacts) checkNodeMetrics() []Check {
-	if s.diagnosis == nil {
-		return nil
-	}
 	var checks []Check
 	for i := range s.diagnosis.Queries {
 		q := &s.diagnosis.Queries[i]
@@ -86,9 +79,8 @@ func (s *sourceFacts) checkNodeMetrics() []Check {
 		case q.Err != nil:
 			checks = append(checks, fail(advice, "node metrics: %s", oneLine(q.Err))...)
 		case len(without) > 0:
-			checks = append(
-				checks,
-				warn(advice, "%s has no value for %d of %d nodes (%s)", q, len(without), s.diagnosis.NodeCount, text.FirstN(without))...)
+			checks = append(checks, warn(advice, "%s has no value for %d of %d nodes (%s)",
+				q, len(without), s.diagnosis.NodeCount, text.FirstN(without))...)
 		default:
 			checks = append(checks, ok("%s has a value for %s", q, text.Count(q.Nodes, "node"))...)
 		}
@@ -98,9 +90,6 @@ func (s *sourceFacts) checkNodeMetrics() []Check {
 
 // checkMeasured checks which nodes have load.
 func (s *sourceFacts) checkMeasured() []Check {
-	if len(s.windows) == 0 {
-		return nil
-	}
 	nodes, missing, advice := len(s.objects.nodes), []string(nil), []Advice(nil)
 	if d := s.diagnosis; d != nil {
 		nodes, missing, advice = d.NodeCount, d.NodesWithoutSeries, s.adviseMissing()
@@ -133,23 +122,19 @@ func (s *sourceFacts) strays() string {
 
 // checkUnnamed checks the nodes without load that no label names, beside the series that name no node.
 func (s *sourceFacts) checkUnnamed() []Check {
-	if s.examination == nil || len(s.windows) == 0 || len(s.examination.Unnamed) == 0 {
+	if len(s.examination.Unnamed) == 0 {
 		return nil
 	}
 	unnamed, strays := text.FirstN(s.examination.Unnamed), s.examination.Strays
 	if len(strays) == 0 {
 		return warn(s.adviseScrape(), "no series has a label that names a node without load: %s", unnamed)
 	}
-	return warn(
-		run("", "Write the node's name to the label node of these series, by relabeling in Prometheus (metric_relabel_configs)."),
-		"no label names these nodes without load: %s; these series name no node: %s",
-		unnamed,
-		strings.Join(strays, ", "),
-	)
+	return warn(run("", "Write the node's name to the label node of these series, by relabeling in Prometheus (metric_relabel_configs)."),
+		"no label names these nodes without load: %s; these series name no node: %s", unnamed, strings.Join(strays, ", "))
 }
 
 func (s *sourceFacts) checkUnmatched() []Check {
-	if s.diagnosis == nil || len(s.windows) == 0 || len(s.diagnosis.NodesWithoutSeries) == 0 || len(s.diagnosis.UnmatchedSeries) == 0 {
+	if len(s.diagnosis.NodesWithoutSeries) == 0 || len(s.diagnosis.UnmatchedSeries) == 0 {
 		return nil
 	}
 	return warn(run("", "Ignore series of machines outside the cluster. If they are of the nodes above, fixing those fixes these."),
@@ -164,9 +149,6 @@ func (s *sourceFacts) adviseScrape() []Advice {
 // adviseMissing says what would give nodes their load, the likeliest first.
 func (s *sourceFacts) adviseMissing() []Advice {
 	provider, x := s.Spec.MetricProvider, s.examination
-	if x == nil {
-		return s.adviseScrape()
-	}
 	var advice []Advice
 	if len(x.Labels) > 0 {
 		best := x.Labels[0]
@@ -217,12 +199,8 @@ func (s *sourceFacts) checkCapacity() []Check {
 	case highest.Highest <= 1:
 		return ok("no node is above its capacity")
 	case math.IsInf(highest.Highest, 1):
-		return fail(
-			run(s.queryCommand(highest.PromQL), "The query divides by zero, such as by an unknown capacity. See what it returns:"),
-			"%s is infinite on %s, which counts as 100 %%",
-			highest,
-			highest.HighestNode,
-		)
+		return fail(run(s.queryCommand(highest.PromQL), "The query divides by zero, such as by an unknown capacity. See what it returns:"),
+			"%s is infinite on %s, which counts as 100 %%", highest, highest.HighestNode)
 	}
 	message := fmt.Sprintf("%s is above capacity on %s: %.1f %%, which counts as 100 %%", highest, highest.HighestNode,
 		100*highest.Highest)
@@ -257,14 +235,12 @@ func adviseCapacity(node string) []Advice {
 // checkScrape checks how often nodes are measured, against the shortest window.
 func (s *sourceFacts) checkScrape() []Check {
 	slowest, node := time.Duration(0), ""
-	if s.examination != nil {
-		for _, name := range sortedKeys(s.examination.Sampling) {
-			if interval := s.examination.Sampling[name].Interval; interval > slowest {
-				slowest, node = interval, name
-			}
+	for _, name := range sortedKeys(s.examination.Sampling) {
+		if interval := s.examination.Sampling[name].Interval; interval > slowest {
+			slowest, node = interval, name
 		}
 	}
-	if slowest == 0 || len(s.windows) == 0 {
+	if slowest == 0 {
 		return nil
 	}
 	window := s.windows[0]
@@ -275,16 +251,14 @@ func (s *sourceFacts) checkScrape() []Check {
 		return ok("%s", message)
 	}
 	longer := min(max(roundUp(samples*slowest), 10*time.Second), time.Hour)
-	return warn(
-		write(fmt.Sprintf("window: %s\n", longer), "%s use a longer window, or let Prometheus scrape more often:", s.inConfiguration()),
-		"%s: not often enough for a mean and a deviation",
-		message,
-	)
+	yaml := fmt.Sprintf("window: %s\n", longer)
+	return warn(write(yaml, "%s use a longer window, or let Prometheus scrape more often:", s.inConfiguration()),
+		"%s: not often enough for a mean and a deviation", message)
 }
 
 // checkCoverage checks whether samples cover the shortest window.
 func (s *sourceFacts) checkCoverage() []Check {
-	if s.examination == nil || len(s.examination.Sampling) == 0 || len(s.windows) == 0 {
+	if len(s.examination.Sampling) == 0 {
 		return nil
 	}
 	window := s.windows[0]
@@ -301,13 +275,8 @@ func (s *sourceFacts) checkCoverage() []Check {
 	if young == 0 {
 		return ok("samples cover the whole window of %s", window)
 	}
-	return warn(
-		run(s.queryCommand(fmt.Sprintf("avg_over_time(up[%ds]) < 1", int(window.Seconds()))),
-			"Wait for %s: then they do, unless Prometheus misses scrapes. See whether it does:", rounded(window-since)),
-		"samples of %s cover less than the window of %s; of %s they cover %.0f %%",
-		text.Count(young, "node"),
-		window,
-		node,
-		100*since.Seconds()/window.Seconds(),
-	)
+	advice := run(s.queryCommand(fmt.Sprintf("avg_over_time(up[%ds]) < 1", int(window.Seconds()))),
+		"Wait for %s: then they do, unless Prometheus misses scrapes. See whether it does:", rounded(window-since))
+	return warn(advice, "samples of %s cover less than the window of %s; of %s they cover %.0f %%",
+		text.Count(young, "node"), window, node, 100*since.Seconds()/window.Seconds())
 }

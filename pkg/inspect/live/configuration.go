@@ -17,6 +17,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	componentbaseconfig "k8s.io/component-base/config"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	rbac "k8s.io/kubernetes/pkg/apis/rbac/v1"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -122,16 +123,29 @@ func (w *Workload) ExecCommand(command string) string {
 
 // Flags returns the scheduler's flags as its command line sets them. Flags that only the program knows are left out.
 func (w *Workload) Flags() *pflag.FlagSet {
-	flags := pflag.NewFlagSet(program, pflag.ContinueOnError)
+	flags, _ := w.options()
+	return flags
+}
+
+// LeaderElection returns how the scheduler elects a leader. Flags override the configuration.
+func (w *Workload) LeaderElection(cfg *schedulerconfig.KubeSchedulerConfiguration) componentbaseconfig.LeaderElectionConfiguration {
+	_, all := w.options()
+	cfg = cfg.DeepCopy()
+	all.ApplyLeaderElectionTo(cfg)
+	return cfg.LeaderElection
+}
+
+func (w *Workload) options() (*pflag.FlagSet, *options.Options) {
+	flags, all := pflag.NewFlagSet(program, pflag.ContinueOnError), options.NewOptions()
 	flags.ParseErrorsAllowlist.UnknownFlags = true
 	flags.Usage = func() {}
-	for _, set := range options.NewOptions().Flags.FlagSets {
+	for _, set := range all.Flags.FlagSets {
 		flags.AddFlagSet(set)
 	}
 	if len(w.Args) > 0 {
 		_ = flags.Parse(w.Args[1:]) // the scheduler that runs has parsed them
 	}
-	return flags
+	return flags, all
 }
 
 // configFile returns the value of --config, which may be empty.
