@@ -14,6 +14,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // decodes the plugins' arguments
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/internal/warning"
 )
 
@@ -145,11 +146,11 @@ func Check(content []byte, options Options) ([]Finding, error) {
 		return nil, withFields(err, root)
 	}
 	CompleteFromEnvironment(cfg, options.Getenv)
-	validate := validation.ValidatePluginConfigs
-	if options.FilesAreElsewhere {
-		validate = validation.ValidatePluginConfigsOfPod
+	var files validation.Files
+	if !options.FilesAreElsewhere {
+		files = validation.Files{Token: boundedfile.ReadToken, CA: boundedfile.ReadCA}
 	}
-	if err := validate(cfg); err != nil {
+	if err := validation.ValidatePluginConfigs(cfg, files); err != nil {
 		return nil, err
 	}
 	return slices.Concat(

@@ -15,6 +15,7 @@ import (
 	kubeschedulervalidation "k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 )
 
 // change is what the operator has to change in one line of a configuration.
@@ -183,7 +184,8 @@ func (u *upgrade) validate() {
 		u.add(0, "", "after these changes there is still: "+err.Error())
 		return
 	}
-	stock, own := kubeschedulervalidation.ValidateKubeSchedulerConfiguration(cfg), validation.ValidatePluginConfigs(cfg)
+	files := validation.Files{Token: boundedfile.ReadToken, CA: boundedfile.ReadCA}
+	stock, own := kubeschedulervalidation.ValidateKubeSchedulerConfiguration(cfg), validation.ValidatePluginConfigs(cfg, files)
 	for _, err := range []error{stock, own} {
 		all, _ := errors.AsType[utilerrors.Aggregate](err)
 		if all == nil {

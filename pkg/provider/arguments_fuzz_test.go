@@ -107,7 +107,7 @@ func FuzzArguments(f *testing.F) {
 			return
 		}
 		spec := *config.LoadSpecOf(args)
-		if validation.ValidateCredentials(nil, &spec) != nil {
+		if validation.ValidateCredentials(nil, &spec, credentialFiles) != nil {
 			return
 		}
 		if _, err := OpenSource(t.Context(), cluster, spec, Account{}, clock.RealClock{}); err != nil {

@@ -16,6 +16,7 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	schedulervalidation "k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // decodes the plugins' args
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 )
@@ -35,7 +36,7 @@ func load(t *testing.T, text string) *schedulerconfig.KubeSchedulerConfiguration
 	if err := schedulervalidation.ValidateKubeSchedulerConfiguration(c); err != nil {
 		t.Error(err)
 	}
-	if err := validation.ValidatePluginConfigs(c); err != nil {
+	if err := validation.ValidatePluginConfigs(c, validation.Files{Token: boundedfile.ReadToken, CA: boundedfile.ReadCA}); err != nil {
 		t.Error(err)
 	}
 	return c

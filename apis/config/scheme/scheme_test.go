@@ -332,7 +332,7 @@ func TestScheme_KnownConfigurationIsValid(t *testing.T) {
 	if err := kubeschedulervalidation.ValidateKubeSchedulerConfiguration(cfg); err != nil {
 		t.Errorf("stock validation refuses it: %v", err)
 	}
-	if err := validation.ValidatePluginConfigs(cfg); err != nil {
+	if err := validation.ValidatePluginConfigs(cfg, validation.Files{}); err != nil {
 		t.Errorf("validation refuses it: %v", err)
 	}
 }
@@ -433,7 +433,7 @@ profiles:
   - name: LoadVariationRiskBalancing
     args: {window: 0s, refreshInterval: 0s, driftTolerance: 0, metricProvider: {timeout: 0s}}
 `)
-	err := validation.ValidatePluginConfigs(cfg)
+	err := validation.ValidatePluginConfigs(cfg, validation.Files{})
 	if err == nil {
 		t.Fatal("not refused")
 	}
@@ -519,7 +519,7 @@ func TestScheme_ReadsBackWrittenConfiguration(t *testing.T) {
 
 func TestScheme_RefusesPlaceholderOfWrittenToken(t *testing.T) {
 	again := mustLoad(t, loggedConfiguration(t, mustLoad(t, knownConfiguration)))
-	err := validation.ValidatePluginConfigs(again)
+	err := validation.ValidatePluginConfigs(again, validation.Files{})
 	if err == nil || !strings.Contains(err.Error(), "profiles[0].pluginConfig[1].args.metricProvider.token: ") ||
 		!strings.Contains(err.Error(), "put the token back") {
 		t.Errorf("the placeholder passes for a token: %v", err)

@@ -25,22 +25,10 @@ const (
 	maxTargetUtilization = 99
 )
 
-// ValidatePluginConfigs validates the arguments of the project's plugins in all profiles of a loaded configuration. The
-// paths in its errors start at the top of the configuration file, such as
-// `profiles[0].pluginConfig[1].args.targetUtilization`. All errors are reported at once, on one line. Other plugins'
-// arguments are left to stock validation. Token and CA files are read, so that a missing mount is reported at start rather than at
-// the first refresh.
-func ValidatePluginConfigs(cfg *kubeschedulerconfig.KubeSchedulerConfiguration) error {
-	return validatePluginConfigs(cfg, ValidateCredentials)
-}
-
-// ValidatePluginConfigsOfPod is ValidatePluginConfigs for a configuration whose files and environment are those of the scheduler's pod
-// and cannot be read here.
-func ValidatePluginConfigsOfPod(cfg *kubeschedulerconfig.KubeSchedulerConfiguration) error {
-	return validatePluginConfigs(cfg, func(*field.Path, *config.LoadSpec) error { return nil })
-}
-
-func validatePluginConfigs(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, validateCredentials func(*field.Path, *config.LoadSpec) error) error {
+// ValidatePluginConfigs validates the arguments of the project's plugins in all profiles of a loaded configuration. It reports all
+// errors at once, with paths from the top of the file, such as `profiles[0].pluginConfig[1].args.targetUtilization`. The zero
+// Files leaves out the credentials, where the scheduler's pod has its own files and environment.
+func ValidatePluginConfigs(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, files Files) error {
 	var errs []error
 	profiles := 0
 	for i := range cfg.Profiles {
@@ -56,8 +44,8 @@ func validatePluginConfigs(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, 
 			path := field.NewPath("profiles").Index(i).Child("pluginConfig").Index(j).Child("args")
 			pluginConfig := &cfg.Profiles[i].PluginConfig[j]
 			errs = append(errs, validateArgs(path, pluginConfig))
-			if args, ok := pluginConfig.Args.(interface{ GetLoadSpec() *config.LoadSpec }); ok {
-				errs = append(errs, validateCredentials(path, args.GetLoadSpec()))
+			if args, ok := pluginConfig.Args.(interface{ GetLoadSpec() *config.LoadSpec }); ok && files.Token != nil {
+				errs = append(errs, ValidateCredentials(path, args.GetLoadSpec(), files))
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package validation
 
 import (
-	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -9,16 +8,11 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 )
-
-// credentialFileTimeout bounds the reading of a file, which may be on a file system that does not respond.
-const credentialFileTimeout = 10 * time.Second
 
 // tokenRule describes the tokens that tokenIsValid accepts.
 const tokenRule = "must consist of printable ASCII characters without blanks and line breaks: " +
@@ -96,28 +90,33 @@ func lastElement(path *field.Path) string {
 	return text[strings.LastIndex(text, ".")+1:]
 }
 
-// ValidateCredentials validates what only the scheduler's pod has: the content of the files that the spec, found at path, names, and
-// that the credentials that it needs, which its environment may have completed, are given.
-func ValidateCredentials(path *field.Path, spec *config.LoadSpec) error {
+// Files reads the small files that a spec names.
+type Files struct {
+	Token, CA func(name string) ([]byte, error)
+}
+
+// ValidateCredentials validates the credentials in the scheduler's pod: the files that the spec, found at path, names, and those
+// of a hosted service, which the environment may have completed.
+func ValidateCredentials(path *field.Path, spec *config.LoadSpec, files Files) error {
 	path, provider := path.Child("metricProvider"), &spec.MetricProvider
 	allErrs := validateGiven(path, spec)
 	if name := provider.TokenFile; name != "" {
-		allErrs = append(allErrs, validateTokenFile(path.Child("tokenFile"), name, "token")...)
+		allErrs = append(allErrs, validateTokenFile(path.Child("tokenFile"), name, "token", files)...)
 	}
 	if name := provider.ApplicationKeyFile; name != "" {
-		allErrs = append(allErrs, validateTokenFile(path.Child("applicationKeyFile"), name, "application key")...)
+		allErrs = append(allErrs, validateTokenFile(path.Child("applicationKeyFile"), name, "application key", files)...)
 	}
 	if name := provider.CAFile; name != "" {
-		allErrs = append(allErrs, validateCAFile(path.Child("caFile"), name)...)
+		allErrs = append(allErrs, validateCAFile(path.Child("caFile"), name, files)...)
 	}
 	return allErrs.ToAggregate()
 }
 
-func validateTokenFile(path *field.Path, name, what string) field.ErrorList {
-	content, err := readCredentialFile(name, boundedfile.MaxTokenBytes)
+func validateTokenFile(path *field.Path, name, what string, files Files) field.ErrorList {
+	content, err := files.Token(name)
 	if err != nil {
 		return field.ErrorList{field.Invalid(path, name,
-			fmt.Sprintf("must be a readable file that holds the %[1]s, but %[2]v: mount the file or correct the path, or write the %[1]s to it", what, err))}
+			fmt.Sprintf("must be a readable file that holds the %[1]s, but %[2]v: mount the file or correct the path, or write the %[1]s to it", what, withoutPath(err)))}
 	}
 	// Files usually end with a line break, which is dropped before the token is sent.
 	if !tokenIsValid(strings.TrimSpace(string(content))) {
@@ -126,11 +125,11 @@ func validateTokenFile(path *field.Path, name, what string) field.ErrorList {
 	return nil
 }
 
-func validateCAFile(path *field.Path, name string) field.ErrorList {
-	content, err := readCredentialFile(name, boundedfile.MaxCABytes)
+func validateCAFile(path *field.Path, name string, files Files) field.ErrorList {
+	content, err := files.CA(name)
 	if err != nil {
 		return field.ErrorList{field.Invalid(path, name,
-			fmt.Sprintf("must be a readable file that holds at least one PEM certificate, but %v: mount the file or correct the path, or name the bundle of the authority that signed the server's certificate", err))}
+			fmt.Sprintf("must be a readable file that holds at least one PEM certificate, but %v: mount the file or correct the path, or name the bundle of the authority that signed the server's certificate", withoutPath(err)))}
 	}
 	if !x509.NewCertPool().AppendCertsFromPEM(content) {
 		return field.ErrorList{field.Invalid(path, name,
@@ -148,14 +147,6 @@ func tokenIsValid(token string) bool {
 		}
 	}
 	return token != ""
-}
-
-// readCredentialFile reads a small regular file. Its errors do not repeat the name where the field's error has it.
-func readCredentialFile(name string, maxBytes int64) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), credentialFileTimeout)
-	defer cancel()
-	content, err := boundedfile.New(name, maxBytes).Read(ctx)
-	return content, withoutPath(err)
 }
 
 // withoutPath reduces a file error to its cause: the field error around it has the path.

@@ -27,6 +27,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/scheme"
 	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 )
 
 // secret is part of every value in these tests that errors must not show.
@@ -430,7 +431,7 @@ func runLoadSpecTests(t *testing.T, tests []loadSpecTest) {
 
 // withFiles adds to err what is wrong with the files of the spec.
 func withFiles(path *field.Path, spec *config.LoadSpec, err error) error {
-	return utilerrors.Flatten(utilerrors.NewAggregate([]error{err, validation.ValidateCredentials(path, spec)}))
+	return utilerrors.Flatten(utilerrors.NewAggregate([]error{err, validation.ValidateCredentials(path, spec, files)}))
 }
 
 func TestValidateLoadSpec_Addresses(t *testing.T) {
@@ -845,6 +846,8 @@ func TestValidateLoadSpec_Credentials(t *testing.T) {
 	})
 }
 
+var files = validation.Files{Token: boundedfile.ReadToken, CA: boundedfile.ReadCA}
+
 func newCertificate(t *testing.T) string {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
@@ -901,14 +904,14 @@ func TestValidatePluginConfigs_Files(t *testing.T) {
 	c := &kubeschedulerconfig.KubeSchedulerConfiguration{Profiles: []kubeschedulerconfig.KubeSchedulerProfile{
 		{PluginConfig: []kubeschedulerconfig.PluginConfig{{Name: "TargetLoadPacking", Args: args}}},
 	}}
-	if err := validation.ValidatePluginConfigs(c); err == nil || !strings.Contains(err.Error(), "profiles[0].pluginConfig[0].args.metricProvider.caFile") {
+	if err := validation.ValidatePluginConfigs(c, files); err == nil || !strings.Contains(err.Error(), "profiles[0].pluginConfig[0].args.metricProvider.caFile") {
 		t.Errorf("error %v, want one that names the field", err)
 	}
-	if err := validation.ValidatePluginConfigsOfPod(c); err != nil {
+	if err := validation.ValidatePluginConfigs(c, validation.Files{}); err != nil {
 		t.Errorf("a file of the scheduler's pod is read here: %v", err)
 	}
 	args.TargetUtilization = 150
-	if err := validation.ValidatePluginConfigsOfPod(c); err == nil {
+	if err := validation.ValidatePluginConfigs(c, validation.Files{}); err == nil {
 		t.Error("a target of 150 is valid")
 	}
 }
@@ -971,7 +974,7 @@ func TestValidatePluginConfigs(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			err := validation.ValidatePluginConfigs(&kubeschedulerconfig.KubeSchedulerConfiguration{Profiles: tt.profiles})
+			err := validation.ValidatePluginConfigs(&kubeschedulerconfig.KubeSchedulerConfiguration{Profiles: tt.profiles}, files)
 			if len(tt.want) == 0 {
 				if err != nil {
 					t.Fatalf("refused: %v", err)

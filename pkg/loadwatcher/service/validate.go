@@ -15,6 +15,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 )
 
@@ -96,9 +97,10 @@ func (o *options) checkQueries(provider *config.MetricProviderSpec) []configlint
 
 func mistakes(spec *config.LoadSpec) []*field.Error {
 	var found []*field.Error
+	files := validation.Files{Token: boundedfile.ReadToken, CA: boundedfile.ReadCA}
 	validations := []error{
 		validation.ValidateLoadSpec(nil, spec).ToAggregate(),
-		validation.ValidateCredentials(nil, spec),
+		validation.ValidateCredentials(nil, spec, files),
 	}
 	for _, err := range validations {
 		all, ok := errors.AsType[utilerrors.Aggregate](err)
