@@ -4,6 +4,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/packing"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/peak"
 )
 
@@ -54,15 +55,7 @@ func Score(strategy config.Strategy, percent, target float64) float64 {
 	}
 	score := 100 - percent
 	if strategy == config.StrategyPack {
-		score = triangle(percent, target)
+		score = packing.Score(percent, target)
 	}
 	return atFull + (100-atFull)*score/100
-}
-
-// triangle is the formula of Trimaran's TargetLoadPacking (Kubernetes KEP "Trimaran: Real Load Aware Scheduling").
-func triangle(percent, target float64) float64 {
-	if percent <= target {
-		return (100-target)*percent/target + target
-	}
-	return target * (100 - percent) / (100 - target)
 }

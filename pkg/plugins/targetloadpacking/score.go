@@ -4,6 +4,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/packing"
 )
 
 // Terms are what a node is scored by.
@@ -20,25 +21,11 @@ type Terms struct {
 func (t Terms) UtilizationPercent() float64 { return 100 * t.CPU.Utilization(t.PodCPUMillis) }
 
 // Score is the score of the utilization, in [0, 100].
-func (t Terms) Score() float64 { return Score(t.UtilizationPercent(), t.TargetPercent) }
+func (t Terms) Score() float64 { return packing.Score(t.UtilizationPercent(), t.TargetPercent) }
 
 // List implements explain.Terms.
 func (t Terms) List() []explain.Term {
 	return append(explain.Resource(load.CPU, &t.CPU, t.PodCPUMillis, t.CPU.Base),
 		explain.Term{Name: "cpu utilization", Value: t.UtilizationPercent(), Unit: "%"},
 		explain.Term{Name: "target utilization", Value: t.TargetPercent, Unit: "%"})
-}
-
-// Score rises from target at a utilization of 0 to 100 at the target, and falls from there to target and on to 0 at a
-// utilization of 100, so that nodes fill up to the target and no further. Both arguments are in percent.
-//
-// The formula is that of Trimaran's TargetLoadPacking (Kubernetes KEP "Trimaran: Real Load Aware Scheduling").
-func Score(utilization, target float64) float64 {
-	switch {
-	case utilization <= target:
-		return (100-target)*utilization/target + target
-	case utilization <= 100:
-		return target * (100 - utilization) / (100 - target)
-	}
-	return 0
 }

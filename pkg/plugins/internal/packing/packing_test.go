@@ -1,4 +1,4 @@
-package targetloadpacking
+package packing
 
 import (
 	"math"
