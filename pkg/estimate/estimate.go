@@ -6,6 +6,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
 // ResourceEstimate is what one resource of a node carries right now. All amounts are in milliCPU or bytes.
@@ -48,6 +49,14 @@ func (e *Estimate) Stalest() load.State { return min(e[load.CPU].State, e[load.M
 func byRequests(node fwk.NodeInfo, r load.Resource, state load.State) ResourceEstimate {
 	allocatable := amountOf(node.GetAllocatable(), r)
 	return ResourceEstimate{Mean: amountOf(node.GetNonZeroRequested(), r), Base: allocatable, Allocatable: allocatable, State: state}
+}
+
+// Allocatable returns the amounts that the node offers to pods.
+func Allocatable(node fwk.NodeInfo) (a podusage.Amounts) {
+	for r := range load.ResourceCount {
+		a[r] = amountOf(node.GetAllocatable(), r)
+	}
+	return a
 }
 
 // amountOf returns an amount of the scheduler's, in milliCPU or bytes. The scheduler's own sums wrap around where a quantity is

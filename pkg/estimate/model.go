@@ -11,15 +11,12 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
 // Model combines the published snapshots with the scheduler's own NodeInfos into estimates. It is safe for concurrent use.
 type Model struct {
 	snapshots *Snapshots
 	config    Config
-	// predictor is the estimator if that predicts peaks, otherwise nil.
-	predictor *learned.Predictor
 	cache     atomic.Pointer[tableCache]
 }
 
@@ -31,18 +28,26 @@ type Config struct {
 	Fraction float64
 	// Trust says how long a measurement is used.
 	Trust load.Trust
-	// Estimator estimates the pods that a measurement does not cover yet. It must be comparable: readers with equal Configs share
-	// a Model. If it is a learned.Predictor, the peaks of all pods are predicted: see View.WithPodSums.
-	Estimator podusage.Estimator
-	Clock     clock.PassiveClock
+	// Estimators is comparable: readers with equal Configs share a Model.
+	Estimators Estimators
+	Clock      clock.PassiveClock
 }
+
+// Estimators choose the Estimator of each scheduling cycle: of the pods that a measurement does not cover yet.
+type Estimators interface {
+	// ForCycle returns a comparable Estimator. Equal ones give equal estimates.
+	ForCycle(state fwk.CycleState) podusage.Estimator
+}
+
+// Fixed is one Estimator for all cycles.
+type Fixed struct{ podusage.Estimator }
+
+// ForCycle implements Estimators.
+func (f Fixed) ForCycle(fwk.CycleState) podusage.Estimator { return f.Estimator }
 
 // NewModel returns a model of the load in the snapshots. It lives as long as their publisher.
 func NewModel(snapshots *Snapshots, config Config) *Model {
 	m := &Model{snapshots: snapshots, config: config}
-	if p, ok := config.Estimator.(learned.Predictor); ok {
-		m.predictor = &p
-	}
 	snapshots.publisher.OnPublish(m.dropUnused)
 	return m
 }
@@ -53,19 +58,16 @@ func (m *Model) Snapshots() *Snapshots { return m.snapshots }
 // Config returns what the model was made with.
 func (m *Model) Config() Config { return m.config }
 
-// PodUsage estimates what the pod will use, as it is estimated of the pods on a node.
-func (m *Model) PodUsage(pod *corev1.Pod) podusage.Amounts { return m.config.Estimator.Estimate(pod) }
-
-// View returns the load as the scheduling cycle sees it: that of the cycle's one snapshot, and of one snapshot of statistics.
+// View returns the load as the scheduling cycle sees it: by the one snapshot of the cycle.
 func (m *Model) View(state fwk.CycleState) *View {
+	return m.ViewBy(state, m.config.Estimators.ForCycle(state))
+}
+
+// ViewBy is View with the cycle's Estimator, for callers that know it.
+func (m *Model) ViewBy(state fwk.CycleState, e podusage.Estimator) *View {
 	snapshot := m.snapshots.forCycle(state)
-	var statistics *learned.Snapshot
-	if m.predictor != nil {
-		statistics = snapshot.statisticsOf(m.predictor.Statistics)
-	}
 	return &View{
-		cache:            m.cacheFor(m.TableOf(snapshot.Snapshot), statistics),
-		hasStatistics:    statistics != nil && statistics.Len() > 0,
+		cache:            m.cacheFor(m.TableOf(snapshot.Snapshot), e),
 		rows:             snapshot.rows,
 		now:              m.config.Clock.Now().UnixNano(),
 		ignoreGeneration: minor.IsPodGroupCycle(state),
@@ -95,22 +97,6 @@ func (m *Model) Measured(node *corev1.Node) (e Estimate) {
 	return e
 }
 
-// LastPodSums returns what the pods of the node were predicted to use when a cycle asked last; nil where that is not known.
-func (m *Model) LastPodSums(node string) *[load.ResourceCount]PodSums {
-	c := m.cache.Load()
-	if c == nil {
-		return nil
-	}
-	row, ok := c.key.table.Index().Row(node)
-	if !ok {
-		return nil
-	}
-	if n := c.nodes[row].Load(); n != nil && n.predicted != nil {
-		return &n.predicted.sums
-	}
-	return nil
-}
-
 // View is the load as one scheduling cycle sees it. It is safe for concurrent use.
 type View struct {
 	cache *tableCache
@@ -119,7 +105,6 @@ type View struct {
 	now int64
 	// ignoreGeneration is set in pod-group cycles, which change NodeInfos without a new generation.
 	ignoreGeneration bool
-	hasStatistics    bool
 }
 
 // Knows reports whether the resource's load is known of at least one node.
@@ -143,50 +128,14 @@ func (v *View) Resource(node fwk.NodeInfo, r load.Resource) ResourceEstimate {
 	return v.resource(v.node(node), node, r)
 }
 
-// HasStatistics reports whether the estimator predicts peaks and has statistics of at least one workload.
-func (v *View) HasStatistics() bool { return v.hasStatistics }
+// Estimator is the cycle's estimator of pods.
+func (v *View) Estimator() podusage.Estimator { return v.cache.key.estimator }
 
-// PodUsage estimates what the pod to place will use, as the pods on a node are estimated. usages is what it is predicted to use
-// over time; nil where the estimator is no learned.Predictor.
-func (v *View) PodUsage(pod *corev1.Pod) (usage podusage.Amounts, usages *learned.Usages) {
-	if prediction := v.cache.key.prediction; prediction != nil {
-		usages = new(prediction.Incoming(pod))
-		return usages.Means(), usages
-	}
-	return v.cache.estimator.Estimate(pod), nil
-}
-
-// ExplainPodUsage says what PodUsage of the same pod follows from, as far as the estimator can tell.
-func (v *View) ExplainPodUsage(pod *corev1.Pod) (x [load.ResourceCount]podusage.Explanation) {
-	if prediction := v.cache.key.prediction; prediction != nil {
-		return prediction.Explain(pod)
-	}
-	if e, ok := v.cache.estimator.(podusage.Explainer); ok {
-		return e.Explain(pod)
-	}
-	return x
-}
-
-// WithPodSums returns the node's Estimate in parts, and what its pods are predicted to use. Neither must be changed. The estimator
-// must be a learned.Predictor.
-func (v *View) WithPodSums(node fwk.NodeInfo) (e [load.ResourceCount]*ResourceEstimate, sums *[load.ResourceCount]PodSums) {
-	n := v.node(node)
-	for r := range load.ResourceCount {
-		if e[r] = &n.fresh[r]; stateAt(v.now, n.freshUntil[r]) != load.Fresh {
-			e[r] = &n.predicted.stale[r]
-		}
-	}
-	return e, &n.predicted.sums
-}
-
-// node returns what is known of the node if its load is fresh, or nil if it was never measured and nothing is predicted.
+// node returns the estimate while the node's load is fresh; nil if it was never measured.
 func (v *View) node(node fwk.NodeInfo) *nodeEstimate {
 	row, ok := v.rows.row(node)
 	if !ok {
-		if v.cache.key.prediction == nil {
-			return nil
-		}
-		return v.cache.unmeasuredNode(node, v.ignoreGeneration)
+		return nil
 	}
 	return v.cache.node(row, node, v.ignoreGeneration)
 }

@@ -33,7 +33,9 @@ func (f flat) Estimate(*corev1.Pod) podusage.Amounts {
 	return podusage.Amounts{load.CPU: float64(f), load.Memory: 10 * float64(f)}
 }
 
-func (f flat) Charge(pod *corev1.Pod) podusage.Amounts { return f.Estimate(pod) }
+func (f flat) PendingUsage(pod *corev1.Pod) podusage.Amounts { return f.Estimate(pod) }
+
+func (f flat) Explain(*corev1.Pod) (x [load.ResourceCount]podusage.Explanation) { return x }
 
 // newNode has 8 cores and 16 GiB, of which 6 cores and 12 GiB are allocatable, and two pods that request 1 core and 1 GiB
 // each.
@@ -76,10 +78,10 @@ func newModel(e podusage.Estimator, nodes map[string]load.NodeLoad) (*Model, *lo
 
 func modelOn(s *Snapshots, e podusage.Estimator) *Model {
 	return NewModel(s, Config{
-		Window:    window,
-		Trust:     load.Trust{RefreshInterval: 30 * time.Second, MaxAge: maxAge, DriftTolerance: 10},
-		Estimator: e,
-		Clock:     clocktesting.NewFakePassiveClock(now),
+		Window:     window,
+		Trust:      load.Trust{RefreshInterval: 30 * time.Second, MaxAge: maxAge, DriftTolerance: 10},
+		Estimators: Fixed{e},
+		Clock:      clocktesting.NewFakePassiveClock(now),
 	})
 }
 
@@ -257,7 +259,7 @@ func TestModel_Quantile(t *testing.T) {
 		WithQuantiles(map[load.Quantile]*load.Table{q: table(0.5, 2*time.Minute)}))
 	config := Config{
 		Window: q.Window, Trust: load.Trust{RefreshInterval: 30 * time.Second, MaxAge: maxAge, DriftTolerance: 10},
-		Estimator: flat(1000), Clock: clocktesting.NewFakePassiveClock(now),
+		Estimators: Fixed{flat(1000)}, Clock: clocktesting.NewFakePassiveClock(now),
 	}
 	for _, tc := range []struct {
 		name                  string

@@ -31,12 +31,11 @@ const (
 	notYet int64 = math.MaxInt64
 )
 
-// runningSince returns the moment since when the pod has been using its node, in nanoseconds since 1970: the latest start of
-// its running containers, or the pod's start time if it runs but states nothing of its containers. A container that was
-// restarted counts from the pod's start time, so that a crash loop does not renew what the pod is charged. A pod that was
-// assumed or bound a moment ago, or still pulls its images, does not run yet.
+// runningSince returns the latest start of the pod's running containers, in nanoseconds since 1970. If the status of a running
+// pod has no containers, it is the pod's start time. A restarted container counts from the pod's start time, so that a crash loop
+// does not renew its pending usage. A pod that was assumed or bound just now, or pulls its images, does not run yet.
 func runningSince(pod *corev1.Pod) int64 {
-	if hasEnded(pod) {
+	if podusage.HasEnded(pod) {
 		return ended
 	}
 	latest := ended
@@ -61,19 +60,34 @@ func runningSince(pod *corev1.Pod) int64 {
 	return notYet
 }
 
-// shownFrom is the moment from which on a measurement shows something of a pod that runs since the given one: a quantile shows nothing
-// before the load has lasted for the share of the window that is above the quantile. Moments are in nanoseconds since 1970.
-func (c *Config) shownFrom(since int64) int64 {
+// Runs reports whether the pod has not ended and a container has started.
+func Runs(pod *corev1.Pod) bool {
+	since := runningSince(pod)
+	return since != ended && since != notYet
+}
+
+// visibleAfter is the moment from which on a measurement covers some usage of a pod that runs since the given moment. A quantile
+// covers none until the load has lasted for the share of the window above the quantile. In nanoseconds since 1970.
+func (c *Config) visibleAfter(since int64) int64 {
 	if c.Fraction == 0 || since == ended || since == notYet {
 		return since
 	}
 	return since + int64(math.Round((1-c.Fraction)*float64(c.Window)))
 }
 
-// hasEnded reports whether the pod uses nothing any more.
-func hasEnded(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+// StartupUntil returns the end of the pod's startup, in nanoseconds since 1970: until then, its pending usage may exceed its
+// request. ok is false for a pod that is not bound yet.
+func StartupUntil(pod *corev1.Pod, window time.Duration) (until int64, ok bool) {
+	bound := boundSince(pod)
+	if bound == notYet {
+		return 0, false
+	}
+	return bound + startupWindows*int64(window), true
 }
+
+// startupWindows is the length of a pod's startup, from its binding. A pod that starts within the first window is fully covered
+// at the end of the second one. A pod that never starts must not close its node.
+const startupWindows = 2
 
 // boundSince returns the moment at which the pod was bound to its node, in nanoseconds since 1970; notYet for a pod that was
 // only assumed.
@@ -98,8 +112,8 @@ func horizonOf(measured *load.NodeLoad) int64 {
 	return horizon
 }
 
-// uncoveredPods are the pods of one node that some window does not fully cover. When a pod started, and what it will use, is
-// determined once for each pod: a node that changed has most of its pods still, and their objects are spread over memory.
+// uncoveredPods are the pods of one node that some window does not fully cover. Their start and usage are determined once per pod,
+// because reading the pods' objects costs cache misses.
 type uncoveredPods struct {
 	pods []uncoveredPod
 	// horizon is the moment before which pods were fully covered, and left out of pods.
@@ -118,50 +132,49 @@ func amountsOf(a podusage.Amounts) (smaller amounts) {
 
 // uncoveredPod is a pod that some window does not fully cover.
 type uncoveredPod struct {
-	// since is the moment from which on a measurement shows something of the pod, in nanoseconds since 1970.
-	since int64
-	// charge is what the pod is charged, until bound takes effect; nil is no bound.
-	charge amounts
-	bound  *chargeBound
+	// visible is the moment from which on a measurement covers some usage of the pod, in nanoseconds since 1970.
+	visible int64
+	// usage is the pod's usage until steady takes effect; nil never does.
+	usage  amounts
+	steady *steadyState
 	// position is the pod's position among the pods of its node.
 	position int32
 }
 
-// chargeBound bounds what a pod is charged to what it requests, from the given moment on, in nanoseconds since 1970.
-type chargeBound struct {
+// steadyState caps the usage of a pod after its startup at its request, from the given moment on, in nanoseconds since 1970.
+type steadyState struct {
 	from    int64
 	request amounts
 }
 
-// at returns what of the resource the pod is charged at the given moment, in milliCPU or bytes.
+// at returns the pod's usage of the resource at the given moment, in milliCPU or bytes.
 func (p *uncoveredPod) at(moment int64, r load.Resource) float64 {
-	charge := p.charge[r]
-	if p.bound != nil && moment >= p.bound.from {
-		charge = min(charge, p.bound.request[r])
+	usage := p.usage[r]
+	if p.steady != nil && moment >= p.steady.from {
+		usage = min(usage, p.steady.request[r])
 	}
-	return float64(charge)
+	return float64(usage)
 }
 
-// windowsCharged is for how many windows from its binding a pod is charged beyond its request. A pod that starts within the
-// first is then fully covered at the end of the second; a pod that never starts must not close its node.
-const windowsCharged = 2
-
-func newUncoveredPod(position int, since int64, pod *corev1.Pod, charge amounts, window time.Duration) uncoveredPod {
-	p := uncoveredPod{position: int32(position), since: since, charge: charge}
-	request := amountsOf(podusage.ByRequests{}.Charge(pod))
-	if bound := boundSince(pod); bound != notYet && (p.charge[load.CPU] > request[load.CPU] || p.charge[load.Memory] > request[load.Memory]) {
-		p.bound = &chargeBound{from: bound + windowsCharged*int64(window), request: request}
+func (c *tableCache) newUncoveredPod(position int, visible int64, pod *corev1.Pod) uncoveredPod {
+	p := uncoveredPod{position: int32(position), visible: visible, usage: amountsOf(c.key.estimator.PendingUsage(pod))}
+	until, ok := StartupUntil(pod, c.config.Window)
+	if !ok {
+		return p
+	}
+	request := amountsOf(podusage.ByRequests{}.PendingUsage(pod))
+	if p.usage[load.CPU] > request[load.CPU] || p.usage[load.Memory] > request[load.Memory] {
+		p.steady = &steadyState{from: until, request: request}
 	}
 	return p
 }
 
-// update returns the uncovered pods of a node that had the pods before, and has the pods now. charge returns what the pod at a
-// position is charged. u is not changed.
-func (u *uncoveredPods) update(before, now []fwk.PodInfo, horizon int64, config *Config, charge func(position int) amounts) uncoveredPods {
+// update returns the uncovered pods of a node that had the pods before, and has the pods now. u is not changed.
+func (u *uncoveredPods) update(before, now []fwk.PodInfo, horizon int64, c *tableCache) uncoveredPods {
 	if horizon < u.horizon {
 		u, before = &uncoveredPods{}, nil // pods that were left out may count again
 	}
-	if samePods(before, now) && !slices.ContainsFunc(u.pods, func(p uncoveredPod) bool { return p.since <= horizon }) {
+	if SamePods(before, now) && !slices.ContainsFunc(u.pods, func(p uncoveredPod) bool { return p.visible <= horizon }) {
 		return uncoveredPods{pods: u.pods, horizon: horizon}
 	}
 	var buffer [32]uncoveredPod
@@ -171,38 +184,37 @@ func (u *uncoveredPods) update(before, now []fwk.PodInfo, horizon int64, config 
 			next++
 		}
 		if i < len(before) && before[i] == pod {
-			if next < len(u.pods) && int(u.pods[next].position) == i && u.pods[next].since > horizon {
+			if next < len(u.pods) && int(u.pods[next].position) == i && u.pods[next].visible > horizon {
 				uncovered = append(uncovered, u.pods[next])
 			}
 			continue
 		}
-		if since := config.shownFrom(runningSince(pod.GetPod())); since > horizon {
-			uncovered = append(uncovered, newUncoveredPod(i, since, pod.GetPod(), charge(i), config.Window))
+		if visible := c.config.visibleAfter(runningSince(pod.GetPod())); visible > horizon {
+			uncovered = append(uncovered, c.newUncoveredPod(i, visible, pod.GetPod()))
 		}
 	}
 	return uncoveredPods{pods: slices.Clone(uncovered), horizon: horizon}
 }
 
-// samePods reports whether two lists of pods are one, as those of a node are as long as its pods do not change.
-func samePods(a, b []fwk.PodInfo) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
+// SamePods reports whether two lists of pods from Facts are the same slice.
+func SamePods(a, b []fwk.PodInfo) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
-// on returns what the pod is charged of one resource on a node that offers allocatable, in milliCPU or bytes, and the share of it
-// that the measurement shows. No pod is charged more than allocatable, for it cannot use more there.
-func (p *uncoveredPod) on(allocatable float64, m *load.Measurement, r load.Resource) (charge, covered float64) {
+// on returns the pod's usage of one resource on a node that offers allocatable, in milliCPU or bytes, and the share of it that the
+// measurement covers. Usage is capped at allocatable.
+func (p *uncoveredPod) on(allocatable float64, m *load.Measurement, r load.Resource) (usage, covered float64) {
 	end := m.End.UnixNano()
-	return min(p.at(end, r), allocatable), coverage(p.since, end, m.Window)
+	return min(p.at(end, r), allocatable), coverage(p.visible, end, m.Window)
 }
 
-// pending is the usage of one resource that the measurement does not show yet: the sum over the pods of
-// charge · (1 − coverage).
+// pending is the usage of one resource that the measurement does not cover: the sum over the pods of usage · (1 − coverage).
 func (u *uncoveredPods) pending(m *load.Measurement, r load.Resource, allocatable float64) float64 {
 	if !m.Known {
 		return 0
 	}
 	pending := 0.0
 	for i := range u.pods {
-		charge, covered := u.pods[i].on(allocatable, m, r)
-		pending += charge * (1 - covered)
+		usage, covered := u.pods[i].on(allocatable, m, r)
+		pending += usage * (1 - covered)
 	}
 	return pending
 }

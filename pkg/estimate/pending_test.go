@@ -54,7 +54,7 @@ func TestUncoveredShare(t *testing.T) {
 		{"a pod that was assumed a moment ago is not covered", podOf("", nil), 1},
 		{"a pod that still pulls its images is not covered", podOf(corev1.PodPending, ago(time.Minute), nil), 1},
 		// 1 − 60/300
-		{"a pod that has run for 60 s is charged four fifths", podOf(corev1.PodRunning, ago(2*time.Minute), ago(time.Minute)), 0.8},
+		{"a pod that has run for 60 s counts four fifths", podOf(corev1.PodRunning, ago(2*time.Minute), ago(time.Minute)), 0.8},
 		// 1 − 150/300
 		{"a pod that has run for half of the window is charged one half", podOf(corev1.PodRunning, nil, ago(150*time.Second)), 0.5},
 		{"a pod that has run for the whole window is covered", podOf(corev1.PodRunning, nil, ago(window)), 0},
@@ -173,7 +173,7 @@ func TestPending_CoveredPodsCountNothingAfterARestart(t *testing.T) {
 
 func TestEachPodIsEstimatedOnce(t *testing.T) {
 	calls := 0
-	model, publisher := newModel(counting{&calls}, map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0)}})
+	model, publisher := newModel(counting{calls: &calls}, map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0)}})
 	n := framework.NewNodeInfo(podOf("", nil), podOf("", nil))
 	n.SetNode(newNode(t, "n").Node())
 	again := func(age time.Duration) { republish(publisher, load.NodeLoad{load.CPU: measurement(0.25, 0, age)}) }
@@ -198,12 +198,13 @@ func TestEachPodIsEstimatedOnce(t *testing.T) {
 	}
 }
 
-// counting counts its charges.
-type counting struct{ calls *int }
+// counting counts the calls of PendingUsage.
+type counting struct {
+	podusage.ByRequests
+	calls *int
+}
 
-func (c counting) Estimate(*corev1.Pod) podusage.Amounts { return podusage.Amounts{} }
-
-func (c counting) Charge(*corev1.Pod) podusage.Amounts {
+func (c counting) PendingUsage(*corev1.Pod) podusage.Amounts {
 	*c.calls++
 	return podusage.Amounts{1, 1}
 }
@@ -436,13 +437,15 @@ func TestPending_IsZeroOnceTheWindowCoversAllPods(t *testing.T) {
 	})
 }
 
-// charging estimates so many milliCPU for each pod, whatever it requests.
-type charging float64
-
-func (c charging) Estimate(*corev1.Pod) podusage.Amounts {
-	return podusage.Amounts{load.CPU: float64(c)}
+// cpuOnly estimates the same milliCPU for each pod, whatever it requests.
+type cpuOnly struct {
+	podusage.ByRequests
+	millis float64
 }
-func (c charging) Charge(pod *corev1.Pod) podusage.Amounts { return c.Estimate(pod) }
+
+func (c cpuOnly) PendingUsage(*corev1.Pod) podusage.Amounts {
+	return podusage.Amounts{load.CPU: c.millis}
+}
 
 // boundAgo is a pod that requests so much cpu and was bound that long before now. It does not run yet.
 func boundAgo(d time.Duration, request string) *corev1.Pod {
@@ -463,23 +466,23 @@ func TestPending_IsBounded(t *testing.T) {
 	}
 	// The window has five minutes and ends now. The node offers 6,000 milliCPU.
 	for _, tc := range []struct {
-		name   string
-		charge charging
-		pod    *corev1.Pod
-		want   float64
+		name  string
+		usage float64
+		pod   *corev1.Pod
+		want  float64
 	}{
-		{"a pod that was only assumed is charged in full", 500, assumed, 500},
-		{"a pod that does not run is charged in full for two windows from its binding", 500, boundAgo(2*window-time.Second, "200m"), 500},
+		{"an assumed pod counts in full", 500, assumed, 500},
+		{"a pod that does not run counts in full for two windows from its binding", 500, boundAgo(2*window-time.Second, "200m"), 500},
 		{"and its request from then on", 500, boundAgo(2*window, "200m"), 200},
-		{"a charge below the request stays", 100, boundAgo(time.Hour, "200m"), 100},
-		{"no pod is charged more than the node offers", 1e6, boundAgo(0, "200m"), 6000},
+		{"usage below the request stays", 100, boundAgo(time.Hour, "200m"), 100},
+		{"usage is capped at allocatable", 1e6, boundAgo(0, "200m"), 6000},
 		// 1 − 60/300 = 0.8
-		{"a pod that has run for 60 s is charged four fifths", 500, runs(boundAgo(2*time.Minute, "200m"), 0, ago(2*time.Minute)), 400},
+		{"a pod that has run for 60 s counts four fifths", 500, runs(boundAgo(2*time.Minute, "200m"), 0, ago(2*time.Minute)), 400},
 		{"and of its request if it was bound long ago", 500, runs(boundAgo(time.Hour, "200m"), 0, ago(2*time.Minute)), 160},
-		{"a restart does not renew the charge", 500, runs(boundAgo(2*window-time.Second, "200m"), 3, ago(window)), 0},
+		{"a restart does not renew pending usage", 500, runs(boundAgo(2*window-time.Second, "200m"), 3, ago(window)), 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			model, _ := newModel(tc.charge, map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0)}})
+			model, _ := newModel(cpuOnly{millis: tc.usage}, map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0)}})
 			info := framework.NewNodeInfo(tc.pod)
 			info.SetNode(newNode(t, "n").Node())
 			if got := model.View(framework.NewCycleState()).Estimate(info)[load.CPU].Pending; math.Abs(got-tc.want) > 1e-9 {
@@ -490,7 +493,7 @@ func TestPending_IsBounded(t *testing.T) {
 }
 
 func TestPending_FallsToTheRequestWithTheWindow(t *testing.T) {
-	model, publisher := newModel(charging(500), map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0)}})
+	model, publisher := newModel(cpuOnly{millis: 500}, map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0)}})
 	info := framework.NewNodeInfo(boundAgo(2*window-time.Minute, "200m"))
 	info.SetNode(newNode(t, "n").Node())
 	for _, step := range []struct {

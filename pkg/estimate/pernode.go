@@ -25,8 +25,9 @@ type Facts struct {
 	Measured *load.NodeLoad
 	// Fresh is the node's estimate while its load is fresh.
 	Fresh *Estimate
-	// Unchanged reports that Node is the same as when the earlier value was derived.
-	Unchanged bool
+	// SameObject reports that the Node object is the one that the earlier value was derived from, and Unchanged that the pods are
+	// too.
+	SameObject, Unchanged bool
 }
 
 // Deriver derives a value from a node and its load. It is called from many goroutines at once.
@@ -123,7 +124,8 @@ func derive[T any](d Deriver[T], n *nodeEstimate, node fwk.NodeInfo, measured *l
 	if earlier != nil {
 		before := earlier.estimate.Load()
 		// In pod-group cycles, pods come and go without a new generation.
-		f.Unchanged = before.generation == n.generation && before.node == n.node && samePods(before.pods, n.pods)
+		f.SameObject = before.node == n.node
+		f.Unchanged = f.SameObject && before.generation == n.generation && SamePods(before.pods, n.pods)
 		known = &earlier.value
 	}
 	value, same := d.Derive(f, known)

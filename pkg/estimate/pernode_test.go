@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -99,5 +100,22 @@ func TestPerNode_NeverMeasured(t *testing.T) {
 	}
 	if d.both != 1 {
 		t.Errorf("derived %d times, want once", d.both)
+	}
+}
+
+// TestPerNode_ManyNodesThatCameAndWent has an autoscaler replace nodes while no load is read.
+func TestPerNode_ManyNodesThatCameAndWent(t *testing.T) {
+	d := &deriving{}
+	model, _ := newModel(flat(0), nil)
+	values, view := NewPerNode[podsAndMean](model), model.View(framework.NewCycleState())
+	for i := range maxUnmeasured + 10 {
+		if _, got := values.Of(view, newNode(t, "n"+strconv.Itoa(i)), d); got.pods != 2 {
+			t.Fatalf("%d pods on node %d, want 2", got.pods, i)
+		}
+	}
+	kept := 0
+	values.cache.Load().unmeasured.Range(func(any, any) bool { kept++; return true })
+	if kept != 10 {
+		t.Errorf("%d nodes are kept, want the 10 after the bound", kept)
 	}
 }

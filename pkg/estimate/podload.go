@@ -49,9 +49,9 @@ func (v *View) Pods(node fwk.NodeInfo) []PodLoad {
 		if since != notYet {
 			l.Since = time.Unix(0, since)
 		}
-		var charged uncoveredPod
+		var uncovered uncoveredPod
 		if n != nil {
-			charged = newUncoveredPod(i, v.cache.config.shownFrom(since), pod, v.cache.charge(n, i), v.cache.config.Window)
+			uncovered = v.cache.newUncoveredPod(i, v.cache.config.visibleAfter(since), pod)
 		}
 		requests := info.CalculateResource()
 		for r := range load.ResourceCount {
@@ -60,7 +60,7 @@ func (v *View) Pods(node fwk.NodeInfo) []PodLoad {
 				*of = PodResourceLoad{Usage: float64([load.ResourceCount]int64{load.CPU: requests.Non0CPU, load.Memory: requests.Non0Mem}[r]), Coverage: 1}
 				continue
 			}
-			of.Usage, of.Coverage = charged.on(n.fresh[r].Allocatable, &measured[r], r)
+			of.Usage, of.Coverage = uncovered.on(n.fresh[r].Allocatable, &measured[r], r)
 			of.Pending = of.Usage * (1 - of.Coverage)
 		}
 		loads = append(loads, l)

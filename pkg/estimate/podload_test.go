@@ -86,17 +86,3 @@ func TestPods(t *testing.T) {
 		})
 	}
 }
-
-func TestPods_PredictedByStatistics(t *testing.T) {
-	p := predictorOn(statisticsOf(now, map[string][2]float64{"a": {1000, 200}}))
-	model, _ := newModel(p, map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0)}})
-	young := podNamed("p", "a", "3")
-	young.Status = podOf(corev1.PodRunning, nil, ago(time.Minute)).Status
-	info := framework.NewNodeInfo(young)
-	info.SetNode(newNode(t, "n").Node())
-	got := model.View(framework.NewCycleState()).Pods(info)
-	// The mean of the workload, of which the window shows a fifth.
-	if want := (PodResourceLoad{1000, 0.2, 800}); len(got) != 1 || got[0].Resources[load.CPU] != want {
-		t.Errorf("pods %+v, want one with %+v of cpu", got, want)
-	}
-}

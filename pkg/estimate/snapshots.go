@@ -7,7 +7,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
 // Snapshots gives each scheduling cycle one snapshot of a source, so that all plugins that read the source decide by the same
@@ -19,34 +18,10 @@ type Snapshots struct {
 	rows atomic.Pointer[rowMemo]
 }
 
-// pinnedSnapshot is a cycle's snapshot with the memo for its index, and the statistics that the cycle's plugins have asked for.
+// pinnedSnapshot is a cycle's snapshot with the memo for its index.
 type pinnedSnapshot struct {
 	*load.Snapshot
-	rows       *rowMemo
-	statistics atomic.Pointer[pinnedStatistics]
-}
-
-// pinnedStatistics is a list of one snapshot for each publisher.
-type pinnedStatistics struct {
-	publisher *learned.Publisher
-	snapshot  *learned.Snapshot
-	next      *pinnedStatistics
-}
-
-// statisticsOf returns the publisher's statistics: the latest at the first call, and the same at all further calls.
-func (s *pinnedSnapshot) statisticsOf(p *learned.Publisher) *learned.Snapshot {
-	for {
-		first := s.statistics.Load()
-		for pinned := first; pinned != nil; pinned = pinned.next {
-			if pinned.publisher == p {
-				return pinned.snapshot
-			}
-		}
-		pinned := &pinnedStatistics{publisher: p, snapshot: p.Latest(), next: first}
-		if s.statistics.CompareAndSwap(first, pinned) {
-			return pinned.snapshot
-		}
-	}
+	rows *rowMemo
 }
 
 // NewSnapshots returns the snapshots that p publishes.

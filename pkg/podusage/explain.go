@@ -28,19 +28,7 @@ type Explanation struct {
 	Peak []Part `json:"peakParts,omitempty"`
 }
 
-// Explainer is an Estimator that shows what its estimates follow from.
-type Explainer interface {
-	Estimator
-	// Explain returns what Estimate of the same pod adds up, by load.Resource.
-	Explain(pod *corev1.Pod) [load.ResourceCount]Explanation
-}
-
-var (
-	_ Explainer = BySpec{}
-	_ Explainer = ByRequests{}
-)
-
-// Explain implements Explainer.
+// Explain implements Estimator.
 func (e BySpec) Explain(pod *corev1.Pod) (x [load.ResourceCount]Explanation) {
 	x[load.CPU].Parts = e.Parts(pod, load.CPU, e.DefaultCPUMillis)
 	return x
@@ -71,7 +59,7 @@ func (e BySpec) basis(by statement, of string) string {
 	return "default, for " + of + " states nothing"
 }
 
-// Explain implements Explainer.
+// Explain implements Estimator.
 func (e ByRequests) Explain(pod *corev1.Pod) (x [load.ResourceCount]Explanation) {
 	requests := ByRequests{}.Estimate(pod)
 	for r, amount := range e.Estimate(pod) {

@@ -38,7 +38,7 @@ func TestExplain(t *testing.T) {
 	whole.Spec.Resources = &corev1.ResourceRequirements{Requests: cpu("1")}
 	for _, tt := range []struct {
 		name      string
-		estimator Explainer
+		estimator Estimator
 		pod       *corev1.Pod
 		want      []string
 	}{
@@ -86,7 +86,7 @@ func TestExplain_AddsUp(t *testing.T) {
 		if rapid.Bool().Draw(t, "whole") {
 			pod.Spec.Resources = &corev1.ResourceRequirements{Requests: list("pod request"), Limits: list("pod limit")}
 		}
-		for _, e := range []Explainer{BySpec{Multiplier: 1.5, DefaultCPUMillis: 1000}, ByRequests{Default: Amounts{load.CPU: 7}}} {
+		for _, e := range []Estimator{BySpec{Multiplier: 1.5, DefaultCPUMillis: 1000}, ByRequests{Default: Amounts{load.CPU: 7}}} {
 			estimate, x := e.Estimate(pod), e.Explain(pod)
 			for r := range load.ResourceCount {
 				sum := 0.0

@@ -165,7 +165,7 @@ func TestByRequests_Default(t *testing.T) {
 	if got := e.Estimate(pod); got != want {
 		t.Errorf("Estimate %v, want %v", got, want)
 	}
-	if got := e.Charge(pod); got != want {
-		t.Errorf("Charge %v, want %v", got, want)
+	if got := e.PendingUsage(pod); got != want {
+		t.Errorf("PendingUsage %v, want %v", got, want)
 	}
 }

@@ -15,14 +15,16 @@ import (
 // Amounts are amounts of all resources, by load.Resource: CPU in milliCPU, memory in bytes.
 type Amounts [load.ResourceCount]float64
 
-// Estimator estimates what a pod will use. The pod to place and the pods on a node go through the same Estimator.
+// Estimator estimates the usage of pods. The pod to place and the pods on a node go through the same Estimator. Its methods are
+// called from many goroutines at once.
 type Estimator interface {
-	// Estimate returns what the pod to place will use once it runs. It may be called from many goroutines at once.
+	// Estimate returns the usage of the pod to place once it runs.
 	Estimate(pod *corev1.Pod) Amounts
-	// Charge returns what other pods have to reckon with of a pod that is on a node, as long as the measurement does not cover
-	// it: Estimate, but with the containers that wait in a back-off left out, and bounded, for whoever writes a pod decides
-	// what it is estimated to use. It is called once for each change of such a pod, from many goroutines at once.
-	Charge(pod *corev1.Pod) Amounts
+	// PendingUsage returns the usage of a pod on a node that is reserved until it is measured. It is Estimate without the containers
+	// in a back-off, and bounded: users could otherwise block nodes by absurd specs.
+	PendingUsage(pod *corev1.Pod) Amounts
+	// Explain returns the summands of Estimate, by load.Resource.
+	Explain(pod *corev1.Pod) [load.ResourceCount]Explanation
 }
 
 var (
@@ -37,7 +39,7 @@ type BySpec struct {
 	Multiplier float64
 	// DefaultCPUMillis is the usage of a container that states neither a limit nor a request, in milliCPU. ≥ 0.
 	DefaultCPUMillis float64
-	// MaxRequestRatio bounds the Charge of what states a limit: to so many times its request. ≥ 1.
+	// MaxRequestRatio bounds the PendingUsage of containers with a limit: to so many times its request. ≥ 1.
 	MaxRequestRatio float64
 }
 
@@ -48,10 +50,10 @@ func (e BySpec) Estimate(pod *corev1.Pod) Amounts {
 	return Amounts{load.CPU: stated + silent*e.DefaultCPUMillis}
 }
 
-// Charge implements Estimator. It is Estimate with three differences: a limit counts up to MaxRequestRatio times the request beside
+// PendingUsage implements Estimator. It is Estimate with three differences: a limit counts up to MaxRequestRatio times the request beside
 // it; all containers that state nothing count the default once; and containers that do not run and are not about to count
 // nothing.
-func (e BySpec) Charge(pod *corev1.Pod) Amounts {
+func (e BySpec) PendingUsage(pod *corev1.Pod) Amounts {
 	starting, ok := StartingPod(pod)
 	if !ok {
 		return Amounts{}
@@ -261,8 +263,8 @@ func (e ByRequests) Estimate(pod *corev1.Pod) Amounts {
 	return requests
 }
 
-// Charge implements Estimator. What is stated for the pod as a whole counts as BySpec.Charge says.
-func (e ByRequests) Charge(pod *corev1.Pod) Amounts {
+// PendingUsage implements Estimator. What is stated for the pod as a whole counts as BySpec.PendingUsage says.
+func (e ByRequests) PendingUsage(pod *corev1.Pod) Amounts {
 	starting, ok := StartingPod(pod)
 	if !ok {
 		return Amounts{}

@@ -4,10 +4,12 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
@@ -20,11 +22,14 @@ type Source struct {
 
 	mu     sync.Mutex
 	models []*estimate.Model
+	peaks  []*peak.Model
+	// statistics holds one of each publisher, so that all models see the same snapshot in a cycle.
+	statistics map[*learned.Publisher]*peak.Statistics
 }
 
 // NewSource returns a source of what p publishes. A publisher has one.
 func NewSource(p *load.Publisher, c clock.PassiveClock) *Source {
-	return &Source{snapshots: estimate.NewSnapshots(p), clock: c}
+	return &Source{snapshots: estimate.NewSnapshots(p), clock: c, statistics: map[*learned.Publisher]*peak.Statistics{}}
 }
 
 // Snapshots are what the source's readers read.
@@ -37,21 +42,15 @@ func (s *Source) Reader(request Request, statistics *learned.Publisher) *Reader 
 		r.metrics = estimate.NewNodeMetrics(s.snapshots, request.Spec.MaxAge.Duration, s.clock)
 		return r
 	}
-	estimator := request.Estimator
-	if peak := request.Peak; peak != nil {
-		r.predictor = &learned.Predictor{
-			Statistics:      statistics,
-			WorkloadLabel:   peak.WorkloadLabel,
-			MinHistory:      peak.MinHistory.Duration,
-			Multiplier:      peak.Unknown.RequestMultiplier,
-			Default:         podusage.AmountsOf(peak.Unknown.Default),
-			MaxRequestRatio: peak.MaxLimitRequestRatio,
-		}
-		estimator = *r.predictor
-	}
 	for resource, window := range request.Windows {
+		if request.Peak != nil {
+			r.peaks[resource] = s.peak(&request, window, statistics)
+			r.models[resource] = r.peaks[resource].Load()
+			continue
+		}
 		r.models[resource] = s.model(estimate.Config{
-			Window: window, Fraction: request.Fraction, Trust: request.Trust(), Estimator: estimator, Clock: s.clock,
+			Window: window, Fraction: request.Fraction, Trust: request.Trust(),
+			Estimators: estimate.Fixed{Estimator: request.Estimator}, Clock: s.clock,
 		})
 	}
 	return r
@@ -71,14 +70,41 @@ func (s *Source) model(config estimate.Config) *estimate.Model {
 	return m
 }
 
+// peak returns the source's model of the peaks that are requested, by the published statistics.
+func (s *Source) peak(request *Request, window time.Duration, p *learned.Publisher) *peak.Model {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.statistics[p] == nil {
+		s.statistics[p] = peak.NewStatistics(p)
+	}
+	config := peak.Config{
+		Window: window, Trust: request.Trust(), Clock: s.clock, Statistics: s.statistics[p],
+		Predictor: learned.Predictor{
+			WorkloadLabel:   request.Peak.WorkloadLabel,
+			MinHistory:      request.Peak.MinHistory.Duration,
+			Multiplier:      request.Peak.Unknown.RequestMultiplier,
+			Default:         podusage.AmountsOf(request.Peak.Unknown.Default),
+			MaxRequestRatio: request.Peak.MaxLimitRequestRatio,
+		},
+	}
+	for _, m := range s.peaks {
+		if m.Config() == config {
+			return m
+		}
+	}
+	m := peak.NewModel(s.snapshots, config)
+	s.peaks = append(s.peaks, m)
+	return m
+}
+
 // Reader gives one reader what it requested of a source. It is safe for concurrent use.
 type Reader struct {
 	request   Request
 	snapshots *estimate.Snapshots
 	clock     clock.PassiveClock
 	models    [load.ResourceCount]*estimate.Model
+	peaks     [load.ResourceCount]*peak.Model
 	metrics   *estimate.NodeMetrics
-	predictor *learned.Predictor
 }
 
 // Request is what the reader requested.
@@ -97,8 +123,16 @@ func (r *Reader) Model(of load.Resource) *estimate.Model { return r.models[of] }
 // NodeMetrics returns the node metrics; nil if the request is for load.
 func (r *Reader) NodeMetrics() *estimate.NodeMetrics { return r.metrics }
 
-// Predictor returns what predicts the peaks of pods; nil if the request predicts none.
-func (r *Reader) Predictor() *learned.Predictor { return r.predictor }
+// Peak returns the model of a resource's peaks; nil if the request predicts none. Equal windows have the same model.
+func (r *Reader) Peak(of load.Resource) *peak.Model { return r.peaks[of] }
+
+// PodUsage estimates the usage of the pod to place, outside of any scheduling cycle.
+func (r *Reader) PodUsage(pod *corev1.Pod) podusage.Amounts {
+	if peaks := r.peaks[load.CPU]; peaks != nil {
+		return peaks.Latest().Estimate(pod)
+	}
+	return r.request.Estimator.Estimate(pod)
+}
 
 // Figure is one value that was measured of a node.
 type Figure struct {

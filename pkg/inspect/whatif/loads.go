@@ -1,7 +1,6 @@
 package whatif
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -12,10 +11,10 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
@@ -120,26 +119,25 @@ func whileRunning(u *source.PodUsage, running time.Duration) float64 {
 // know best what a pod uses.
 func modelsOf(s *sim.Scheduler, schedulerNames []string) map[*load.Publisher][]*estimate.Model {
 	models := map[*load.Publisher][]*estimate.Model{}
-	for _, name := range schedulerNames {
-		for _, r := range s.LoadReaders(name) {
-			for resource := range load.ResourceCount {
-				m := r.Reader().Model(resource)
-				if publisher := m.Snapshots().Publisher(); !slices.Contains(models[publisher], m) {
-					models[publisher] = append(models[publisher], m)
-				}
+	for _, predicts := range []bool{true, false} {
+		for _, name := range schedulerNames {
+			for _, r := range s.LoadReaders(name) {
+				addModels(models, r.Reader(), predicts)
 			}
 		}
 	}
-	predicts := func(m *estimate.Model) int {
-		if _, ok := m.Config().Estimator.(learned.Predictor); ok {
-			return 0
-		}
-		return 1
-	}
-	for _, of := range models {
-		slices.SortStableFunc(of, func(a, b *estimate.Model) int { return cmp.Compare(predicts(a), predicts(b)) })
-	}
 	return models
+}
+
+// addModels adds the reader's models that predict by history, or the others.
+func addModels(models map[*load.Publisher][]*estimate.Model, r *reading.Reader, predicts bool) {
+	for resource := range load.ResourceCount {
+		m := r.Model(resource)
+		publisher := m.Snapshots().Publisher()
+		if (r.Peak(resource) != nil) == predicts && !slices.Contains(models[publisher], m) {
+			models[publisher] = append(models[publisher], m)
+		}
+	}
 }
 
 // publishChanged publishes the load without the usage of evicted pods, and with new nodes measured as idle. A source that has

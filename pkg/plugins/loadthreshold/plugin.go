@@ -18,6 +18,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
@@ -25,7 +26,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/cyclestate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/softlimit"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
@@ -44,8 +44,8 @@ type LoadThreshold struct {
 	deviations  float64
 	missingLoad config.MissingLoad
 	exemptions  exemptions
-	// predictor is nil unless peaks are compared with the line.
-	predictor *learned.Predictor
+	// peaks are nil unless peaks are compared with the line.
+	peaks [load.ResourceCount]*peak.Model
 
 	gate     *softlimit.Gate
 	states   *cyclestate.Memo[filterState]
@@ -107,9 +107,8 @@ func (a *annotations) build(ctx context.Context, args *config.LoadThresholdArgs,
 		pl.deviations = args.PredictedPeak.Deviations
 	}
 	for r := range load.ResourceCount {
-		pl.reasons[r], pl.models[r] = reasonsOf(r), pl.reader.Model(r)
+		pl.reasons[r], pl.models[r], pl.peaks[r] = reasonsOf(r), pl.reader.Model(r), pl.reader.Peak(r)
 	}
-	pl.predictor = pl.reader.Predictor()
 	if err := pl.observe(given.Handle.SharedInformerFactory().Core().V1().Nodes().Informer()); err != nil {
 		return nil, err
 	}
@@ -147,7 +146,8 @@ func (pl *LoadThreshold) Name() string { return Name }
 type filterState struct {
 	views    [load.ResourceCount]*estimate.View
 	podUsage podusage.Amounts
-	// podUsages is what the pod is predicted to use over time; nil where the statistic is not PredictedPeak.
+	// peaks and podUsages are the predictions; nil unless the statistic is PredictedPeak.
+	peaks     [load.ResourceCount]*peak.View
 	podUsages *learned.Usages
 	exempt    bool
 	// limited are the resources whose thresholds hold: those that some node's load is known of, and none for an exempt pod.
@@ -168,7 +168,10 @@ func (pl *LoadThreshold) filterState(state fwk.CycleState, pod *corev1.Pod) *fil
 	if s.exempt = pl.exemptions.cover(pod); s.exempt {
 		s.limited = [load.ResourceCount]bool{}
 	}
-	s.podUsage, s.podUsages = s.views[load.CPU].PodUsage(pod)
+	s.podUsage = s.views[load.CPU].Estimator().Estimate(pod)
+	if s.peaks[load.CPU] != nil {
+		s.podUsages = s.peaks[load.CPU].Pod(pod)
+	}
 	s, first := pl.states.Store(state, s)
 	if first {
 		pl.counters.Decision(s.skips() && !s.exempt)
@@ -180,6 +183,9 @@ func (pl *LoadThreshold) filterState(state fwk.CycleState, pod *corev1.Pod) *fil
 func (pl *LoadThreshold) newFilterState(state fwk.CycleState) *filterState {
 	s := &filterState{}
 	for r, model := range pl.models {
+		if peaks := pl.peaks[r]; peaks != nil {
+			s.peaks[r] = peaks.View(state)
+		}
 		s.views[r] = model.View(state)
 		s.limited[r] = pl.missingLoad == config.MissingLoadReject || s.views[r].Knows(load.Resource(r))
 	}
@@ -217,7 +223,7 @@ func (pl *LoadThreshold) terms(s *filterState, node fwk.NodeInfo) Terms {
 		t.Node[load.Memory] = s.views[load.Memory].Resource(node, load.Memory)
 	}
 	if s.podUsages != nil {
-		peaks := pl.peaks(s, node)
+		peaks := pl.nodePeaks(s, node)
 		for r := range peaks {
 			t.Peak[r] = peaks[r].Peak()
 		}
@@ -230,11 +236,11 @@ func (pl *LoadThreshold) terms(s *filterState, node fwk.NodeInfo) Terms {
 	return t
 }
 
-// peaks returns what the peaks of the node are predicted from in the cycle.
-func (pl *LoadThreshold) peaks(s *filterState, node fwk.NodeInfo) [load.ResourceCount]peak.Resource {
-	peaks := peak.Of(s.views[load.CPU], node, s.podUsages, pl.deviations)
+// nodePeaks returns the terms of the node's peaks in the cycle.
+func (pl *LoadThreshold) nodePeaks(s *filterState, node fwk.NodeInfo) [load.ResourceCount]peak.Resource {
+	peaks := s.peaks[load.CPU].Node(node, s.podUsages, pl.deviations)
 	if pl.models[load.Memory] != pl.models[load.CPU] {
-		peaks[load.Memory] = peak.Of(s.views[load.Memory], node, s.podUsages, pl.deviations)[load.Memory]
+		peaks[load.Memory] = s.peaks[load.Memory].Node(node, s.podUsages, pl.deviations)[load.Memory]
 	}
 	return peaks
 }
@@ -244,7 +250,7 @@ func (pl *LoadThreshold) Explain(_ context.Context, state fwk.CycleState, pod *c
 	s := pl.filterState(state, pod)
 	terms := pl.terms(s, node)
 	if s.podUsages != nil {
-		terms.PeakTerms = new(pl.peaks(s, node))
+		terms.PeakTerms = new(pl.nodePeaks(s, node))
 		for r := range terms.PeakTerms {
 			terms.Largest[r] = terms.PeakTerms[r].LargestOn(node)
 		}
@@ -258,7 +264,7 @@ func (pl *LoadThreshold) Reader() *reading.Reader { return pl.reader }
 // LoadLine implements explain.LoadReader. A node is above its line if it would be refused to a pod that uses nothing.
 func (pl *LoadThreshold) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain.LoadLine {
 	s := pl.newFilterState(state)
-	if pl.predictor != nil {
+	if s.peaks[load.CPU] != nil {
 		s.podUsages = &learned.Usages{}
 	}
 	t := pl.terms(s, node)
@@ -279,7 +285,7 @@ func (pl *LoadThreshold) LoadLine(state fwk.CycleState, node fwk.NodeInfo) expla
 // ExplainPodUsage implements explain.UsageExplainer for the resources that some threshold of the profile holds for.
 func (pl *LoadThreshold) ExplainPodUsage(state fwk.CycleState, pod *corev1.Pod) (usages []explain.PodUsage) {
 	s := pl.filterState(state, pod)
-	explanations := s.views[load.CPU].ExplainPodUsage(pod)
+	explanations := s.views[load.CPU].Estimator().Explain(pod)
 	for r, limited := range s.limited {
 		if limited && pl.line[r] > 0 {
 			usages = append(usages, explain.NewPodUsage(load.Resource(r), s.podUsage[r], explanations[r]))
@@ -344,22 +350,18 @@ func (pl *LoadThreshold) PostFilter(ctx context.Context, state fwk.CycleState, p
 // hasRoom returns whether a node is measured below its load line with the pod on it. Where its load is not known, only trying can
 // tell. A peak is predicted from the pods that were on the node when a cycle looked last.
 func (pl *LoadThreshold) hasRoom(pod *corev1.Pod) func(node *corev1.Node) bool {
-	podUsage := pl.models[load.CPU].PodUsage(pod)
+	podUsage := pl.reader.PodUsage(pod)
 	var podUsages learned.Usages
-	if pl.predictor != nil {
-		podUsages = pl.predictor.At(pl.predictor.Statistics.Latest()).Incoming(pod)
+	if peaks := pl.peaks[load.CPU]; peaks != nil {
+		podUsages = peaks.Latest().Incoming(pod)
 	}
 	return func(node *corev1.Node) bool {
 		t := Terms{Pod: podUsage, Deviations: pl.deviations, LinePercent: pl.lineOf(node)}
 		for r, model := range pl.models {
 			r := load.Resource(r)
 			t.Node[r] = model.Measured(node)[r]
-			if pl.predictor != nil && t.Node[r].State == load.Fresh {
-				pods := &estimate.PodSums{Largest: estimate.NoPod}
-				if sums := model.LastPodSums(node.Name); sums != nil {
-					pods = &sums[r]
-				}
-				resource := peak.With(&t.Node[r], pods, &podUsages[r], pl.deviations)
+			if peaks := pl.peaks[r]; peaks != nil && t.Node[r].State == load.Fresh {
+				resource := peak.With(t.Node[r], peaks.LatestPods(node.Name)[r], &podUsages[r], pl.deviations)
 				t.Peak[r] = resource.Peak()
 			}
 			known := t.Node[r].State == load.Fresh
@@ -451,9 +453,9 @@ func (pl *LoadThreshold) NormalizeScore(_ context.Context, state fwk.CycleState,
 
 // SignPod signs what the pod requests and whether it is exempt.
 func (pl *LoadThreshold) SignPod(_ context.Context, pod *corev1.Pod) ([]minor.SignFragment, *fwk.Status) {
-	var value any = pl.models[load.CPU].PodUsage(pod)
-	if pl.predictor != nil {
-		value = pl.predictor.Signature(pod)
+	var value any = pl.reader.PodUsage(pod)
+	if peaks := pl.peaks[load.CPU]; peaks != nil {
+		value = peaks.Config().Predictor.Key(pod)
 	}
 	return []minor.SignFragment{{
 		Key: "v1.Pod." + Name + "()",

@@ -4,9 +4,9 @@ import (
 	"fmt"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
@@ -71,7 +71,7 @@ func (t Terms) List() (terms []explain.Term) {
 	for r, line := range t.LinePercent {
 		if r := load.Resource(r); line > 0 {
 			if t.PeakTerms != nil {
-				terms = append(terms, t.PeakTerms[r].List(r, t.Largest[r])...)
+				terms = append(terms, explain.Peak(r, &t.PeakTerms[r], t.Largest[r])...)
 			} else {
 				terms = append(terms, t.measured(r)...)
 			}
@@ -105,7 +105,7 @@ func (t *Terms) summands(r load.Resource) []explain.Term {
 	case e.Base <= 0:
 		return nil // it counts as full
 	case t.PeakTerms != nil:
-		return t.PeakTerms[r].Summands(t.Largest[r])
+		return explain.PeakSummands(&t.PeakTerms[r], t.Largest[r])
 	}
 	percent := func(amount float64) float64 { return 100 * amount / e.Base }
 	carried := "measured"

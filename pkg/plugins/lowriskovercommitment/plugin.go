@@ -60,7 +60,12 @@ func build(_ context.Context, args *config.LowRiskOverCommitmentArgs, given desc
 		nodes:        estimate.NewPerNode[nodeTerms](given.Reader.Model(load.CPU)),
 		limitWeights: podusage.Amounts{load.CPU: args.RiskLimitWeights[corev1.ResourceCPU], load.Memory: args.RiskLimitWeights[corev1.ResourceMemory]},
 	}
-	pl.SetPodState(func(pod *corev1.Pod) (any, bool) { return new(e.stated(pod)), isBestEffort(pod) })
+	pl.SetPodState(func(_ fwk.CycleState, pod *corev1.Pod) (any, loadscore.Scoring) {
+		if isBestEffort(pod) {
+			return new(pl.estimator.stated(pod)), loadscore.Never
+		}
+		return new(pl.estimator.stated(pod)), loadscore.ByLoad
+	})
 	return pl, nil
 }
 

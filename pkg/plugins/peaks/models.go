@@ -85,7 +85,7 @@ func (m *models) of(v *estimate.View, node fwk.NodeInfo) (estimate.Estimate, *co
 
 // Derive implements estimate.Deriver.
 func (m *models) Derive(f estimate.Facts, _ **config.PowerModel) (model *config.PowerModel, same bool) {
-	if f.Unchanged {
+	if f.SameObject {
 		return nil, true
 	}
 	return m.args.PowerModelOf(f.Node.Node().Name, f.Node.Node().Labels), false

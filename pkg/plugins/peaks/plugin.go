@@ -68,7 +68,7 @@ func build(ctx context.Context, args *config.PeaksArgs, given descriptor.Given) 
 		missingLoad: args.MissingLoad,
 		unmodelled:  map[string]struct{}{},
 	}
-	pl.SetPodState(func(*corev1.Pod) (any, bool) { return &costs{}, false })
+	pl.SetPodState(func(fwk.CycleState, *corev1.Pod) (any, loadscore.Scoring) { return &costs{}, loadscore.ByLoad })
 	return pl, nil
 }
 

@@ -345,3 +345,18 @@ func TestExplain(t *testing.T) {
 		t.Errorf("without a model: %v, %q", got, list)
 	}
 }
+
+// The cost that Score keeps is the explained one.
+func TestScore_KeepsExplainedCost(t *testing.T) {
+	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, fmt.Sprintf("nodePowerModels: [{k0: 100, k1: 10, k2: %v}]", k2)),
+		map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.5)}).(*Peaks)
+	state, pod := framework.NewCycleState(), st.MakePod().Req(plugintest.CPU("2")).Obj()
+	for position, name := range []string{"a", "b"} {
+		node := labelled(name, "small")
+		score, _ := pl.Score(t.Context(), state, pod, node)
+		explained := pl.Explain(t.Context(), state, pod, node).Score()
+		if got := pl.PreScoreState(state, pod).Pod.(*costs).at(score); score != int64(position) || got != explained {
+			t.Errorf("node %s: cost %v at position %d, explained as %v", name, got, score, explained)
+		}
+	}
+}

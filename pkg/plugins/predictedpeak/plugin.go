@@ -8,13 +8,13 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
@@ -25,7 +25,7 @@ const Name = config.PredictedPeak
 // for concurrent use.
 type PredictedPeak struct {
 	*loadscore.Extensions
-	predictor     *learned.Predictor
+	peaks         *peak.Model
 	deviations    float64
 	strategy      config.Strategy
 	targetPercent float64
@@ -53,13 +53,29 @@ func Describe() descriptor.Descriptor {
 }
 
 func build(_ context.Context, args *config.PredictedPeakArgs, given descriptor.Given) (minor.Plugin, error) {
-	return &PredictedPeak{
+	pl := &PredictedPeak{
 		Extensions:    loadscore.New(Name, given.Reader, []load.Resource{load.CPU, load.Memory}, args.MissingLoad, given.Counters),
-		predictor:     given.Reader.Predictor(),
+		peaks:         given.Reader.Peak(load.CPU),
 		deviations:    args.Deviations,
 		strategy:      args.Strategy,
 		targetPercent: float64(args.Target),
-	}, nil
+	}
+	pl.SetPodState(func(state fwk.CycleState, pod *corev1.Pod) (any, loadscore.Scoring) {
+		view := pl.peaks.View(state)
+		s := podState{view: view, usages: view.Pod(pod)}
+		if view.HasStatistics() && args.MissingLoad == config.MissingLoadRequests {
+			return &s, loadscore.Always
+		}
+		return &s, loadscore.ByLoad
+	})
+	return pl, nil
+}
+
+// podState holds the predictions of one scheduling cycle.
+type podState struct {
+	view *peak.View
+	// usages are those of the pod to place.
+	usages *learned.Usages
 }
 
 func reads(args *config.PredictedPeakArgs) reading.Request {
@@ -83,8 +99,9 @@ func (pl *PredictedPeak) Score(_ context.Context, state fwk.CycleState, pod *cor
 }
 
 func (pl *PredictedPeak) terms(s *loadscore.PreScoreState, node fwk.NodeInfo) Terms {
+	p := s.Pod.(*podState)
 	return Terms{
-		Resources: peak.Of(s.View, node, s.PodUsages, pl.deviations),
+		Resources: p.view.Node(node, p.usages, pl.deviations),
 		Strategy:  pl.strategy, TargetPercent: pl.targetPercent,
 	}
 }
@@ -101,7 +118,7 @@ func (pl *PredictedPeak) Explain(_ context.Context, state fwk.CycleState, pod *c
 // LoadLine implements explain.LoadReader: peaks are compared with the target, where nodes are packed up to one.
 func (pl *PredictedPeak) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain.LoadLine {
 	l := pl.Extensions.LoadLine(state, node)
-	peaks := peak.Of(pl.Reader().Model(load.CPU).View(state), node, &learned.Usages{}, pl.deviations)
+	peaks := pl.peaks.View(state).Node(node, &learned.Usages{}, pl.deviations)
 	for r := range peaks {
 		l.Utilization[r] = peaks[r].Peak()
 		if pl.strategy == config.StrategyPack {
@@ -115,5 +132,5 @@ func (pl *PredictedPeak) LoadLine(state fwk.CycleState, node fwk.NodeInfo) expla
 // SignPod implements minor.SignPlugin: scores depend on the pod's workload and on the amounts in its spec, and on nothing else of
 // the pod.
 func (pl *PredictedPeak) SignPod(_ context.Context, pod *corev1.Pod) ([]minor.SignFragment, *fwk.Status) {
-	return []minor.SignFragment{{Key: "v1.Pod." + Name + "()", Value: pl.predictor.Signature(pod)}}, nil
+	return []minor.SignFragment{{Key: "v1.Pod." + Name + "()", Value: pl.peaks.Config().Predictor.Key(pod)}}, nil
 }

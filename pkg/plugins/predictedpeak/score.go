@@ -2,10 +2,10 @@ package predictedpeak
 
 import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/packing"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/peak"
 )
 
 // Terms are what a node is scored by.
@@ -31,7 +31,7 @@ func (t *Terms) Score() float64 { return Score(t.Strategy, 100*t.Peak(), t.Targe
 // List implements explain.Terms.
 func (t *Terms) List() (terms []explain.Term) {
 	for r := range load.ResourceCount {
-		terms = append(terms, t.Resources[r].List(r, t.Largest[r])...)
+		terms = append(terms, explain.Peak(r, &t.Resources[r], t.Largest[r])...)
 	}
 	if t.Strategy == config.StrategyPack {
 		terms = append(terms, explain.Term{Name: "target", Value: t.TargetPercent, Unit: "%"})

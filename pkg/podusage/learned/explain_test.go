@@ -14,10 +14,10 @@ import (
 
 func TestPrediction_Explain(t *testing.T) {
 	for _, tt := range []struct {
-		name      string
-		predictor Predictor
-		pod       *corev1.Pod
-		want      podusage.Explanation
+		name       string
+		prediction *Prediction
+		pod        *corev1.Pod
+		want       podusage.Explanation
 	}{
 		{"a workload with history", predictor(0.5), podOf("steady", container("4", "")), podusage.Explanation{
 			Parts: []podusage.Part{{Amount: 1000, Basis: "statistics of workload ns/steady, observed for 1h0m0s of its pods' time"}},
@@ -45,8 +45,7 @@ func TestPrediction_Explain(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			prediction := tt.predictor.At(tt.predictor.Statistics.Latest())
-			got := prediction.Explain(tt.pod)[load.CPU]
+			got := tt.prediction.Explain(tt.pod)[load.CPU]
 			// Numbers are kept as float32.
 			text := func(x podusage.Explanation) (lines []string) {
 				for _, p := range append(x.Parts, x.Peak...) {
@@ -57,7 +56,7 @@ func TestPrediction_Explain(t *testing.T) {
 			if diff := cmp.Diff(text(tt.want), text(got)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			usages := prediction.Incoming(tt.pod)
+			usages := tt.prediction.Incoming(tt.pod)
 			for name, sum := range map[float64]float64{usages[load.CPU].Mean: sumOf(got.Parts), usages[load.CPU].P95: sumOf(got.Peak)} {
 				if math.Abs(name-sum) > 1e-6 {
 					t.Errorf("the parts add up to %g, want %g", sum, name)

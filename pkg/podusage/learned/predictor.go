@@ -49,16 +49,14 @@ func (u *Usages) Means() (a podusage.Amounts) {
 	return a
 }
 
-// Predictor predicts what pods use over time, by the statistics of their workloads. What has too little history is predicted by
-// its spec:
+// Predictor holds the parameters of a Prediction. Pods with too little history are predicted by their spec:
 //
-//   - P95 is the limit, else the request times Multiplier, else Default, summed over the containers.
-//   - Mean is the request times the cluster's usage per request, or the request where that is not known. A container that states
-//     nothing counts as if it requested Default / Multiplier.
+//   - P95 is the sum over the containers of the limit, else the request times Multiplier, else Default.
+//   - Mean is the request times the cluster's usage per request, or the request if that ratio is unknown. A container without
+//     requests and limits counts as if it requested Default / Multiplier.
 //
-// As an Estimator it estimates the means by the latest statistics. It is comparable. Use At for the statistics of one cycle.
+// It is comparable.
 type Predictor struct {
-	Statistics *Publisher
 	// WorkloadLabel is the label that names a pod's workload; see WorkloadOf.
 	WorkloadLabel string
 	// MinHistory is how long pods of a workload must have been observed.
@@ -72,22 +70,9 @@ type Predictor struct {
 	MaxRequestRatio float64
 }
 
-var (
-	_ podusage.Estimator = Predictor{}
-	_ podusage.Explainer = &Prediction{}
-)
+var _ podusage.Estimator = &Prediction{}
 
-// Estimate implements podusage.Estimator.
-func (p Predictor) Estimate(pod *corev1.Pod) podusage.Amounts {
-	return p.At(p.Statistics.Latest()).Estimate(pod)
-}
-
-// Charge implements podusage.Estimator.
-func (p Predictor) Charge(pod *corev1.Pod) podusage.Amounts {
-	return p.At(p.Statistics.Latest()).Charge(pod)
-}
-
-// At returns the predictor that predicts by the given statistics.
+// At returns the prediction by the statistics.
 func (p Predictor) At(s *Snapshot) *Prediction { return &Prediction{Predictor: p, Snapshot: s} }
 
 // Prediction is a Predictor by the statistics of one Snapshot. It is immutable, and safe for concurrent use.
@@ -102,8 +87,8 @@ func (p *Prediction) Estimate(pod *corev1.Pod) podusage.Amounts {
 	return usages.Means()
 }
 
-// Charge implements podusage.Estimator.
-func (p *Prediction) Charge(pod *corev1.Pod) podusage.Amounts {
+// PendingUsage implements podusage.Estimator.
+func (p *Prediction) PendingUsage(pod *corev1.Pod) podusage.Amounts {
 	usages, _, _ := p.OnNode(pod)
 	return usages.Means()
 }
@@ -114,16 +99,16 @@ func (p *Prediction) Incoming(pod *corev1.Pod) Usages {
 	return usages
 }
 
-// Explain implements podusage.Explainer.
+// Explain implements podusage.Estimator.
 func (p *Prediction) Explain(pod *corev1.Pod) (x [load.ResourceCount]podusage.Explanation) {
 	p.predict(pod, pod, math.Inf(1), &x)
 	return x
 }
 
-// OnNode predicts the usages that other pods have to reckon with of a pod that is on a node: nothing of one all of whose
-// containers are down, and of one without history no more than MaxRequestRatio allows. Default counts for a limited time;
-// afterwards the usages are lapsed, which differ if lapses is true.
-func (p *Prediction) OnNode(pod *corev1.Pod) (usages, lapsed Usages, lapses bool) {
+// OnNode predicts the usages of a pod on a node that are reserved until they are measured. Without a starting container they are
+// zero, and without history MaxRequestRatio caps them. Default counts during startup only: afterwards steady applies, and changes
+// reports whether it differs.
+func (p *Prediction) OnNode(pod *corev1.Pod) (usages, steady Usages, changes bool) {
 	starting, ok := podusage.StartingPod(pod)
 	if !ok {
 		return Usages{}, Usages{}, false
@@ -131,8 +116,8 @@ func (p *Prediction) OnNode(pod *corev1.Pod) (usages, lapsed Usages, lapses bool
 	return p.predict(pod, starting, p.MaxRequestRatio, nil)
 }
 
-// predict returns what OnNode does. It explains the usages in x, unless that is nil.
-func (p *Prediction) predict(pod, starting *corev1.Pod, maxRatio float64, x *[load.ResourceCount]podusage.Explanation) (usages, lapsed Usages, lapses bool) {
+// predict implements OnNode. It also explains the usages in x, unless that is nil.
+func (p *Prediction) predict(pod, starting *corev1.Pod, maxRatio float64, x *[load.ResourceCount]podusage.Explanation) (usages, steady Usages, changes bool) {
 	var moments [load.ResourceCount]Moments
 	w, ok := WorkloadOf(pod, p.WorkloadLabel)
 	if ok {
@@ -142,14 +127,14 @@ func (p *Prediction) predict(pod, starting *corev1.Pod, maxRatio float64, x *[lo
 	for r := range load.ResourceCount {
 		if m := &moments[r]; m.PodTime > 0 && m.PodTime >= p.MinHistory {
 			usages[r] = known(m, podusage.Limit(starting, r))
-			lapsed[r] = usages[r]
+			steady[r] = usages[r]
 			if x != nil {
 				x[r] = explainKnown(w, m, &usages[r])
 			}
 			continue
 		}
 		if requests == nil {
-			requests = new(podusage.ByRequests{}.Charge(pod))
+			requests = new(podusage.ByRequests{}.PendingUsage(pod))
 		}
 		peak, silent := podusage.BySpec{Multiplier: p.Multiplier}.Stated(pod, starting, r, maxRatio)
 		if !math.IsInf(maxRatio, 1) {
@@ -160,10 +145,10 @@ func (p *Prediction) predict(pod, starting *corev1.Pod, maxRatio float64, x *[lo
 		if x != nil {
 			x[r] = p.explainUnknown(pod, r, requests[r], silent*p.Default[r]/p.Multiplier, ratio, &usages[r])
 		}
-		lapsed[r] = unknown(requests[r], 0, peak, ratio)
-		lapses = lapses || usages[r] != lapsed[r]
+		steady[r] = unknown(requests[r], 0, peak, ratio)
+		changes = changes || usages[r] != steady[r]
 	}
-	return usages, lapsed, lapses
+	return usages, steady, changes
 }
 
 // known is the usage by a workload's statistics.
@@ -186,23 +171,23 @@ func unknown(request, assumed, peak, usagePerRequest float64) Usage {
 	return u
 }
 
-// Signature is what of a pod Incoming follows from, whatever the statistics are.
-type Signature struct {
+// Key holds the pod fields that determine the prediction, whatever the statistics are.
+type Key struct {
 	Workload                Workload
 	Requests, Peaks, Limits podusage.Amounts
-	// Silent is the number of containers that state neither limit nor request, by load.Resource.
-	Silent podusage.Amounts
+	// Unset is the number of containers without request and limit, by load.Resource.
+	Unset podusage.Amounts
 }
 
-// Signature returns the pod's signature: pods of equal signatures are predicted alike.
-func (p Predictor) Signature(pod *corev1.Pod) Signature {
-	s := Signature{Requests: podusage.ByRequests{}.Estimate(pod)}
-	s.Workload, _ = WorkloadOf(pod, p.WorkloadLabel)
+// Key returns the pod's key: pods with equal keys have equal predictions.
+func (p Predictor) Key(pod *corev1.Pod) Key {
+	k := Key{Requests: podusage.ByRequests{}.Estimate(pod)}
+	k.Workload, _ = WorkloadOf(pod, p.WorkloadLabel)
 	for r := range load.ResourceCount {
-		s.Peaks[r], s.Silent[r] = podusage.BySpec{Multiplier: p.Multiplier}.Stated(pod, pod, r, math.Inf(1))
+		k.Peaks[r], k.Unset[r] = podusage.BySpec{Multiplier: p.Multiplier}.Stated(pod, pod, r, math.Inf(1))
 		if limit := podusage.Limit(pod, r); !math.IsInf(limit, 1) { // JSON has no infinity
-			s.Limits[r] = limit
+			k.Limits[r] = limit
 		}
 	}
-	return s
+	return k
 }

@@ -36,18 +36,16 @@ func podOf(owner string, containers ...corev1.Container) *corev1.Pod {
 }
 
 // predictor knows the workload steady, of which one pod was observed for an hour: 1,000 milliCPU, deviation 100.
-func predictor(usagePerRequest float64) Predictor {
+func predictor(usagePerRequest float64) *Prediction {
 	observation := Observation{
 		Workload: Workload{"ns", "steady"}, Resource: load.CPU, At: time.Unix(1e9, 0), Span: time.Hour,
 		Pods: 1, Sum: 1000, SumSquares: 1000*1000 + 100*100,
 	}
-	p := NewPublisher()
-	p.Publish(p.Latest().With([]Observation{observation}, Cluster{UsagePerRequest: [load.ResourceCount]float64{load.CPU: usagePerRequest}},
-		Config{History: 24 * time.Hour, MaxWorkloads: 10}))
+	snapshot := (&Snapshot{}).With([]Observation{observation}, Cluster{UsagePerRequest: [load.ResourceCount]float64{load.CPU: usagePerRequest}},
+		Config{History: 24 * time.Hour, MaxWorkloads: 10})
 	return Predictor{
-		Statistics: p, MinHistory: time.Hour, Multiplier: 1.5,
-		Default: podusage.Amounts{load.CPU: 900, load.Memory: 300}, MaxRequestRatio: 10,
-	}
+		MinHistory: time.Hour, Multiplier: 1.5, Default: podusage.Amounts{load.CPU: 900, load.Memory: 300}, MaxRequestRatio: 10,
+	}.At(snapshot)
 }
 
 // byPeak is the usage of what has no history: its variance follows from the rest.
@@ -65,52 +63,52 @@ func TestPrediction(t *testing.T) {
 		}
 		return pod
 	}
-	later := func(p Predictor) Predictor { p.MinHistory += time.Second; return p }
+	later := func(p *Prediction) *Prediction { p.MinHistory += time.Second; return p }
 	for _, tc := range []struct {
 		name      string
-		predictor Predictor
+		predictor *Prediction
 		pod       *corev1.Pod
-		// What is expected of cpu: of the pod to place, and of a pod on a node at first and once it lapsed.
-		incoming, onNode, lapsed Usage
+		// What is expected of cpu: of the pod to place, and of a pod on a node, at first and in its steady state.
+		incoming, onNode, steady Usage
 	}{
 		{
 			name: "a workload is expected to use what it used", predictor: predictor(0.5), pod: podOf("steady", container("4", "")),
 			// 1,000 + 1.64·100
-			incoming: Usage{1000, 1164, 10000, 1000}, onNode: Usage{1000, 1164, 10000, 1000}, lapsed: Usage{1000, 1164, 10000, 1000},
+			incoming: Usage{1000, 1164, 10000, 1000}, onNode: Usage{1000, 1164, 10000, 1000}, steady: Usage{1000, 1164, 10000, 1000},
 		},
 		{
 			name: "its peak is at most its limit", predictor: predictor(0.5), pod: podOf("steady", container("500m", "1100m")),
-			incoming: Usage{1000, 1100, 10000, 1000}, onNode: Usage{1000, 1100, 10000, 1000}, lapsed: Usage{1000, 1100, 10000, 1000},
+			incoming: Usage{1000, 1100, 10000, 1000}, onNode: Usage{1000, 1100, 10000, 1000}, steady: Usage{1000, 1100, 10000, 1000},
 		},
 		{
 			name: "its peak is at least its mean", predictor: predictor(0.5), pod: podOf("steady", container("500m", "500m")),
-			incoming: Usage{1000, 1000, 10000, 1000}, onNode: Usage{1000, 1000, 10000, 1000}, lapsed: Usage{1000, 1000, 10000, 1000},
+			incoming: Usage{1000, 1000, 10000, 1000}, onNode: Usage{1000, 1000, 10000, 1000}, steady: Usage{1000, 1000, 10000, 1000},
 		},
 		{
 			name: "what was observed for too short a time has no history", predictor: later(predictor(0.5)), pod: podOf("steady", container("4", "")),
 			// 0.5·4,000 and 1.5·4,000
-			incoming: byPeak(2000, 6000, 2000), onNode: byPeak(2000, 6000, 2000), lapsed: byPeak(2000, 6000, 2000),
+			incoming: byPeak(2000, 6000, 2000), onNode: byPeak(2000, 6000, 2000), steady: byPeak(2000, 6000, 2000),
 		},
 		{
 			name: "without history the limit is the peak", predictor: predictor(0.5), pod: podOf("new", container("1", "2")),
-			incoming: byPeak(500, 2000, 500), onNode: byPeak(500, 2000, 500), lapsed: byPeak(500, 2000, 500),
+			incoming: byPeak(500, 2000, 500), onNode: byPeak(500, 2000, 500), steady: byPeak(500, 2000, 500),
 		},
 		{
 			name: "on a node up to ten times the request", predictor: predictor(0.5), pod: podOf("", container("1m", "1k")),
-			incoming: byPeak(0.5, 1e6, 0.5), onNode: byPeak(0.5, 10, 0.5), lapsed: byPeak(0.5, 10, 0.5),
+			incoming: byPeak(0.5, 1e6, 0.5), onNode: byPeak(0.5, 10, 0.5), steady: byPeak(0.5, 10, 0.5),
 		},
 		{
 			name: "where the cluster's usage is not known the mean is the request", predictor: predictor(0), pod: podOf("", container("1", "")),
-			incoming: byPeak(1000, 1500, 0), onNode: byPeak(1000, 1500, 0), lapsed: byPeak(1000, 1500, 0),
+			incoming: byPeak(1000, 1500, 0), onNode: byPeak(1000, 1500, 0), steady: byPeak(1000, 1500, 0),
 		},
 		{
 			name: "the mean is at most the peak", predictor: predictor(2), pod: podOf("", container("1", "")),
-			incoming: byPeak(1500, 1500, 1500), onNode: byPeak(1500, 1500, 1500), lapsed: byPeak(1500, 1500, 1500),
+			incoming: byPeak(1500, 1500, 1500), onNode: byPeak(1500, 1500, 1500), steady: byPeak(1500, 1500, 1500),
 		},
 		{
 			name: "what states nothing counts the default, on a node once and for a time", predictor: predictor(0.5), pod: podOf("", container("", ""), container("", ""), container("1", "")),
 			// Two of 900 as if they requested 1,200: 0.5·2,200 and 1,800 + 1,500. One: 0.5·1,600 and 900 + 1,500. None: 500 and 1,500.
-			incoming: byPeak(1100, 3300, 500), onNode: byPeak(800, 2400, 500), lapsed: byPeak(500, 1500, 500),
+			incoming: byPeak(1100, 3300, 500), onNode: byPeak(800, 2400, 500), steady: byPeak(500, 1500, 500),
 		},
 		{
 			name: "a pod on a node whose containers fail uses nothing", predictor: predictor(0.5), pod: down(podOf("steady", container("4", ""))),
@@ -118,22 +116,22 @@ func TestPrediction(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := tc.predictor.At(tc.predictor.Statistics.Latest())
-			onNode, lapsed, lapses := p.OnNode(tc.pod)
-			got := []Usage{p.Incoming(tc.pod)[load.CPU], onNode[load.CPU], lapsed[load.CPU]}
+			p := tc.predictor
+			onNode, steady, changes := p.OnNode(tc.pod)
+			got := []Usage{p.Incoming(tc.pod)[load.CPU], onNode[load.CPU], steady[load.CPU]}
 			near := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) <= 1e-3*max(math.Abs(a), 1) })
-			if diff := cmp.Diff([]Usage{tc.incoming, tc.onNode, tc.lapsed}, got, near); diff != "" {
-				t.Errorf("usages to place, on a node and lapsed (-want +got):\n%s", diff)
+			if diff := cmp.Diff([]Usage{tc.incoming, tc.onNode, tc.steady}, got, near); diff != "" {
+				t.Errorf("usages to place, on a node and steady (-want +got):\n%s", diff)
 			}
-			// Nothing is stated about memory: 300, or nothing once that lapses.
-			wantLapses := tc.onNode != Usage{}
-			if memory := onNode[load.Memory].P95; lapses != wantLapses || wantLapses && memory != 300 || lapsed[load.Memory] != (Usage{}) {
-				t.Errorf("lapses: %v; memory on a node %v, lapsed %v", lapses, onNode[load.Memory], lapsed[load.Memory])
+			// Memory has no request: the default of 300 during startup, and nothing afterwards.
+			wantChanges := tc.onNode != Usage{}
+			if memory := onNode[load.Memory].P95; changes != wantChanges || wantChanges && memory != 300 || steady[load.Memory] != (Usage{}) {
+				t.Errorf("changes: %v; memory on a node %v, steady %v", changes, onNode[load.Memory], steady[load.Memory])
 			}
-			if got, want := tc.predictor.Charge(tc.pod)[load.CPU], onNode[load.CPU].Mean; got != want {
-				t.Errorf("Charge %v, want the mean %v", got, want)
+			if got, want := p.PendingUsage(tc.pod)[load.CPU], onNode[load.CPU].Mean; got != want {
+				t.Errorf("PendingUsage %v, want the mean %v", got, want)
 			}
-			if got, want := tc.predictor.Estimate(tc.pod)[load.CPU], p.Incoming(tc.pod)[load.CPU].Mean; got != want {
+			if got, want := p.Estimate(tc.pod)[load.CPU], p.Incoming(tc.pod)[load.CPU].Mean; got != want {
 				t.Errorf("Estimate %v, want the mean %v", got, want)
 			}
 		})
@@ -158,8 +156,8 @@ func TestPrediction_KnownWorkloadDoesNotAllocate(t *testing.T) {
 	p := predictor(0.5)
 	p.Default = podusage.Amounts{}
 	observation := Observation{Workload: Workload{"ns", "steady"}, Resource: load.Memory, At: time.Unix(1e9, 0), Span: time.Hour, Pods: 1, Sum: 1, SumSquares: 1}
-	p.Statistics.Publish(p.Statistics.Latest().With([]Observation{observation}, Cluster{}, Config{History: 24 * time.Hour, MaxWorkloads: 10}))
-	prediction, pod := p.At(p.Statistics.Latest()), podOf("steady", container("4", ""))
+	prediction := p.At(p.Snapshot.With([]Observation{observation}, Cluster{}, Config{History: 24 * time.Hour, MaxWorkloads: 10}))
+	pod := podOf("steady", container("4", ""))
 	if allocs := testing.AllocsPerRun(100, func() { prediction.OnNode(pod) }); allocs != 0 {
 		t.Errorf("%v allocations, want 0", allocs)
 	}

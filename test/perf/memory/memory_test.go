@@ -20,6 +20,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
@@ -140,23 +141,35 @@ func TestModels(t *testing.T) {
 	for _, tc := range []struct {
 		name       string
 		estimators []podusage.Estimator
+		peaks      bool
 		bound      int64
 	}{
-		{"one model", []podusage.Estimator{podusage.BySpec{}}, 1280},
-		{"one model that predicts peaks", []podusage.Estimator{learned.Predictor{Statistics: learned.NewPublisher(), Multiplier: 1.5, MaxRequestRatio: 10}}, 2560},
-		{"two models", []podusage.Estimator{podusage.BySpec{}, podusage.ByRequests{}}, 2 * 1280},
+		{"one model", []podusage.Estimator{podusage.BySpec{}}, false, 1280},
+		{"one model that predicts peaks", nil, true, 2560},
+		{"two models", []podusage.Estimator{podusage.BySpec{}, podusage.ByRequests{}}, false, 2 * 1280},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			before := heap()
 			snapshots := estimate.NewSnapshots(publisher)
-			var models []*estimate.Model
+			var models []any
 			for _, estimator := range tc.estimators {
 				model := estimate.NewModel(snapshots, estimate.Config{
-					Window: window, Trust: trust, Estimator: estimator, Clock: clocktesting.NewFakePassiveClock(start),
+					Window: window, Trust: trust, Estimators: estimate.Fixed{Estimator: estimator}, Clock: clocktesting.NewFakePassiveClock(start),
 				})
 				view := model.View(framework.NewCycleState())
 				for _, info := range infos {
 					view.Estimate(info)
+				}
+				models = append(models, model)
+			}
+			if tc.peaks {
+				model := peak.NewModel(snapshots, peak.Config{
+					Window: window, Trust: trust, Clock: clocktesting.NewFakePassiveClock(start),
+					Statistics: peak.NewStatistics(learned.NewPublisher()), Predictor: learned.Predictor{Multiplier: 1.5, MaxRequestRatio: 10},
+				})
+				view := model.View(framework.NewCycleState())
+				for _, info := range infos {
+					view.Node(info, &learned.Usages{}, 1)
 				}
 				models = append(models, model)
 			}

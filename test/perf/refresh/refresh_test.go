@@ -237,7 +237,7 @@ func benchmarkRefresh(b *testing.B, estimators []podusage.Estimator, metricCount
 	snapshots := estimate.NewSnapshots(watcher.Publisher())
 	models := make([]*estimate.Model, len(estimators))
 	for i, estimator := range estimators {
-		models[i] = estimate.NewModel(snapshots, estimate.Config{Window: window, Trust: trust, Estimator: estimator, Clock: clock.RealClock{}})
+		models[i] = estimate.NewModel(snapshots, estimate.Config{Window: window, Trust: trust, Estimators: estimate.Fixed{Estimator: estimator}, Clock: clock.RealClock{}})
 	}
 	ctx := klog.NewContext(b.Context(), logr.Discard())
 	refreshOnce := func() {

@@ -19,7 +19,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/cyclestate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
 // Missing is the score of a node that gets the mean score of the others when scores are normalized.
@@ -35,7 +34,7 @@ type Extensions struct {
 	missingLoad config.MissingLoad
 	counters    counters.Counters
 	states      *cyclestate.Memo[PreScoreState]
-	podState    func(pod *corev1.Pod) (state any, skip bool)
+	podState    func(state fwk.CycleState, pod *corev1.Pod) (any, Scoring)
 }
 
 // New returns the extensions of the named plugin, which scores by the resources' load.
@@ -59,9 +58,20 @@ func (x *Extensions) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain.L
 	return l
 }
 
-// SetPodState makes PreScoreState.Pod hold what podState returns for the pod to place. The plugin is skipped for the pod where skip
-// is set.
-func (x *Extensions) SetPodState(podState func(pod *corev1.Pod) (state any, skip bool)) {
+// Scoring says when a pod's nodes are scored.
+type Scoring int
+
+const (
+	// ByLoad scores nodes if the load of some node is known.
+	ByLoad Scoring = iota
+	// Always scores nodes without any load too.
+	Always
+	// Never skips the plugin for the pod.
+	Never
+)
+
+// SetPodState makes PreScoreState.Pod hold the value that podState returns for the cycle and the pod to place.
+func (x *Extensions) SetPodState(podState func(state fwk.CycleState, pod *corev1.Pod) (any, Scoring)) {
 	x.podState = podState
 }
 
@@ -70,8 +80,6 @@ type PreScoreState struct {
 	View *estimate.View
 	// PodUsage is what the pod to place will use.
 	PodUsage podusage.Amounts
-	// PodUsages is what it is predicted to use over time; nil where the model predicts nothing.
-	PodUsages *learned.Usages
 	// Pod is what else the plugin knows of it; nil without SetPodState.
 	Pod any
 	// Skip is set where no node's load is known, or the plugin is skipped for the pod: all nodes score alike.
@@ -86,17 +94,16 @@ func (x *Extensions) PreScoreState(state fwk.CycleState, pod *corev1.Pod) *PreSc
 		return s
 	}
 	view := x.model.View(state)
-	usage, usages := view.PodUsage(pod)
-	skips := x.skips(view)
-	s := &PreScoreState{View: view, PodUsage: usage, PodUsages: usages, Skip: skips}
+	s := &PreScoreState{View: view, PodUsage: view.Estimator().Estimate(pod)}
+	scoring := ByLoad
 	if x.podState != nil {
-		var skipsPod bool
-		s.Pod, skipsPod = x.podState(pod)
-		s.Skip = skips || skipsPod
+		s.Pod, scoring = x.podState(state, pod)
 	}
+	unknown := scoring != Always && !slices.ContainsFunc(x.resources, view.Knows)
+	s.Skip = unknown || scoring == Never
 	s, first := x.states.Store(state, s)
 	if first {
-		x.counters.Decision(skips)
+		x.counters.Decision(unknown)
 	}
 	return s
 }
@@ -104,17 +111,11 @@ func (x *Extensions) PreScoreState(state fwk.CycleState, pod *corev1.Pod) *PreSc
 // ExplainPodUsage implements explain.UsageExplainer for the plugin.
 func (x *Extensions) ExplainPodUsage(state fwk.CycleState, pod *corev1.Pod) (usages []explain.PodUsage) {
 	s := x.PreScoreState(state, pod)
-	explanations := s.View.ExplainPodUsage(pod)
+	explanations := s.View.Estimator().Explain(pod)
 	for _, r := range x.resources {
 		usages = append(usages, explain.NewPodUsage(r, s.PodUsage[r], explanations[r]))
 	}
 	return usages
-}
-
-// skips reports whether nothing tells the nodes apart: no node's load is known, and no node is judged by the statistics of its pods.
-func (x *Extensions) skips(view *estimate.View) bool {
-	byPods := view.HasStatistics() && x.missingLoad == config.MissingLoadRequests
-	return !byPods && !slices.ContainsFunc(x.resources, view.Knows)
 }
 
 // PreScore skips scoring when no node's load is known: the profile's other plugins decide.
@@ -127,7 +128,7 @@ func (x *Extensions) PreScore(_ context.Context, state fwk.CycleState, pod *core
 
 // SignPod implements minor.SignPlugin: scores depend on what the pod will use, and on nothing else of the pod.
 func (x *Extensions) SignPod(_ context.Context, pod *corev1.Pod) ([]minor.SignFragment, *fwk.Status) {
-	return []minor.SignFragment{{Key: "v1.Pod.Spec." + x.plugin + "()", Value: x.model.PodUsage(pod)}}, nil
+	return []minor.SignFragment{{Key: "v1.Pod.Spec." + x.plugin + "()", Value: x.reader.PodUsage(pod)}}, nil
 }
 
 // NodeScore returns the node score nearest to score. freshest and stalest are the states of the node's best and worst known

@@ -68,8 +68,9 @@ func loadsOf(cpu map[string]float64) *plugintest.Loads {
 // counting expects nothing of any pod, and counts how often it is asked.
 type counting struct{ asked int }
 
-func (c *counting) Estimate(*corev1.Pod) podusage.Amounts { c.asked++; return podusage.Amounts{} }
-func (c *counting) Charge(*corev1.Pod) podusage.Amounts   { return podusage.Amounts{} }
+func (c *counting) Estimate(*corev1.Pod) podusage.Amounts                            { c.asked++; return podusage.Amounts{} }
+func (c *counting) PendingUsage(*corev1.Pod) podusage.Amounts                        { return podusage.Amounts{} }
+func (c *counting) Explain(*corev1.Pod) (x [load.ResourceCount]podusage.Explanation) { return x }
 
 func newPercent(loads *plugintest.Loads, missingLoad config.MissingLoad) *percent {
 	return newCounted(loads, missingLoad, &counting{}, plugintest.Counters())
@@ -132,7 +133,13 @@ func TestExtensions_PreScore(t *testing.T) {
 func TestExtensions_PodState(t *testing.T) {
 	deps := counters.NewMetrics(metrics.NewKubeRegistry().MustRegister).For("Percent")
 	pl, asked := newCounted(loadsOf(map[string]float64{"a": 0.5}), config.MissingLoadRequests, &counting{}, deps), 0
-	pl.SetPodState(func(pod *corev1.Pod) (any, bool) { asked++; return pod.Name, pod.Name == "skipped" })
+	pl.SetPodState(func(_ fwk.CycleState, pod *corev1.Pod) (any, loadscore.Scoring) {
+		asked++
+		if pod.Name == "skipped" {
+			return pod.Name, loadscore.Never
+		}
+		return pod.Name, loadscore.ByLoad
+	})
 	for _, name := range []string{"scored", "skipped"} {
 		state, pod := framework.NewCycleState(), st.MakePod().Name(name).Obj()
 		for range 3 {

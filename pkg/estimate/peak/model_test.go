@@ -1,4 +1,4 @@
-package estimate
+package peak
 
 import (
 	"math"
@@ -15,9 +15,12 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	clocktesting "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/minortest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
@@ -37,13 +40,90 @@ func statisticsOf(at time.Time, workloads map[string][2]float64) *learned.Snapsh
 	return (&learned.Snapshot{}).With(observations, cluster, learned.Config{History: 24 * time.Hour, MaxWorkloads: 10})
 }
 
-// predictorOn predicts by the statistics, of which half an hour is enough.
-func predictorOn(s *learned.Snapshot) learned.Predictor {
-	p := learned.NewPublisher()
-	p.Publish(s)
-	return learned.Predictor{
-		Statistics: p, MinHistory: 30 * time.Minute, Multiplier: 1.5, Default: podusage.Amounts{load.CPU: 900}, MaxRequestRatio: 10,
+const (
+	window = 5 * time.Minute
+	maxAge = 5 * time.Minute
+)
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// fixture is a model on a publisher of load and one of statistics.
+type fixture struct {
+	*Model
+	loads     *load.Publisher
+	learned   *learned.Publisher
+	snapshots *estimate.Snapshots
+}
+
+// newModel returns a model of the node n at now. Half an hour of statistics is enough. The node is unknown without measurements.
+func newModel(s *learned.Snapshot, measured ...load.Measurement) fixture {
+	f := fixture{loads: load.NewPublisher(), learned: learned.NewPublisher()}
+	f.learned.Publish(s)
+	if len(measured) > 0 {
+		var n load.NodeLoad
+		copy(n[:], measured)
+		f.loads.Publish(loadtest.Snapshot(map[time.Duration]map[string]load.NodeLoad{window: {"n": n}}, nil))
 	}
+	f.snapshots = estimate.NewSnapshots(f.loads)
+	f.Model = NewModel(f.snapshots, Config{
+		Window: window, Trust: load.Trust{RefreshInterval: 30 * time.Second, MaxAge: maxAge, DriftTolerance: 10},
+		Clock: clocktesting.NewFakePassiveClock(now), Statistics: NewStatistics(f.learned),
+		Predictor: learned.Predictor{
+			MinHistory: 30 * time.Minute, Multiplier: 1.5, Default: podusage.Amounts{load.CPU: 900}, MaxRequestRatio: 10,
+		},
+	})
+	return f
+}
+
+// republish publishes new load of the node, with the same index.
+func (f *fixture) republish(measured ...load.Measurement) {
+	var n load.NodeLoad
+	copy(n[:], measured)
+	index := f.loads.Latest().Index()
+	table := load.NewTable(index, func(string) load.NodeLoad { return n })
+	f.loads.Publish(load.NewSnapshot(index, map[time.Duration]*load.Table{window: table}, nil))
+}
+
+// sums returns the estimate of the node, and the sums over its pods, in the cycle.
+func (f *fixture) sums(state fwk.CycleState, node fwk.NodeInfo) (estimate.Estimate, [load.ResourceCount]PodSums) {
+	resources := f.View(state).Node(node, &learned.Usages{}, 0)
+	var e estimate.Estimate
+	var sums [load.ResourceCount]PodSums
+	for r := range resources {
+		e[r], sums[r] = resources[r].Node, resources[r].Pods
+	}
+	return e, sums
+}
+
+// measurement is of cpu or memory at a quarter of capacity.
+func measurement(age time.Duration) load.Measurement {
+	return load.Measurement{Stat: load.Stat{Mean: 0.25, Known: true}, Window: window, End: now.Add(-age)}
+}
+
+// newNode has 8 cores, of which 6 are allocatable.
+func newNode(pods ...*corev1.Pod) *framework.NodeInfo {
+	object := st.MakeNode().Name("n").Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "8"}).Obj()
+	object.Status.Allocatable = st.MakeNode().Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "6"}).Obj().Status.Allocatable
+	info := framework.NewNodeInfo(pods...)
+	info.SetNode(object)
+	return info
+}
+
+func bound(pod *corev1.Pod, ago time.Duration) *corev1.Pod {
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-ago))}}
+	return pod
+}
+
+func podInfo(t interface {
+	Helper()
+	Fatal(args ...any)
+}, pod *corev1.Pod) fwk.PodInfo {
+	t.Helper()
+	info, err := framework.NewPodInfo(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
 }
 
 // podNamed has an owner and requests cpu unless that is empty.
@@ -59,10 +139,6 @@ func podNamed(name, owner, cpu string) *corev1.Pod {
 }
 
 func TestPodSums(t *testing.T) {
-	bound := func(pod *corev1.Pod, ago time.Duration) *corev1.Pod {
-		pod.Status.Conditions = boundAgo(ago, "0").Status.Conditions
-		return pod
-	}
 	running := func(pod *corev1.Pod) *corev1.Pod {
 		pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, &metav1.Time{Time: now.Add(-24 * time.Hour)}
 		return pod
@@ -115,45 +191,39 @@ func TestPodSums(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			model, _ := newModel(predictorOn(statistics), map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0)}})
-			info := framework.NewNodeInfo(tc.pods...)
-			info.SetNode(newNode(t, "n").Node())
-			_, sums := model.View(framework.NewCycleState()).WithPodSums(info)
+			model := newModel(statistics, measurement(0))
+			_, sums := model.sums(framework.NewCycleState(), newNode(tc.pods...))
 			if diff := cmp.Diff(tc.want, sums[load.CPU], cmpopts.EquateApprox(1e-5, 0)); diff != "" {
 				t.Errorf("sums (-want +got):\n%s", diff)
 			}
-			if got := model.LastPodSums("n"); got != sums {
-				t.Errorf("LastPodSums: %v, want %v", got, sums)
+			if got := model.LatestPods("n"); got != sums {
+				t.Errorf("LatestPods: %v, want %v", got, sums)
 			}
 		})
 	}
 }
 
 func TestPodSums_WithoutStatistics(t *testing.T) {
-	model, _ := newModel(predictorOn(&learned.Snapshot{}), map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0)}})
-	info := framework.NewNodeInfo(podNamed("a", "a", "2"))
-	info.SetNode(newNode(t, "n").Node())
-	view := model.View(framework.NewCycleState())
-	_, sums := view.WithPodSums(info)
+	model := newModel(&learned.Snapshot{}, measurement(0))
+	_, sums := model.sums(framework.NewCycleState(), newNode(podNamed("a", "a", "2")))
 	// Mean 2,000, which nobody learned, and p95 3,000.
 	want := PodSums{Mean: 2000, Excess: 1000, LargestVariance: (1000 / 1.64) * (1000 / 1.64), Largest: 0}
 	if diff := cmp.Diff(want, sums[load.CPU], cmpopts.EquateApprox(1e-5, 0)); diff != "" {
 		t.Errorf("sums (-want +got):\n%s", diff)
 	}
-	if view.HasStatistics() {
+	if model.View(framework.NewCycleState()).HasStatistics() {
 		t.Error("there are statistics")
 	}
 }
 
 func TestPodSums_OfNodesWithoutLoad(t *testing.T) {
 	statistics := statisticsOf(now, map[string][2]float64{"a": {1000, 200}})
-	model, _ := newModel(predictorOn(statistics), nil)
-	info := framework.NewNodeInfo(podNamed("a", "a", "2"))
-	info.SetNode(newNode(t, "n").Node())
+	model := newModel(statistics)
+	info := newNode(podNamed("a", "a", "2"))
 	want := PodSums{Mean: 1000, Learned: 1000, Excess: 328, LargestVariance: 40000, Largest: 0}
 	check := func(when string) {
 		t.Helper()
-		e, sums := model.View(framework.NewCycleState()).WithPodSums(info)
+		e, sums := model.sums(framework.NewCycleState(), info)
 		if diff := cmp.Diff(want, sums[load.CPU], cmpopts.EquateApprox(1e-5, 0)); diff != "" {
 			t.Errorf("%s: sums (-want +got):\n%s", when, diff)
 		}
@@ -167,34 +237,10 @@ func TestPodSums_OfNodesWithoutLoad(t *testing.T) {
 	check("once the node changed")
 }
 
-// TestPodSums_OfManyNodesThatCameAndWent has an autoscaler replace nodes while no load is read.
-func TestPodSums_OfManyNodesThatCameAndWent(t *testing.T) {
-	model, _ := newModel(predictorOn(statisticsOf(now, map[string][2]float64{"a": {1000, 200}})), nil)
-	view := model.View(framework.NewCycleState())
-	object := newNode(t, "n").Node()
-	for i := range maxUnmeasured + 10 {
-		node := object.DeepCopy()
-		node.Name = "n" + strconv.Itoa(i)
-		info := framework.NewNodeInfo(podNamed("a", "a", "2"))
-		info.SetNode(node)
-		if _, sums := view.WithPodSums(info); sums[load.CPU].Mean != 1000 {
-			t.Fatalf("mean %v of node %d, want 1000", sums[load.CPU].Mean, i)
-		}
-	}
-	kept := 0
-	view.cache.unmeasured.Range(func(any, any) bool { kept++; return true })
-	if kept != 10 {
-		t.Errorf("%d nodes are kept, want the 10 after the bound", kept)
-	}
-}
-
-func TestPodSums_LapseWithTheLoad(t *testing.T) {
+func TestPodSums_StartupEndsWithTheLoad(t *testing.T) {
 	statistics := statisticsOf(now.Add(-time.Hour), map[string][2]float64{"a": {1000, 200}})
-	model, publisher := newModel(predictorOn(statistics), map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0)}})
-	silent := podNamed("s", "", "")
-	silent.Status.Conditions = boundAgo(2*window-time.Minute, "0").Status.Conditions
-	info := framework.NewNodeInfo(silent)
-	info.SetNode(newNode(t, "n").Node())
+	model := newModel(statistics, measurement(0))
+	info := newNode(bound(podNamed("s", "", ""), 2*window-time.Minute))
 	for _, step := range []struct {
 		name string
 		age  time.Duration
@@ -203,69 +249,61 @@ func TestPodSums_LapseWithTheLoad(t *testing.T) {
 		{"at first", 0, 600}, {"later", -time.Minute + 1, 600}, {"two windows after the binding", -time.Minute, 0},
 		{"with load that is older again", -time.Minute + 1, 600}, {"much older", 4 * time.Minute, 600},
 	} {
-		republish(publisher, load.NodeLoad{load.CPU: measurement(0.25, 0, step.age)})
-		if _, sums := model.View(framework.NewCycleState()).WithPodSums(info); math.Abs(sums[load.CPU].Excess-step.want) > 1e-3 {
+		model.republish(measurement(step.age))
+		if _, sums := model.sums(framework.NewCycleState(), info); math.Abs(sums[load.CPU].Excess-step.want) > 1e-3 {
 			t.Errorf("%s: excess %v, want %v", step.name, sums[load.CPU].Excess, step.want)
 		}
 	}
 }
 
 func TestPodSums_StateFollowsTheLoad(t *testing.T) {
-	model, publisher := newModel(predictorOn(&learned.Snapshot{}), map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0)}})
-	info := newNode(t, "n")
+	model := newModel(&learned.Snapshot{}, measurement(0))
+	info := newNode(podNamed("a", "", "1"))
 	for _, step := range []struct {
 		memory load.Measurement
 		want   load.State
 	}{
-		{load.Measurement{}, load.Absent}, {measurement(0.5, 0, 0), load.Fresh}, {measurement(0.5, 0, maxAge+1), load.Expired}, {load.Measurement{}, load.Absent},
+		{load.Measurement{}, load.Absent}, {measurement(0), load.Fresh}, {measurement(maxAge + 1), load.Expired}, {load.Measurement{}, load.Absent},
 	} {
-		republish(publisher, load.NodeLoad{load.CPU: measurement(0.25, 0, 0), load.Memory: step.memory})
-		view := model.View(framework.NewCycleState())
-		got, _ := view.WithPodSums(info)
-		want := view.Estimate(info)
+		model.republish(measurement(0), step.memory)
+		got, _ := model.sums(framework.NewCycleState(), info)
 		if got[load.Memory].State != step.want {
 			t.Errorf("state of memory %v, want %v", got[load.Memory].State, step.want)
 		}
-		for r := range want {
-			if diff := cmp.Diff(&want[r], got[r]); diff != "" {
-				t.Errorf("the estimate in parts (-whole +parts):\n%s", diff)
-			}
+		if diff := cmp.Diff(model.View(framework.NewCycleState()).Estimate(info), got); diff != "" {
+			t.Errorf("the estimate beside the sums (-whole +got):\n%s", diff)
 		}
 	}
 }
 
 func TestPodSums_PodGroupCyclesKeepTheGeneration(t *testing.T) {
-	statistics := statisticsOf(now, map[string][2]float64{"a": {1000, 200}})
-	model, _ := newModel(predictorOn(statistics), map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0)}})
-	info := framework.NewNodeInfo(podNamed("a", "a", "2"))
-	info.SetNode(newNode(t, "n").Node())
+	model := newModel(statisticsOf(now, map[string][2]float64{"a": {1000, 200}}), measurement(0))
+	info := newNode(podNamed("a", "a", "2"))
 	generation := info.Generation
-	model.View(framework.NewCycleState()).WithPodSums(info)
+	model.sums(framework.NewCycleState(), info)
 	info.AddPodInfo(podInfo(t, podNamed("member", "a", "2")))
 	info.Generation = generation
-	state := minortest.PodGroupCycle(t)
-	if _, sums := model.View(state).WithPodSums(info); sums[load.CPU].Mean != 2000 {
+	if _, sums := model.sums(minortest.PodGroupCycle(t), info); sums[load.CPU].Mean != 2000 {
 		t.Errorf("mean %v with a member of the group, want 2000", sums[load.CPU].Mean)
 	}
 }
 
 func TestCycleSeesOneSnapshotOfStatistics(t *testing.T) {
-	predictor := predictorOn(statisticsOf(now, map[string][2]float64{"a": {1000, 0}}))
-	model, _ := newModel(predictor, map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0)}})
-	stricter := predictor
-	stricter.MaxRequestRatio = 2
-	other := modelOn(model.Snapshots(), stricter)
-	info := framework.NewNodeInfo(podNamed("a", "a", "2"))
-	info.SetNode(newNode(t, "n").Node())
-	mean := func(m *Model, state fwk.CycleState) float64 {
-		_, sums := m.View(state).WithPodSums(info)
+	model := newModel(statisticsOf(now, map[string][2]float64{"a": {1000, 0}}), measurement(0))
+	stricter := model.Config()
+	stricter.Predictor.MaxRequestRatio = 2
+	other := model
+	other.Model = NewModel(model.snapshots, stricter)
+	info := newNode(podNamed("a", "a", "2"))
+	mean := func(m fixture, state fwk.CycleState) float64 {
+		_, sums := m.sums(state, info)
 		return sums[load.CPU].Mean
 	}
 	cycle := framework.NewCycleState()
 	if got := mean(model, cycle); got != 1000 {
 		t.Fatalf("mean %v, want 1000", got)
 	}
-	predictor.Statistics.Publish(statisticsOf(now, map[string][2]float64{"a": {2000, 0}}))
+	model.learned.Publish(statisticsOf(now, map[string][2]float64{"a": {2000, 0}}))
 	if got := mean(model, cycle); got != 1000 {
 		t.Errorf("the same plugin sees %v in the same cycle, want 1000", got)
 	}
@@ -275,14 +313,30 @@ func TestCycleSeesOneSnapshotOfStatistics(t *testing.T) {
 	if got := mean(model, framework.NewCycleState()); got != 2000 {
 		t.Errorf("the next cycle sees %v, want 2000", got)
 	}
-	// What is pending follows the statistics as well.
-	if e := model.View(framework.NewCycleState()).Estimate(info); e[load.CPU].Pending != 2000 {
-		t.Errorf("pending %v, want 2000", e[load.CPU].Pending)
+	// Pending usage follows the statistics as well.
+	for name, e := range map[string]estimate.Estimate{
+		"peaks": model.View(framework.NewCycleState()).Estimate(info), "load": model.Load().View(framework.NewCycleState()).Estimate(info),
+	} {
+		if e[load.CPU].Pending != 2000 {
+			t.Errorf("%s: pending %v, want 2000", name, e[load.CPU].Pending)
+		}
+	}
+}
+
+func TestPods(t *testing.T) {
+	model := newModel(statisticsOf(now, map[string][2]float64{"a": {1000, 200}}), measurement(0))
+	young := podNamed("p", "a", "3")
+	young.Status = corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &metav1.Time{Time: now.Add(-time.Minute)}}
+	got := model.View(framework.NewCycleState()).Pods(newNode(young))
+	// The mean of the workload, a fifth of which is in the window.
+	want := estimate.PodResourceLoad{Usage: 1000, Coverage: 0.2, Pending: 800}
+	if len(got) != 1 || got[0].Resources[load.CPU] != want {
+		t.Errorf("pods %+v, want one with %+v of cpu", got, want)
 	}
 }
 
 func TestCacheChangesNoPodSums(t *testing.T) {
-	object := newNode(t, "n").Node()
+	object := newNode().Node()
 	rapid.Check(t, func(t *rapid.T) {
 		drawStatistics := func() *learned.Snapshot {
 			workloads := map[string][2]float64{}
@@ -293,11 +347,10 @@ func TestCacheChangesNoPodSums(t *testing.T) {
 			}
 			return statisticsOf(now.Add(time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "later"))), workloads)
 		}
-		drawLoad := func() load.NodeLoad {
-			return load.NodeLoad{load.CPU: measurement(0.25, 0, time.Duration(rapid.Int64Range(0, int64(maxAge)).Draw(t, "age")))}
+		drawLoad := func() load.Measurement {
+			return measurement(time.Duration(rapid.Int64Range(0, int64(maxAge)).Draw(t, "age")))
 		}
-		predictor := predictorOn(drawStatistics())
-		model, publisher := newModel(predictor, map[string]load.NodeLoad{"n": drawLoad()})
+		model := newModel(drawStatistics(), drawLoad())
 		n := framework.NewNodeInfo()
 		n.SetNode(object)
 		for i := range rapid.IntRange(1, 30).Draw(t, "steps") {
@@ -305,15 +358,14 @@ func TestCacheChangesNoPodSums(t *testing.T) {
 			case "add":
 				pod := podNamed("p"+strconv.Itoa(i), rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "owner"), rapid.SampledFrom([]string{"", "100m", "2"}).Draw(t, "cpu"))
 				pod.UID = types.UID(pod.Name)
-				pod.Status = drawPod(t, i).Status
+				pod.Status.Phase = rapid.SampledFrom([]corev1.PodPhase{"", corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded}).Draw(t, "phase")
+				if rapid.Bool().Draw(t, "started") {
+					pod.Status.StartTime = &metav1.Time{Time: now.Add(-time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "started ago")))}
+				}
 				if rapid.Bool().Draw(t, "bound") {
-					pod.Status.Conditions = boundAgo(time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "bound ago")), "0").Status.Conditions
+					bound(pod, time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "bound ago")))
 				}
-				info, err := framework.NewPodInfo(pod)
-				if err != nil {
-					t.Fatal(err)
-				}
-				n.AddPodInfo(info)
+				n.AddPodInfo(podInfo(t, pod))
 			case "remove":
 				if len(pods) > 0 {
 					if err := n.RemovePod(klog.Background(), pods[rapid.IntRange(0, len(pods)-1).Draw(t, "which")].GetPod()); err != nil {
@@ -323,14 +375,15 @@ func TestCacheChangesNoPodSums(t *testing.T) {
 			case "change":
 				n.SetNode(object)
 			case "publish":
-				republish(publisher, drawLoad())
+				model.republish(drawLoad())
 			case "learn":
-				predictor.Statistics.Publish(drawStatistics())
+				model.learned.Publish(drawStatistics())
 			}
 			uncached := load.NewPublisher()
-			uncached.Publish(publisher.Latest())
-			wantEstimate, want := modelOn(NewSnapshots(uncached), predictor).View(framework.NewCycleState()).WithPodSums(n)
-			gotEstimate, got := model.View(framework.NewCycleState()).WithPodSums(n)
+			uncached.Publish(model.loads.Latest())
+			fresh := fixture{Model: NewModel(estimate.NewSnapshots(uncached), model.Config())}
+			wantEstimate, want := fresh.sums(framework.NewCycleState(), n)
+			gotEstimate, got := model.sums(framework.NewCycleState(), n)
 			if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
 				t.Fatalf("sums (-uncached +cached):\n%s", diff)
 			}

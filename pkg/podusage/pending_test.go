@@ -100,11 +100,11 @@ func TestBySpec_Charge(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			e := BySpec{Multiplier: 1.5, DefaultCPUMillis: 1000, MaxRequestRatio: 10}
 			before := tc.pod.DeepCopy()
-			if got := e.Charge(&tc.pod)[load.CPU]; got != tc.want {
-				t.Errorf("Charge() = %v milliCPU, want %v", got, tc.want)
+			if got := e.PendingUsage(&tc.pod)[load.CPU]; got != tc.want {
+				t.Errorf("PendingUsage() = %v milliCPU, want %v", got, tc.want)
 			}
 			if n, m := len(before.Spec.Containers), len(tc.pod.Spec.Containers); n != m || before.Spec.Containers[0].Name != tc.pod.Spec.Containers[0].Name {
-				t.Error("Charge changes the pod")
+				t.Error("PendingUsage changes the pod")
 			}
 		})
 	}
@@ -137,8 +137,8 @@ func TestByRequests_ChargeOfWholePod(t *testing.T) {
 		{"nothing where no container runs", wholePod(both("2", "3"), two[:1], oneWaits[0]), 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := (ByRequests{}).Charge(&tc.pod)[load.CPU]; got != tc.want {
-				t.Errorf("Charge() = %v milliCPU, want %v", got, tc.want)
+			if got := (ByRequests{}).PendingUsage(&tc.pod)[load.CPU]; got != tc.want {
+				t.Errorf("PendingUsage() = %v milliCPU, want %v", got, tc.want)
 			}
 		})
 	}
@@ -147,8 +147,8 @@ func TestByRequests_ChargeOfWholePod(t *testing.T) {
 func TestByRequests_Charge(t *testing.T) {
 	two := []corev1.Container{named("a", "1", "2"), named("b", "100m", "500m")}
 	pod := statuses(two, in("a", waiting("ImagePullBackOff")), in("b", running))
-	if got := (ByRequests{}).Charge(&pod)[load.CPU]; got != 100 {
-		t.Errorf("Charge() = %v milliCPU, want 100, the request of the container that runs", got)
+	if got := (ByRequests{}).PendingUsage(&pod)[load.CPU]; got != 100 {
+		t.Errorf("PendingUsage() = %v milliCPU, want 100, the request of the container that runs", got)
 	}
 }
 
@@ -208,7 +208,7 @@ func TestEstimates_AnyQuantity(t *testing.T) {
 			}}}
 		}
 		for name, estimate := range map[string]func(*corev1.Pod) Amounts{
-			"BySpec.Estimate": e.Estimate, "BySpec.Charge": e.Charge, "ByRequests.Estimate": ByRequests{}.Estimate, "ByRequests.Charge": ByRequests{}.Charge,
+			"BySpec.Estimate": e.Estimate, "BySpec.PendingUsage": e.PendingUsage, "ByRequests.Estimate": ByRequests{}.Estimate, "ByRequests.PendingUsage": ByRequests{}.PendingUsage,
 		} {
 			small, large := estimate(podOf(limit)), estimate(podOf(larger))
 			for r := range load.ResourceCount {

@@ -1,0 +1,80 @@
+package peak
+
+import (
+	"math"
+
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+)
+
+// Resource holds the terms of the predicted peak of one resource of a node. All amounts are in milliCPU or bytes.
+type Resource struct {
+	// Node is the measured and pending usage of the node.
+	Node estimate.ResourceEstimate
+	// Pods are sums over the pods on the node.
+	Pods PodSums
+	// Pod is the predicted usage of the pod to place, capped at the node's allocatable.
+	Pod learned.Usage
+	// Deviations is the z-factor for the remaining pods. ≥ 0.
+	Deviations float64
+	// HasStatistics reports whether statistics of at least one workload are known.
+	HasStatistics bool
+}
+
+// With returns the terms of a node's peak with a pod of the given usage on it.
+func With(node estimate.ResourceEstimate, pods PodSums, pod *learned.Usage, deviations float64) Resource {
+	return Resource{Node: node, Pods: pods, Pod: pod.Within(node.Allocatable), Deviations: deviations}
+}
+
+// Mean is the expected mean with the pod on the node: the larger of load and learned usage, plus the mean of the pod. Without
+// fresh load it is the sum of the means of all pods, or of their requests if there are no statistics.
+func (r *Resource) Mean() float64 {
+	switch {
+	case r.Node.State == load.Fresh:
+		return max(r.Node.Mean+r.Node.Pending, r.Pods.Learned) + r.Pod.Mean
+	case r.HasStatistics:
+		return r.Pods.Mean + r.Pod.Mean
+	}
+	return r.Node.Mean + r.Pod.Mean
+}
+
+// PodIsLargest reports whether the excess of the pod to place is the largest.
+func (r *Resource) PodIsLargest() bool {
+	return r.Pods.Largest == NoPod || r.Pod.Excess() > r.Pods.Excess
+}
+
+// Excess is the largest excess of one pod's peak over its mean.
+func (r *Resource) Excess() float64 { return max(r.Pod.Excess(), r.Pods.Excess) }
+
+// Deviation is the standard deviation of the summed usage of all pods except the largest. Pods are assumed to be independent.
+func (r *Resource) Deviation() float64 {
+	if r.PodIsLargest() {
+		return math.Sqrt(r.Pods.RestVariance + r.Pods.LargestVariance)
+	}
+	return math.Sqrt(r.Pods.RestVariance + r.Pod.Variance)
+}
+
+// Peak is the predicted peak as a fraction of the node's capacity: mean, largest excess and Deviations · Deviation. It may be
+// above 1. A node without capacity has no room: its peak is 1.
+//
+// The formula follows the predictors of N. Bashir et al., "Take it to the limit: peak prediction-driven resource overcommitment
+// in datacenters", EuroSys 2021.
+func (r *Resource) Peak() float64 {
+	if r.Node.Base <= 0 {
+		return 1
+	}
+	return (r.Mean() + r.Excess() + r.Deviations*r.Deviation()) / r.Node.Base
+}
+
+// LargestOn returns the namespace/name of the pod with the largest excess; empty for the pod to place.
+func (r *Resource) LargestOn(node fwk.NodeInfo) string {
+	pods := node.GetPods()
+	if r.PodIsLargest() || int(r.Pods.Largest) >= len(pods) {
+		return ""
+	}
+	pod := pods[r.Pods.Largest].GetPod()
+	return pod.Namespace + "/" + pod.Name
+}
