@@ -36,7 +36,7 @@ func generated(t *testing.T, nodes int) *input.Input {
 	return in
 }
 
-// shorten returns the first hours of the input, of which all but the first three are counted.
+// shorten returns the first hours of the input, and counts all but three.
 func shorten(in *input.Input, length time.Duration) *input.Input {
 	short := *in
 	short.Length, short.Counted = length, length-3*time.Hour

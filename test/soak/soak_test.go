@@ -115,7 +115,7 @@ func (s *soak) must(err error) {
 	}
 }
 
-// eventually waits until the condition holds, in real time: the simulated time stands still.
+// eventually waits in real time for a condition. Simulated time does not pass.
 func (s *soak) eventually(what string, holds func() bool) {
 	s.t.Helper()
 	err := wait.PollUntilContextTimeout(s.ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return holds(), nil })

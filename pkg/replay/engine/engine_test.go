@@ -52,7 +52,7 @@ func policy(t testing.TB, name string) Policy {
 func TestReplay_Figures(t *testing.T) {
 	workloads := []input.Workload{
 		{Namespace: "n", Name: "asks", Requests: podusage.Amounts{load.CPU: 900}},
-		{Namespace: "n", Name: "silent"},
+		{Namespace: "n", Name: "large"},
 	}
 	// The first two pods request nearly a node each. They are decided 15 s after the beginning, and run from 30 s on: one for 10
 	// minutes at 90 %, the other for 20 minutes at 120 %. The third finds no room until the first has ended at 10:30, is decided

@@ -11,10 +11,10 @@ import (
 
 // aggregates are what a scenario comes to, over the counted hours if every pod runs from its arrival on.
 type aggregates struct {
-	pods, workloads        int
-	demand, requests       float64 // over the CPU capacity
-	memoryRequests         float64
-	silent, limited, twice float64 // shares of workloads
+	pods, workloads                 int
+	demand, requests                float64 // over the CPU capacity
+	memoryRequests                  float64
+	unrequested, limited, recurring float64 // shares of workloads
 }
 
 func aggregatesOf(in *input.Input) aggregates {
@@ -48,12 +48,12 @@ func aggregatesOf(in *input.Input) aggregates {
 		w := &in.Workloads[i]
 		switch {
 		case w.Requests[load.CPU] == 0:
-			a.silent += share
+			a.unrequested += share
 		case w.Limits[load.CPU] > 0:
 			a.limited += share
 		}
 		if len(bursts[i]) > 1 {
-			a.twice += share
+			a.recurring += share
 		}
 	}
 	return a
@@ -80,7 +80,7 @@ func TestDay_Aggregates(t *testing.T) {
 				{"requests", a.requests, want.requests, 0.06},
 				{"requests of memory, so that CPU binds", a.memoryRequests, 0.15, 0.1},
 				{"pods", float64(a.pods), want.pods, 0.08 * want.pods},
-				{"workloads that request nothing", a.silent, 0.15, 0.03},
+				{"workloads without requests", a.unrequested, 0.15, 0.03},
 				{"workloads with a limit", a.limited, 0.3, 0.03},
 			} {
 				if f.got < f.want-f.tolerance || f.got > f.want+f.tolerance {
@@ -90,8 +90,8 @@ func TestDay_Aggregates(t *testing.T) {
 			if s.Name == "base" && (a.workloads < 1550 || a.workloads > 1750) {
 				t.Errorf("%d workloads, want about 1,650", a.workloads)
 			}
-			if s.Name == "new" && a.twice > 0 {
-				t.Errorf("%.3f of the workloads come twice", a.twice)
+			if s.Name == "new" && a.recurring > 0 {
+				t.Errorf("%.3f of the workloads come twice", a.recurring)
 			}
 		})
 	}

@@ -132,7 +132,7 @@ func TestTable(t *testing.T) {
 		t.Errorf("bar of %v %%, range from %v %% and %v %% long, want 30, 25 and 10", got.Bar, got.RangeFrom, got.RangeSize)
 	}
 	if !got.Best || p.Rows[0].Best {
-		t.Error("A is to be marked as the best policy")
+		t.Error("A is not marked as the best policy")
 	}
 }
 

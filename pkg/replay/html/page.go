@@ -129,10 +129,10 @@ func terms(r *report.Report, columns []report.Figure) []term {
 
 func rows(r *report.Report, columns []report.Figure, ages []string) []row {
 	best, stock, clairvoyant := r.Best(), r.Policy(report.Stock), r.Policy(report.Clairvoyant)
-	most := 0.0
+	highest := 0.0
 	for i := range r.Policies {
 		_, _, high := r.Policies[i].Summary(report.Hot)
-		most = max(most, high)
+		highest = max(highest, high)
 	}
 	colors := 0
 	var rows []row
@@ -148,8 +148,8 @@ func rows(r *report.Report, columns []report.Figure, ages []string) []row {
 			row.Cells = append(row.Cells, newCell(p, stock, c))
 		}
 		row.Hot, row.HotRange = row.Cells[0].Mean, row.Cells[0].Range
-		if mean, low, high := p.Summary(report.Hot); most > 0 {
-			row.Bar, row.RangeFrom, row.RangeSize = 100*mean/most, 100*low/most, 100*(high-low)/most
+		if mean, low, high := p.Summary(report.Hot); highest > 0 {
+			row.Bar, row.RangeFrom, row.RangeSize = 100*mean/highest, 100*low/highest, 100*(high-low)/highest
 		}
 		row.setHotBy(p, ages)
 		rows = append(rows, row)

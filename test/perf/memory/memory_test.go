@@ -61,7 +61,7 @@ func checkPerNode(t *testing.T, before, bound int64) {
 	}
 }
 
-// memorySource returns the batch that it is given. It implements source.Source.
+// memorySource returns a fixed batch. It implements source.Source.
 type memorySource struct{ batch source.Batch }
 
 func (s *memorySource) Name() string { return "memory" }
@@ -88,7 +88,7 @@ func TestWatcher(t *testing.T) {
 	half := load.Stat{Mean: 0.5, StdDev: 0.1, Known: true}
 	for _, tc := range []struct {
 		name string
-		// windows are those that the source samples; 0 is the moment.
+		// windows are of the samples; 0 is an instant.
 		windows []time.Duration
 		bound   int64
 	}{

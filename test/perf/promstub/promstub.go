@@ -16,7 +16,7 @@ import (
 // Metric is what the queries of an operator's own metrics begin with.
 const Metric = "perf_metric"
 
-// placeholder stands for the time of the evaluation in prepared responses. It has as many digits.
+// placeholder is replaced with the evaluation time in prepared responses. It has as many digits.
 const placeholder = "0000000000.000"
 
 // Server is an http.Handler of the path /api/v1/query. Its zero value knows no nodes and returns empty vectors.
@@ -68,7 +68,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body := bytes.ReplaceAll(s.response(r.FormValue("query")), []byte(placeholder), []byte(evaluated))
 	w.Header().Set("Content-Type", "application/json")
 	if !s.Gzip || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		_, _ = w.Write(body) // a client that goes away is not the server's concern
+		_, _ = w.Write(body) // the client may have closed the connection
 		return
 	}
 	w.Header().Set("Content-Encoding", "gzip")

@@ -71,7 +71,7 @@ func serve(nodes int) error {
 	mux := http.NewServeMux()
 	mux.Handle("/", &stub)
 	mux.HandleFunc(queriesPath, func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = fmt.Fprint(w, stub.Queries()) // a client that goes away is not the server's concern
+		_, _ = fmt.Fprint(w, stub.Queries()) // the client may have closed the connection
 	})
 	return serveUntilEnd(mux)
 }

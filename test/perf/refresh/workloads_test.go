@@ -78,7 +78,7 @@ func (s *podServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasPrefix(query, "topk("):
 		response = s.workloads
 	}
-	_, _ = w.Write(response) // a client that goes away is not the server's concern
+	_, _ = w.Write(response) // the client may have closed the connection
 }
 
 // newPods returns the nodes and pods as the informers hold them.

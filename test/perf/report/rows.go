@@ -20,7 +20,7 @@ type row struct {
 // The numbers of nodes that are measured.
 const smallest, usual, largest = 500, 5000, 15000
 
-// anyNumber stands for no limit.
+// anyNumber is no limit.
 const anyNumber = -1
 
 func rows() []row {

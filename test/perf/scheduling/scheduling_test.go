@@ -36,7 +36,7 @@ import (
 //go:embed config/*.yaml
 var configFiles embed.FS
 
-// prometheusPlaceholder stands for the server's host and port in the scheduler configurations.
+// prometheusPlaceholder is replaced with the server's host and port in scheduler configurations.
 const prometheusPlaceholder = "PROMETHEUS"
 
 // measuredNamespace is the namespace in which scheduler_perf creates the pods that are measured: those of the operation with
