@@ -110,14 +110,6 @@ func (o *topOptions) validate(names []string) (err error) {
 	return nil
 }
 
-func (o *topOptions) open(cmd *cobra.Command) (*top.Session, error) {
-	connection, err := o.cluster.connect()
-	if err != nil {
-		return nil, err
-	}
-	return top.Open(cmd.Context(), connection, o.cluster.configuration, o.cluster.source, o.view)
-}
-
 func (o *topOptions) runNodes(cmd *cobra.Command, names []string) error {
 	if err := o.validate(names); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 )
 
 func (o *topOptions) podsCommand() *cobra.Command {
@@ -23,6 +24,14 @@ func (o *topOptions) podsCommand() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return o.runPods(cmd, args[0]) },
 	}
+}
+
+func (o *topOptions) open(cmd *cobra.Command) (*top.Session, error) {
+	connection, err := o.cluster.connect()
+	if err != nil {
+		return nil, err
+	}
+	return top.Open(cmd.Context(), connection, o.cluster.configuration, o.cluster.source, o.view)
 }
 
 func (o *topOptions) runPods(cmd *cobra.Command, node string) error {
