@@ -9,9 +9,9 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// These are the names of the scheduling framework that moved in Kubernetes 1.35: from k8s.io/kubernetes/pkg/scheduler/framework into
-// k8s.io/kube-scheduler/framework, where the others have been before. Code that uses the names below takes them from here. Once 1.34
-// is no longer built, fwk can take their place.
+// These are the names of the scheduling framework that moved in Kubernetes 1.35: from
+// k8s.io/kubernetes/pkg/scheduler/framework into k8s.io/kube-scheduler/framework, where the others have been before.
+// Code that uses the names below takes them from here. Once 1.34 is no longer built, fwk can take their place.
 type (
 	EnqueueExtensions   = fwk.EnqueueExtensions
 	FilterPlugin        = fwk.FilterPlugin

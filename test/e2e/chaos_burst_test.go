@@ -86,13 +86,26 @@ func (c *chaos) burst(t *testing.T, name string, audited bool, disturb func(envi
 	t.Logf("%d pods waited when the disturbance began; it was over after %.1f s, and all pods were bound after %.1f s",
 		waiting, disturbed.Seconds(), time.Since(began).Seconds())
 	for i, a := range arrivals {
-		t.Logf("%-9s %4d pods bound, %3d deleted; from creation to binding p50 %s, p90 %s, p99 %s, at most %s", a.scheduler, len(waits[i]),
-			len(a.deleted), percentile(waits[i], 50), percentile(waits[i], 90), percentile(waits[i], 99), percentile(waits[i], 100))
+		t.Logf(
+			"%-9s %4d pods bound, %3d deleted; from creation to binding p50 %s, p90 %s, p99 %s, at most %s",
+			a.scheduler,
+			len(waits[i]),
+			len(a.deleted),
+			percentile(waits[i], 50),
+			percentile(waits[i], 90),
+			percentile(waits[i], 99),
+			percentile(waits[i], 100),
+		)
 	}
 	// Which replica takes over when is chance, and the machine may be busy: only a scheduler that is stuck is far behind.
 	const busy = time.Minute
 	if own, stock := percentile(waits[0], 100), percentile(waits[1], 100); own > 2*stock+busy {
-		t.Errorf("a pod waited %s until it was bound; with the stock scheduler beside it %s, so that at most %s is expected", own, stock, 2*stock+busy)
+		t.Errorf(
+			"a pod waited %s until it was bound; with the stock scheduler beside it %s, so that at most %s is expected",
+			own,
+			stock,
+			2*stock+busy,
+		)
 	}
 	for _, fault := range c.bindings.faults() {
 		t.Error(fault)
@@ -133,7 +146,7 @@ type chaosArrivals struct {
 	labels    map[string]string
 
 	mu sync.Mutex
-	// names are of all pods that were given one, deleted of those that were deleted.
+	// names holds all names of pods, deleted those of deleted pods.
 	names, deleted []string
 	numbers        int
 }
@@ -253,7 +266,8 @@ func (e environment) wantBoundOnce(a *chaosArrivals, audited bool) {
 	refused, notFound := 0, 0
 	for _, event := range events {
 		ref := event.ObjectRef
-		if event.Verb != "create" || ref == nil || ref.Resource != "pods" || ref.Subresource != "binding" || !slices.Contains(a.names, ref.Name) {
+		if event.Verb != "create" || ref == nil || ref.Resource != "pods" || ref.Subresource != "binding" ||
+			!slices.Contains(a.names, ref.Name) {
 			continue
 		}
 		code := int32(http.StatusInternalServerError)
@@ -279,8 +293,15 @@ func (e environment) wantBoundOnce(a *chaosArrivals, audited bool) {
 			e.t.Errorf("%s is bound, but no request has bound it", name)
 		}
 	}
-	e.t.Logf("%-9s %d pods were bound by a request that succeeded; %d requests were refused because the pod was bound or on its way out, %d because it was gone, "+
-		"and the result is unknown for requests about %d pods", a.scheduler, len(succeeded), refused, notFound, len(unknown))
+	e.t.Logf(
+		"%-9s %d pods were bound by a request that succeeded; %d requests were refused because the pod was bound or on its way out, %d because it was gone, "+
+			"and the result is unknown for requests about %d pods",
+		a.scheduler,
+		len(succeeded),
+		refused,
+		notFound,
+		len(unknown),
+	)
 }
 
 // bindings remembers the node of each pod, and finds pods whose node changes.

@@ -145,7 +145,7 @@ type chaos struct {
 	environment
 	// schedulers are Plimsoll and the stock scheduler.
 	schedulers [2]chaosScheduler
-	// all are the replicas that run and those that were replaced, by name.
+	// all are the running and the replaced replicas, by name.
 	all      map[string]cluster.Replica
 	bindings *bindings
 }
@@ -176,7 +176,7 @@ func startChaos(t *testing.T) *chaos {
 	return c
 }
 
-// runReplicas runs two replicas of each scheduler in place of those that run. suffix tells their names from earlier ones.
+// runReplicas runs two replicas of each scheduler in place of the running ones. suffix tells their names from earlier ones.
 func (c *chaos) runReplicas(e environment, suffix, plugins string) {
 	e.t.Helper()
 	parts := [...]build.Part{build.KubeScheduler(), build.StockKubeScheduler()}
@@ -340,5 +340,10 @@ func (c *chaos) grow(e environment, n int) {
 	server := httptest.NewServer(stub)
 	c.t.Cleanup(server.Close)
 	c.runReplicas(e, "-large", allPlugins(server.URL, promstub.Metric))
-	e.t.Logf("%d nodes were created in %.1f s, and schedulers ready %.1f s after that", n, created.Seconds(), (time.Since(began) - created).Seconds())
+	e.t.Logf(
+		"%d nodes were created in %.1f s, and schedulers ready %.1f s after that",
+		n,
+		created.Seconds(),
+		(time.Since(began) - created).Seconds(),
+	)
 }

@@ -91,8 +91,8 @@ profiles:
 	}
 }
 
-// TestCommand_WarningInLogFormat expects warnings about the configuration in the configured format of the log: klog's text format marks
-// them with W, JSON has a key severity.
+// TestCommand_WarningInLogFormat expects warnings about the configuration in the configured format of the log: klog's
+// text format marks them with W, JSON has a key severity.
 func TestCommand_WarningInLogFormat(t *testing.T) {
 	for _, tt := range []struct {
 		name, profile string
@@ -123,7 +123,16 @@ func TestCommand_WarningInLogFormat(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			config, kubeconfig, written := filepath.Join(dir, "scheduler.yaml"), filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "written.yaml")
+			config, kubeconfig, written := filepath.Join(
+				dir,
+				"scheduler.yaml",
+			), filepath.Join(
+				dir,
+				"kubeconfig",
+			), filepath.Join(
+				dir,
+				"written.yaml",
+			)
 			write(t, kubeconfig, `{"clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
 "contexts": [{"name": "c", "context": {"cluster": "c"}}], "current-context": "c"}`)
 			write(t, config, `apiVersion: kubescheduler.config.k8s.io/v1

@@ -145,7 +145,10 @@ type worker struct {
 // them.
 func (e environment) waitLoad(window time.Duration, cpu map[string]float64, tolerance float64) {
 	e.t.Helper()
-	_, err := e.WaitCPUUtilization(e.ctx, cluster.Expectation{Window: window, CPU: cpu, Tolerance: tolerance, For: 3 * refreshInterval})
+	_, err := e.WaitCPUUtilization(
+		e.ctx,
+		cluster.Expectation{Window: window, CPU: cpu, Tolerance: tolerance, For: 3 * refreshInterval},
+	)
 	e.must(err)
 	e.must(e.WaitRefresh(e.ctx))
 }

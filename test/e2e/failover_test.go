@@ -92,7 +92,9 @@ func (e environment) wantTakeover(election componentbaseconfig.LeaderElectionCon
 	killed := time.Now()
 	var next time.Time
 	e.eventually("a binding after the leader is gone", func() bool {
-		events, err := e.Client.EventsV1().Events(metav1.NamespaceDefault).List(e.ctx, metav1.ListOptions{FieldSelector: "reason=Scheduled"})
+		events, err := e.Client.EventsV1().
+			Events(metav1.NamespaceDefault).
+			List(e.ctx, metav1.ListOptions{FieldSelector: "reason=Scheduled"})
 		e.must(err)
 		for _, event := range events.Items {
 			if at := event.EventTime.Time; at.After(killed) && (next.IsZero() || at.Before(next)) {
@@ -109,7 +111,9 @@ func (e environment) wantTakeover(election componentbaseconfig.LeaderElectionCon
 	// The other replica reads the lease once per retry period, with jitter. It waits for the lease duration since it last saw a
 	// renewal, which may be a retry period after the renewal. busy is for a busy machine.
 	const busy = time.Minute
-	if most := election.LeaseDuration.Duration + time.Duration(2*(1+leaderelection.JitterFactor)*float64(election.RetryPeriod.Duration)) + busy; took > most {
+	if most := election.LeaseDuration.Duration + time.Duration(
+		2*(1+leaderelection.JitterFactor)*float64(election.RetryPeriod.Duration),
+	) + busy; took > most {
 		e.t.Errorf("it took %s, want at most %s", took, most)
 	}
 	if now := e.holder(system, "plimsoll"); now == "" || now == holder {
@@ -209,7 +213,7 @@ func (e environment) wantStopgap(plimsoll *cluster.Process) {
 		e.waitBoundIn("market", name)
 	}
 
-	// The stopgap loses its rights before it ends, so it cannot release the lease, which expires.
+	// The stopgap loses its permissions before it ends, so it cannot release the lease, which expires.
 	e.wantNothingForbidden(account(system, "plimsoll-stopgap"), stopgap)
 	e.shell(documented(e.t, "--replicas=2"))
 	e.shell(documented(e.t, "delete -f manifests/stopgap"))
@@ -238,6 +242,6 @@ func (e environment) wantPodsGivenBack() {
 		left = append(left, p.Name)
 	}
 	if strings.Join(left, " ") != "alone another running" {
-		e.t.Errorf("the pods are %v, want those that are bound and the one that waits for another scheduler", left)
+		e.t.Errorf("the pods are %v, want the bound pods, and the pod that waits for another scheduler", left)
 	}
 }

@@ -52,7 +52,10 @@ func TestHostileSource(t *testing.T) {
 	}
 	e.must(creating.Wait())
 	before := source.honest.Queries()
-	e.eventually("some refreshes that read the load of all nodes", func() bool { return source.honest.Queries() > before+4*hostileQueries })
+	e.eventually(
+		"some refreshes that read the load of all nodes",
+		func() bool { return source.honest.Queries() > before+4*hostileQueries },
+	)
 
 	t.Run("memory stays below twice that at rest and the budget of a refresh", func(t *testing.T) { source.checkMemory(e.in(t)) })
 	t.Run("pods are bound about as fast as by the stock scheduler", func(t *testing.T) { source.checkPlacement(e.in(t)) })
@@ -152,7 +155,13 @@ func (s *hostileSource) checkMemory(e environment) {
 		e.t.Logf("%-35s at most %d MB; %.2f s of processor time a refresh", mode.name+":", peak>>20,
 			(e.cpuSeconds()-before)*hostileQueries/float64(s.responses.Load()))
 		if peak > limit {
-			e.t.Errorf("with %s the scheduler took %d MB; at rest it takes %d MB, so that at most %d MB are allowed", mode.name, peak>>20, rest>>20, limit>>20)
+			e.t.Errorf(
+				"with %s the scheduler took %d MB; at rest it takes %d MB, so that at most %d MB are allowed",
+				mode.name,
+				peak>>20,
+				rest>>20,
+				limit>>20,
+			)
 		}
 	}
 }
@@ -214,7 +223,13 @@ profiles: [{schedulerName: stock}]
 	}
 	for scheduler, durations := range waits {
 		slices.Sort(durations)
-		e.t.Logf("%s: %d pods, creation to binding p50 %v, p99 %v", scheduler, len(durations), percentile(durations, 50), percentile(durations, 99))
+		e.t.Logf(
+			"%s: %d pods, creation to binding p50 %v, p99 %v",
+			scheduler,
+			len(durations),
+			percentile(durations, 50),
+			percentile(durations, 99),
+		)
 	}
 	for _, bound := range []struct {
 		percent int
@@ -225,7 +240,13 @@ profiles: [{schedulerName: stock}]
 	} {
 		ours, stock := percentile(waits[profile], bound.percent), percentile(waits[stockProfile], bound.percent)
 		if most := 2*stock + bound.slack; ours > most {
-			e.t.Errorf("p%d from creation to binding is %v, where the stock scheduler beside it has %v: at most %v is allowed", bound.percent, ours, stock, most)
+			e.t.Errorf(
+				"p%d from creation to binding is %v, where the stock scheduler beside it has %v: at most %v is allowed",
+				bound.percent,
+				ours,
+				stock,
+				most,
+			)
 		}
 	}
 }

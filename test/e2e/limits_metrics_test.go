@@ -90,7 +90,9 @@ func (e environment) wantByScore() {
 		// (3 · 0.7 + 0)/4 = 53 % against (3 · 0.6 + 0)/4 = 45 %. As the best: 75 %.
 		{"no-best", "no-best-fast", "an unknown latency is not taken for the best"},
 	} {
-		if node := e.placeLimited(cluster.Pod{Name: "by-" + tt.pool, Scheduler: "weighted", NodeSelector: pool(tt.pool)}); node != tt.node {
+		if node := e.placeLimited(
+			cluster.Pod{Name: "by-" + tt.pool, Scheduler: "weighted", NodeSelector: pool(tt.pool)},
+		); node != tt.node {
 			e.t.Errorf("the pod is on %s, want %s: %s", node, tt.node, tt.why)
 		}
 	}

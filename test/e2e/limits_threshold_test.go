@@ -17,16 +17,34 @@ func thresholdNodes() []limited {
 	return []limited{
 		{pool: "deviation", name: "deviation-swinging", load: 0.50, swing: "2"},
 		{pool: "deviation", name: "deviation-steady", load: 0.30, requests: "6"},
-		{pool: "line", name: "line-hot", load: 0.90}, {pool: "line", name: "line-mild", load: 0.50, requests: "6"},
-		{pool: "memory", name: "memory-full", load: 0.10, memory: "20Gi"}, {pool: "memory", name: "memory-free", load: 0.10, memory: "1Mi", requests: "6"},
-		{pool: "windows", name: "windows-hot", load: 0.90, memory: "1Mi"}, {pool: "windows", name: "windows-was-full", load: 0.10, memory: "20Gi"},
+		{pool: "line", name: "line-hot", load: 0.90},
+		{pool: "line", name: "line-mild", load: 0.50, requests: "6"},
+		{
+			pool:   "memory",
+			name:   "memory-full",
+			load:   0.10,
+			memory: "20Gi",
+		},
+		{pool: "memory", name: "memory-free", load: 0.10, memory: "1Mi", requests: "6"},
+		{
+			pool:   "windows",
+			name:   "windows-hot",
+			load:   0.90,
+			memory: "1Mi",
+		},
+		{pool: "windows", name: "windows-was-full", load: 0.10, memory: "20Gi"},
 		{pool: "windows", name: "windows-free", load: 0.10, memory: "1Mi"},
-		{pool: "unmeasured", name: unmeasuredIdle}, {pool: "unmeasured", name: unmeasuredBusy, requests: "7"},
-		{pool: "relax", name: "relax-hotter", load: 0.87}, {pool: "relax", name: "relax-crowded", load: 0.60},
+		{pool: "unmeasured", name: unmeasuredIdle},
+		{pool: "unmeasured", name: unmeasuredBusy, requests: "7"},
+		{pool: "relax", name: "relax-hotter", load: 0.87},
+		{pool: "relax", name: "relax-crowded", load: 0.60},
 		{pool: "relax", name: "relax-hot", load: 0.85, requests: "7500m", requestedMemory: "31Gi"},
-		{pool: "by-name", name: "by-name-1", load: 0.90}, {pool: "by-name", name: "by-name-2", load: 0.95},
-		{pool: "reject", name: "reject-1", load: 0.90}, {pool: "reject", name: "reject-2", load: 0.95},
-		{pool: "preempt", name: "preempt-hot", load: 0.90}, {pool: "preempt", name: "preempt-cool", load: 0.05},
+		{pool: "by-name", name: "by-name-1", load: 0.90},
+		{pool: "by-name", name: "by-name-2", load: 0.95},
+		{pool: "reject", name: "reject-1", load: 0.90},
+		{pool: "reject", name: "reject-2", load: 0.95},
+		{pool: "preempt", name: "preempt-hot", load: 0.90},
+		{pool: "preempt", name: "preempt-cool", load: 0.05},
 	}
 }
 
@@ -46,9 +64,9 @@ func (e environment) wantThresholds() {
 		{"an annotation sets the line of a node", environment.wantLineOfAnnotation},
 		{"a malformed annotation causes a warning event", environment.wantInvalidAnnotation},
 		{"memory has a line of its own", environment.wantMemoryLine},
-		{"each resource is judged over its own window", environment.wantWindows},
+		{"each resource is compared over its own window", environment.wantWindows},
 		{"deviations count with MeanPlusStdDev", environment.wantDeviations},
-		{"a node without load is judged as missingLoad says", environment.wantMissingLoad},
+		{"missingLoad decides about a node without load", environment.wantMissingLoad},
 		{"Relax places at once and evicts nobody", environment.wantRelaxed},
 		{"Relax relaxes where the plugin is enabled by name", environment.wantRelaxedByName},
 		{"Reject places once load has fallen", environment.wantBoundAfterFall},
@@ -71,7 +89,11 @@ func (e environment) wantReasonOnPod() {
 	nodes, err := e.Client.CoreV1().Nodes().List(e.ctx, metav1.ListOptions{})
 	e.must(err)
 	n := len(nodes.Items)
-	message := fmt.Sprintf("0/%d nodes are available: 1 node(s) above their cpu load line (80 percent), %d node(s) didn't match Pod's node affinity/selector.", n, n-1)
+	message := fmt.Sprintf(
+		"0/%d nodes are available: 1 node(s) above their cpu load line (80 percent), %d node(s) didn't match Pod's node affinity/selector.",
+		n,
+		n-1,
+	)
 	event, err := e.WaitEvent(e.ctx, "refused", "FailedScheduling")
 	e.must(err)
 	if !strings.HasPrefix(event.Note, message) {
@@ -88,7 +110,7 @@ func (e environment) wantExempt() {
 	for _, pod := range []cluster.Pod{
 		{Name: "of-daemon-set", DaemonSet: "agent", DaemonSetNode: "line-hot"},
 		{Name: "of-exempt-class", PriorityClass: "exempt"},
-		{Name: "labelled-exempt", Labels: exempt},
+		{Name: "labeled-exempt", Labels: exempt},
 	} {
 		pod.Scheduler, pod.NodeSelector = "reject", host("line-hot")
 		e.placeLimited(pod)
@@ -140,7 +162,9 @@ func (e environment) wantInvalidAnnotation() {
 func (e environment) wantMemoryLine() {
 	e.t.Helper()
 	// 20Gi of 32Gi are 62.5 %.
-	if node := e.placeLimited(cluster.Pod{Name: "by-memory-line", Scheduler: "memory-line", NodeSelector: pool("memory")}); node != "memory-free" {
+	if node := e.placeLimited(
+		cluster.Pod{Name: "by-memory-line", Scheduler: "memory-line", NodeSelector: pool("memory")},
+	); node != "memory-free" {
 		e.t.Errorf("the pod is on %s, want memory-free, which is below the line", node)
 	}
 	e.refused(cluster.Pod{Name: "above-memory-line", Scheduler: "memory-line", NodeSelector: host("memory-full")},
@@ -159,7 +183,9 @@ func (e environment) wantWindows() {
 	e.refused(cluster.Pod{Name: "long-window", Scheduler: "windows", NodeSelector: host("windows-was-full")},
 		reason(1, "above their memory load line (2 percent)"))
 	e.refused(cluster.Pod{Name: "hot-now", Scheduler: "windows", NodeSelector: host("windows-hot")}, aboveLine(1, 80))
-	if node := e.placeLimited(cluster.Pod{Name: "both-windows", Scheduler: "windows", NodeSelector: pool("windows")}); node != "windows-free" {
+	if node := e.placeLimited(
+		cluster.Pod{Name: "both-windows", Scheduler: "windows", NodeSelector: pool("windows")},
+	); node != "windows-free" {
 		e.t.Errorf("the pod is on %s, want windows-free, which is below both lines", node)
 	}
 }
@@ -168,7 +194,9 @@ func (e environment) wantWindows() {
 // above. The steady node is at 30 % and has next to no deviation.
 func (e environment) wantDeviations() {
 	e.t.Helper()
-	if node := e.placeLimited(cluster.Pod{Name: "steady", Scheduler: "deviation", NodeSelector: pool("deviation")}); node != "deviation-steady" {
+	if node := e.placeLimited(
+		cluster.Pod{Name: "steady", Scheduler: "deviation", NodeSelector: pool("deviation")},
+	); node != "deviation-steady" {
 		e.t.Errorf("the pod is on %s, want deviation-steady", node)
 	}
 	e.refused(cluster.Pod{Name: "swinging", Scheduler: "deviation", NodeSelector: host("deviation-swinging")}, aboveLine(1, 80))
@@ -278,7 +306,11 @@ func (e environment) wantPreemption() {
 	e.t.Helper()
 	for node, priority := range map[string]string{"preempt-hot": "low", "preempt-cool": "middle"} {
 		e.placeLimited(cluster.Pod{
-			Name: "pod-on-" + node, Scheduler: "default-scheduler", PriorityClass: priority, NodeSelector: host(node), Resources: requests("5"),
+			Name:          "pod-on-" + node,
+			Scheduler:     "default-scheduler",
+			PriorityClass: priority,
+			NodeSelector:  host(node),
+			Resources:     requests("5"),
 		})
 	}
 	// 5 + 4 > 8 cores; 5 % + 4/8 = 55 %, below the line.

@@ -50,7 +50,7 @@ func TestManifests(t *testing.T) {
 	t.Run("the admission policy sets the scheduler of a namespace's pods", func(t *testing.T) { e.in(t).wantAdmission() })
 	t.Run("the metrics of dashboard and alerts exist", func(t *testing.T) { e.in(t).wantMonitoring(all) })
 	t.Run("a malformed annotation causes a warning event", func(t *testing.T) { e.in(t).wantInvalidAnnotationOn("small", "limited") })
-	t.Run("all rights are used, and no request is forbidden", func(t *testing.T) {
+	t.Run("all permissions are used, and no request is forbidden", func(t *testing.T) {
 		e := e.in(t)
 		scheduler, loadWatcher := account(system, "plimsoll"), account(system, "plimsoll-load-watcher")
 		if _, newest := kubernetes(t); newest { // an older scheduler does not use all of them
@@ -118,7 +118,8 @@ type deployment struct {
 
 // forOperator removes the values that target OpenShift refuses, and the files that the operator does not mount.
 func forOperator(values string) string {
-	return regexp.MustCompile(`(?m)^ *(tokenFile|caFile): .*\n|^(serviceMonitor|prometheusRule|dashboard|loadWatcher):.*\n( .*\n)*`).ReplaceAllString(values, "")
+	return regexp.MustCompile(`(?m)^ *(tokenFile|caFile): .*\n|^(serviceMonitor|prometheusRule|dashboard|loadWatcher):.*\n( .*\n)*`).
+		ReplaceAllString(values, "")
 }
 
 // wantScheduling runs the second scheduler of the manifest with its own configuration, has it do all that a scheduler does, and
@@ -177,7 +178,13 @@ func (e environment) wantPreempted() {
 	e.t.Helper()
 	e.must(e.CreatePriorityClass(e.ctx, "high", 1000))
 	e.placeLimited(cluster.Pod{Name: "victim", Scheduler: profile, NodeSelector: host("small"), Resources: requests("2")})
-	pod := cluster.Pod{Name: "preemptor", Scheduler: profile, PriorityClass: "high", NodeSelector: host("small"), Resources: requests("2")}
+	pod := cluster.Pod{
+		Name:          "preemptor",
+		Scheduler:     profile,
+		PriorityClass: "high",
+		NodeSelector:  host("small"),
+		Resources:     requests("2"),
+	}
 	if e.placeLimited(pod); e.nodeOf("victim") != "" {
 		e.t.Error("the victim is still on its node")
 	}
@@ -209,7 +216,9 @@ func (e environment) wantVolumes() {
 		}
 	}))
 	refusals := func() (times int) {
-		list, err := e.Client.EventsV1().Events(metav1.NamespaceDefault).List(e.ctx, metav1.ListOptions{FieldSelector: "reason=FailedScheduling"})
+		list, err := e.Client.EventsV1().
+			Events(metav1.NamespaceDefault).
+			List(e.ctx, metav1.ListOptions{FieldSelector: "reason=FailedScheduling"})
 		e.must(err)
 		for _, event := range list.Items {
 			if event.Regarding.Name == pod {
@@ -295,7 +304,7 @@ func (e environment) bindClaim(name string) {
 	e.must(err)
 }
 
-// wantDevices has one pod claim a device, and another one request such a device as an extended resource.
+// wantDevices has one pod claim a device, and another one request the device as an extended resource.
 func (e environment) wantDevices() {
 	e.t.Helper()
 	const driver, extended = "devices.test.plimsoll.io", "test.plimsoll.io/device"
@@ -346,7 +355,9 @@ func (e environment) wantInvalidAnnotationOn(node, profile string) {
 	e.must(e.AnnotateNode(e.ctx, node, "plimsoll.io/thresholds", "cpu=lots"))
 	e.eventually("a warning event about the annotation", func() bool {
 		e.placeAndDelete(profile, host(node))
-		events, err := e.Client.EventsV1().Events(metav1.NamespaceDefault).List(e.ctx, metav1.ListOptions{FieldSelector: "reason=InvalidThresholds"})
+		events, err := e.Client.EventsV1().
+			Events(metav1.NamespaceDefault).
+			List(e.ctx, metav1.ListOptions{FieldSelector: "reason=InvalidThresholds"})
 		e.must(err)
 		return len(events.Items) > 0
 	})
@@ -359,14 +370,16 @@ func (e environment) wantAdmission() {
 	for namespace, value := range map[string]string{"shop": "plimsoll", "limits": "limited", "misspelt": "plimsol"} {
 		e.createNamespace(namespace, map[string]string{label: value})
 	}
-	e.createNamespace("unlabelled", nil)
+	e.createNamespace("unlabeled", nil)
 	e.eventually("the policy to be in force", func() bool {
 		return e.createPod(podIn("shop", "first", nil), metav1.DryRunAll).Spec.SchedulerName == "plimsoll"
 	})
 
 	owned := func(group, kind string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
-			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: group + "/v1", Kind: kind, Name: "a", UID: "a", Controller: ptr.To(true)}}
+			p.OwnerReferences = []metav1.OwnerReference{
+				{APIVersion: group + "/v1", Kind: kind, Name: "a", UID: "a", Controller: ptr.To(true)},
+			}
 		}
 	}
 	for _, tt := range []struct {
@@ -374,7 +387,7 @@ func (e environment) wantAdmission() {
 		change          func(*corev1.Pod)
 		want            string
 	}{
-		{"a pod of a labelled namespace", "shop", nil, "plimsoll"},
+		{"a pod of a labeled namespace", "shop", nil, "plimsoll"},
 		{"the scheduler is the label's value", "limits", nil, "limited"},
 		{"a pod of a ReplicaSet", "shop", owned("apps", "ReplicaSet"), "plimsoll"},
 		{"a pod of a DaemonSet of another API group", "shop", owned("example.com", "DaemonSet"), "plimsoll"},
@@ -383,7 +396,7 @@ func (e environment) wantAdmission() {
 		{"two ports without a name", "shop", func(p *corev1.Pod) {
 			p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 53, Protocol: corev1.ProtocolTCP}, {ContainerPort: 53, Protocol: corev1.ProtocolUDP}}
 		}, "plimsoll"},
-		{"a namespace without the label", "unlabelled", nil, stock},
+		{"a namespace without the label", "unlabeled", nil, stock},
 		{"a label value that is no profile", "misspelt", nil, stock},
 		{"a pod that names a scheduler", "shop", func(p *corev1.Pod) { p.Spec.SchedulerName = "another" }, "another"},
 		{"a pod that opts out", "shop", func(p *corev1.Pod) { p.Labels = map[string]string{label: stock} }, stock},
@@ -448,20 +461,45 @@ func rightOf(verb, group, resource, subresource string) right {
 	return right(verb + " " + group + "/" + resource)
 }
 
-// unusedByTheScheduler returns the rights that no part of the test uses, by the reason.
+// unusedByTheScheduler returns the permissions that no part of the test uses, by the reason.
 func unusedByTheScheduler() map[string][]right {
 	unused := map[string][]right{
-		"of an API group that no longer exists":                                                         {"get extensions/replicasets", "list extensions/replicasets", "watch extensions/replicasets"},
-		"no call: repeated events are patched":                                                          {"update /events", "update events.k8s.io/events"},
-		"events of leader election do not repeat in one run":                                            {"patch /events"},
-		"no call: the old name of pods/binding":                                                         {"create /bindings"},
-		"no call: the status of pods is patched":                                                        {"update /pods/status"},
-		"no call: volumes, claims and resource claims are updated":                                      {"patch /persistentvolumes", "patch /persistentvolumeclaims", "patch resource.k8s.io/resourceclaims", "patch resource.k8s.io/resourceclaims/status"},
-		"no call: claims are read with their status":                                                    {"get resource.k8s.io/resourceclaims/status", "list resource.k8s.io/resourceclaims/status", "watch resource.k8s.io/resourceclaims/status"},
-		"only where PreBind fails after a claim was made":                                               {"delete resource.k8s.io/resourceclaims"},
-		"checked by the API server as part of a status update":                                          {"update resource.k8s.io/resourceclaims/binding", "patch resource.k8s.io/resourceclaims/binding"},
+		"of an API group that no longer exists": {
+			"get extensions/replicasets",
+			"list extensions/replicasets",
+			"watch extensions/replicasets",
+		},
+		"no call: repeated events are patched": {
+			"update /events",
+			"update events.k8s.io/events",
+		},
+		"events of leader election do not repeat in one run": {"patch /events"},
+		"no call: the old name of pods/binding":              {"create /bindings"},
+		"no call: the status of pods is patched":             {"update /pods/status"},
+		"no call: volumes, claims and resource claims are updated": {
+			"patch /persistentvolumes",
+			"patch /persistentvolumeclaims",
+			"patch resource.k8s.io/resourceclaims",
+			"patch resource.k8s.io/resourceclaims/status",
+		},
+		"no call: claims are read with their status": {
+			"get resource.k8s.io/resourceclaims/status",
+			"list resource.k8s.io/resourceclaims/status",
+			"watch resource.k8s.io/resourceclaims/status",
+		},
+		"only where PreBind fails after a claim was made": {
+			"delete resource.k8s.io/resourceclaims",
+		},
+		"checked by the API server as part of a status update": {
+			"update resource.k8s.io/resourceclaims/binding",
+			"patch resource.k8s.io/resourceclaims/binding",
+		},
 		"checked by the admission plugin OwnerReferencesPermissionEnforcement, which is off by default": {"update /pods/finalizers"},
-		"added by the values of this test":                                                              {"get scheduling.k8s.io/podgroups", "list scheduling.k8s.io/podgroups", "watch scheduling.k8s.io/podgroups"},
+		"added by the values of this test": {
+			"get scheduling.k8s.io/podgroups",
+			"list scheduling.k8s.io/podgroups",
+			"watch scheduling.k8s.io/podgroups",
+		},
 	}
 	for _, resource := range []string{
 		"/nodes", "/pods", "/services", "/replicationcontrollers", "/namespaces", "/persistentvolumes", "/persistentvolumeclaims",
@@ -479,13 +517,13 @@ func unusedByTheScheduler() map[string][]right {
 // listed is the reason why informers do not use the verb list.
 const listed = "only where the API server cannot stream the first list of an informer"
 
-// wantRulesUsed waits until a user has used all rights of the Role of a name and of the ClusterRole of that name and the namespace,
-// except for those in unused. It logs the unused rights of each rule.
+// wantRulesUsed waits until a user has used all permissions of the Role of a name and of the ClusterRole of that name and the namespace,
+// except for those in unused. It logs the unused permissions of each rule.
 func (e environment) wantRulesUsed(user, role string, unused map[string][]right) {
 	e.t.Helper()
 	type rule struct {
-		name   string
-		rights []right
+		name        string
+		permissions []right
 	}
 	var rules []rule
 	given := sets.New[right]()
@@ -495,11 +533,11 @@ func (e environment) wantRulesUsed(user, role string, unused map[string][]right)
 			for _, verb := range r.Verbs {
 				for _, group := range r.APIGroups {
 					for _, resource := range r.Resources {
-						described.rights = append(described.rights, rightOf(verb, group, resource, ""))
+						described.permissions = append(described.permissions, rightOf(verb, group, resource, ""))
 					}
 				}
 			}
-			given.Insert(described.rights...)
+			given.Insert(described.permissions...)
 			rules = append(rules, described)
 		}
 	}
@@ -512,8 +550,8 @@ func (e environment) wantRulesUsed(user, role string, unused map[string][]right)
 		add("Role", r.Rules)
 	}
 	reasons := map[right]string{}
-	for reason, rights := range unused {
-		for _, r := range rights {
+	for reason, permissions := range unused {
+		for _, r := range permissions {
 			reasons[r] = reason
 			if !given.Has(r) {
 				e.t.Errorf("%s is listed as unused, but no rule gives it", r)
@@ -527,7 +565,7 @@ func (e environment) wantRulesUsed(user, role string, unused map[string][]right)
 			e.t.Logf("not used, and not listed as unused: %v", sets.List(missing))
 		}
 	})
-	e.eventually(user+" to use its rights", func() bool {
+	e.eventually(user+" to use its permissions", func() bool {
 		events, err := e.AuditEvents()
 		e.must(err)
 		for _, event := range events {
@@ -540,7 +578,7 @@ func (e environment) wantRulesUsed(user, role string, unused map[string][]right)
 	})
 	for _, rule := range rules {
 		e.t.Log(rule.name)
-		for _, r := range rule.rights {
+		for _, r := range rule.permissions {
 			if !used.Has(r) {
 				e.t.Logf("    not used: %s (%s)", r, reasons[r])
 			}

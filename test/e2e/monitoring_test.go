@@ -26,20 +26,29 @@ import (
 const monitoring = "monitoring"
 
 // wantMonitoring runs another Prometheus, which scrapes the scheduler and the load-watcher as the ServiceMonitors say and with the
-// rights of kube-prometheus. It runs all queries of the dashboard and the alerts there.
+// permissions of kube-prometheus. It runs all queries of the dashboard and the alerts there.
 func (e environment) wantMonitoring(i installation) {
 	e.t.Helper()
 	e.createMonitoring()
 	e.wantMetricsOnlyWithRight(i.schedulerPort)
 	rendered := render(e.t, system, string(readFile(e.t, "testdata", "all-features.yaml")))
 	rules := e.alerts(rendered)
-	prometheus, err := e.monitor(rendered, rules, map[string]int{"plimsoll": i.schedulerPort, "plimsoll-load-watcher": i.loadWatcherPort})
+	prometheus, err := e.monitor(
+		rendered,
+		rules,
+		map[string]int{"plimsoll": i.schedulerPort, "plimsoll-load-watcher": i.loadWatcherPort},
+	)
 	e.must(err)
 
 	for _, job := range []string{"plimsoll", "plimsoll-load-watcher"} {
 		// Both read metrics-server.
 		e.eventually(job+" to be scraped, and to read metrics-server", func() bool {
-			return len(e.ask(prometheus, fmt.Sprintf(`plimsoll_load_nodes{job=%q,source="KubernetesMetricsServer",resource="cpu",state="Fresh"} == 3`, job))) > 0
+			return len(
+				e.ask(
+					prometheus,
+					fmt.Sprintf(`plimsoll_load_nodes{job=%q,source="KubernetesMetricsServer",resource="cpu",state="Fresh"} == 3`, job),
+				),
+			) > 0
 		})
 	}
 	// These queries have no series here: KWOK has no node_exporter.
@@ -96,7 +105,10 @@ func (e environment) wantMonitoring(i installation) {
 			e.wantAlertOfLeader(prometheus, rule.Expr, i.scheduler)
 		}
 	}
-	if diff := cmp.Diff([]string{"PlimsollFallback", "PlimsollLoadOld", "PlimsollNoLeader", "PlimsollSourceDown"}, sets.List(names)); diff != "" {
+	if diff := cmp.Diff(
+		[]string{"PlimsollFallback", "PlimsollLoadOld", "PlimsollNoLeader", "PlimsollSourceDown"},
+		sets.List(names),
+	); diff != "" {
 		e.t.Errorf("alerts (-want +got):\n%s", diff)
 	}
 }
@@ -244,10 +256,20 @@ func (e environment) monitor(rendered []*unstructured.Unstructured, rules []rule
 	if len(jobs) != len(ports) {
 		e.t.Errorf("there are %d ServiceMonitors, want %d", len(jobs), len(ports))
 	}
-	jobs = append(jobs,
-		map[string]any{"job_name": "cluster", "honor_labels": true, "metrics_path": "/federate", "params": map[string]any{"match[]": []string{`{__name__=~"node_.+"}`}},
-			"static_configs": []any{map[string]any{"targets": []string{strings.TrimPrefix(e.Endpoints.Prometheus, "http://")}}}},
-		map[string]any{"job_name": "kube-state-metrics", "honor_labels": true, "static_configs": []any{map[string]any{"targets": []string{e.kubeStateMetrics()}}}},
+	jobs = append(
+		jobs,
+		map[string]any{
+			"job_name":       "cluster",
+			"honor_labels":   true,
+			"metrics_path":   "/federate",
+			"params":         map[string]any{"match[]": []string{`{__name__=~"node_.+"}`}},
+			"static_configs": []any{map[string]any{"targets": []string{strings.TrimPrefix(e.Endpoints.Prometheus, "http://")}}},
+		},
+		map[string]any{
+			"job_name":       "kube-state-metrics",
+			"honor_labels":   true,
+			"static_configs": []any{map[string]any{"targets": []string{e.kubeStateMetrics()}}},
+		},
 	)
 	config, err := yaml.Marshal(map[string]any{
 		"global":         map[string]any{"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
@@ -269,7 +291,10 @@ func (e environment) monitor(rendered []*unstructured.Unstructured, rules []rule
 	e.run(cluster.Container{
 		Name: "monitoring",
 		Command: []string{
-			"/bin/prometheus", "--config.file=/etc/prometheus/prometheus.yaml", "--storage.tsdb.path=/tmp/data", "--web.listen-address=" + address,
+			"/bin/prometheus",
+			"--config.file=/etc/prometheus/prometheus.yaml",
+			"--storage.tsdb.path=/tmp/data",
+			"--web.listen-address=" + address,
 		},
 		Namespace: monitoring, ServiceAccount: "prometheus",
 		Files: map[string]string{"/etc/prometheus/prometheus.yaml": string(config), "/etc/prometheus/rules.yaml": string(ruleFile)},
@@ -308,11 +333,15 @@ func (e environment) createMonitoring() {
 	e.t.Helper()
 	e.createNamespace(monitoring, nil)
 	for _, name := range []string{"prometheus", "stranger"} {
-		_, err := e.Client.CoreV1().ServiceAccounts(monitoring).Create(e.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := e.Client.CoreV1().
+			ServiceAccounts(monitoring).
+			Create(e.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		e.must(err)
 	}
 	rules := []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}
-	_, err := e.Client.RbacV1().ClusterRoles().Create(e.ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "prometheus"}, Rules: rules}, metav1.CreateOptions{})
+	_, err := e.Client.RbacV1().
+		ClusterRoles().
+		Create(e.ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "prometheus"}, Rules: rules}, metav1.CreateOptions{})
 	e.must(err)
 	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: monitoring, Name: "prometheus"}
 	_, err = e.Client.RbacV1().ClusterRoleBindings().Create(e.ctx, &rbacv1.ClusterRoleBinding{

@@ -22,7 +22,7 @@ import (
 )
 
 // TestOpenShiftOperator runs the scheduler as the Secondary Scheduler Operator does: with its command line and environment, as an
-// arbitrary user, with the files and rights from the operator, OpenShift and manifests/openshift. Only the listen address and the
+// arbitrary user, with the files and permissions from the operator, OpenShift and manifests/openshift. Only the listen address and the
 // port of Thanos differ.
 func TestOpenShiftOperator(t *testing.T) {
 	const (
@@ -55,13 +55,22 @@ func TestOpenShiftOperator(t *testing.T) {
 	c := cluster.Container{
 		Name: name,
 		Command: []string{
-			"/bin/kube-scheduler", "--config=/etc/kubernetes/config.yaml",
-			"--tls-cert-file=/certs-dir/tls.crt", "--tls-private-key-file=/certs-dir/tls.key",
-			"--leader-elect=true", "--leader-elect-lease-duration=137s", "--leader-elect-renew-deadline=107s",
-			"--leader-elect-resource-lock=leases", "--leader-elect-resource-name=" + name,
-			"--leader-elect-resource-namespace=" + namespace, "--leader-elect-retry-period=26s", "-v=2",
-			"--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "--tls-min-version=VersionTLS12",
-			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
+			"/bin/kube-scheduler",
+			"--config=/etc/kubernetes/config.yaml",
+			"--tls-cert-file=/certs-dir/tls.crt",
+			"--tls-private-key-file=/certs-dir/tls.key",
+			"--leader-elect=true",
+			"--leader-elect-lease-duration=137s",
+			"--leader-elect-renew-deadline=107s",
+			"--leader-elect-resource-lock=leases",
+			"--leader-elect-resource-name=" + name,
+			"--leader-elect-resource-namespace=" + namespace,
+			"--leader-elect-retry-period=26s",
+			"-v=2",
+			"--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+			"--tls-min-version=VersionTLS12",
+			"--bind-address=127.0.0.1",
+			fmt.Sprintf("--secure-port=%d", port),
 		},
 		Env:       []string{"ENABLE_OPENSHIFT_AUTH=true"},
 		Namespace: namespace, ServiceAccount: name,
@@ -127,7 +136,11 @@ func TestOpenShiftOperator(t *testing.T) {
 // configured returns the name of the ConfigMap in the SecondaryScheduler.
 func configured(t *testing.T) string {
 	t.Helper()
-	name, found, err := unstructured.NestedString(manifest(t, "openshift/secondaryscheduler.yaml")[0].Object, "spec", "schedulerConfig")
+	name, found, err := unstructured.NestedString(
+		manifest(t, "openshift/secondaryscheduler.yaml")[0].Object,
+		"spec",
+		"schedulerConfig",
+	)
 	if !found || err != nil {
 		t.Fatalf("schedulerConfig: %v, %v", found, err)
 	}

@@ -20,12 +20,16 @@ import (
 func TestOutage(t *testing.T) {
 	const window = 10 * time.Second
 	e := start(t, cluster.Options{
-		// The weight outvotes the plugins that score by requests while load is known.
+		// The weight outweighs the plugins that score by requests while load is known.
 		Scheduler: configuration("TargetLoadPacking", 10, "", "targetUtilization: 40", "window: 10s", "maxAge: 3s", prometheus),
 	})
 	e.workers(
 		// 60·20/40 + 40 = 70.
-		worker{name: "cool", usage: cluster.Usage{CPU: "1600m", Memory: "4Gi"}, requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("6")}},
+		worker{
+			name:     "cool",
+			usage:    cluster.Usage{CPU: "1600m", Memory: "4Gi"},
+			requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("6")},
+		},
 		// 40·30/60 = 20.
 		worker{name: "warm-1", usage: cluster.Usage{CPU: "5600m", Memory: "4Gi"}},
 		worker{name: "warm-2", usage: cluster.Usage{CPU: "5600m", Memory: "4Gi"}},

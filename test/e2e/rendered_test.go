@@ -132,14 +132,14 @@ func (e environment) tryApply(objects []*unstructured.Unstructured, dryRun ...st
 	return nil
 }
 
-// apply applies objects, and waits until the rights that they give are in force.
+// apply applies objects, and waits until the permissions that they give are in force.
 func (e environment) apply(objects []*unstructured.Unstructured) {
 	e.t.Helper()
 	e.must(e.tryApply(objects))
 	e.waitRights(objects)
 }
 
-// waitRights waits until the rights that objects give are in force.
+// waitRights waits until the permissions that objects give are in force.
 func (e environment) waitRights(objects []*unstructured.Unstructured) {
 	e.t.Helper()
 	rules := map[string][]rbacv1.PolicyRule{}
@@ -177,7 +177,7 @@ func (e environment) waitAllowed(subject rbacv1.Subject, namespace string, rules
 			review.Spec.ResourceAttributes.Name = rule.ResourceNames[0]
 		}
 	}
-	e.eventually("the rights of "+subject.Name, func() bool {
+	e.eventually("the permissions of "+subject.Name, func() bool {
 		answer, err := e.Client.AuthorizationV1().SubjectAccessReviews().Create(e.ctx, review, metav1.CreateOptions{})
 		e.must(err)
 		return answer.Status.Allowed
@@ -375,7 +375,9 @@ func podIn(namespace, name string, change func(*corev1.Pod)) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: corev1.PodSpec{
 			TerminationGracePeriodSeconds: new(int64),
-			Containers:                    []corev1.Container{{Name: "app", Image: "registry.k8s.io/pause:3.10", Resources: tinyPod(name, nil).Resources}},
+			Containers: []corev1.Container{
+				{Name: "app", Image: "registry.k8s.io/pause:3.10", Resources: tinyPod(name, nil).Resources},
+			},
 		},
 	}
 	if change != nil {

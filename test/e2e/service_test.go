@@ -69,7 +69,10 @@ func TestProfiles(t *testing.T) {
 	e := start(t, cluster.Options{Scheduler: profiles, SchedulerArgs: []string{"-v=2"}})
 	workers := exampleWorkers()
 	for _, i := range []int{0, 2} {
-		workers[i].requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("6"), corev1.ResourceMemory: resource.MustParse("24Gi")}
+		workers[i].requests = corev1.ResourceList{
+			corev1.ResourceCPU:    resource.MustParse("6"),
+			corev1.ResourceMemory: resource.MustParse("24Gi"),
+		}
 	}
 	e.workers(workers...)
 	e.waitLoad(window, exampleLoad(), tolerance)
@@ -101,7 +104,10 @@ func TestProfiles(t *testing.T) {
 			t.Fatalf("waiting until the metrics show %d placements: %v", pods, err)
 		}
 		for _, sample := range metrics {
-			if name := string(sample.Metric["__name__"]); strings.HasPrefix(name, "plimsoll_") && name != "plimsoll_build_info" && sample.Value != 0 {
+			if name := string(
+				sample.Metric["__name__"],
+			); strings.HasPrefix(name, "plimsoll_") && name != "plimsoll_build_info" &&
+				sample.Value != 0 {
 				t.Errorf("%s is %v", sample.Metric, sample.Value)
 			}
 		}

@@ -18,14 +18,15 @@ import (
 // install is one of several installations in a cluster.
 type install struct {
 	name, namespace string
-	// account is the service account of the scheduler, deployment its Deployment. The operator's Deployment is not among the objects.
+	// account is the service account of the scheduler, deployment its Deployment. The operator's Deployment is not
+	// among the objects.
 	account, deployment string
 	objects             []*unstructured.Unstructured
 	add, remove         func(environment)
 }
 
 // TestSideBySide installs a Helm release, second-scheduler.yaml and the files for OpenShift's operator in one cluster, and removes
-// them in each order. What stays must keep its rights.
+// them in each order. What stays must keep its permissions.
 func TestSideBySide(t *testing.T) {
 	const operator, own = "openshift-secondary-scheduler-operator", "scheduling"
 	e := start(t, cluster.Options{AuditLog: true})
@@ -104,8 +105,8 @@ func (e environment) remove(objects []*unstructured.Unstructured) {
 	}
 }
 
-// wantInstalled checks that all objects of an installation exist, that its rights are as rendered, and that the authorizer knows the
-// right that each installation has in kube-system.
+// wantInstalled checks that all objects of an installation exist, that its permissions are as rendered, and that the
+// authorizer knows the right that each installation has in kube-system.
 func (e environment) wantInstalled(i install) {
 	e.t.Helper()
 	resources, err := e.resources()
@@ -124,9 +125,20 @@ func (e environment) wantInstalled(i install) {
 			}
 		}
 	}
-	e.waitAllowed(rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: i.namespace, Name: i.account}, metav1.NamespaceSystem, []rbacv1.PolicyRule{{
-		Verbs: []string{"watch"}, APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"extension-apiserver-authentication"},
-	}})
+	e.waitAllowed(
+		rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: i.namespace, Name: i.account},
+		metav1.NamespaceSystem,
+		[]rbacv1.PolicyRule{
+			{
+				Verbs: []string{
+					"watch",
+				},
+				APIGroups:     []string{""},
+				Resources:     []string{"configmaps"},
+				ResourceNames: []string{"extension-apiserver-authentication"},
+			},
+		},
+	)
 }
 
 // wantPlacing runs the scheduler of an installation, which must place a pod and get no request refused.
@@ -136,7 +148,9 @@ func (e environment) wantPlacing(i install) {
 	c, _ := e.scheduler(i.namespace, i.deployment)
 	c.Name = i.namespace + "-" + strings.ReplaceAll(e.t.Name(), "/", "-")
 	p := e.run(c)
-	pod := e.createPod(podIn(metav1.NamespaceDefault, "", func(p *corev1.Pod) { p.GenerateName, p.Spec.SchedulerName = "placed-", profile }))
+	pod := e.createPod(
+		podIn(metav1.NamespaceDefault, "", func(p *corev1.Pod) { p.GenerateName, p.Spec.SchedulerName = "placed-", profile }),
+	)
 	e.waitBoundIn(metav1.NamespaceDefault, pod.Name)
 	e.wantNothingForbidden(account(i.namespace, i.account), p)
 	e.must(p.Stop())
@@ -145,12 +159,12 @@ func (e environment) wantPlacing(i install) {
 // wantNothingLeft checks that no object outside the namespaces of the installations is left.
 func (e environment) wantNothingLeft() {
 	e.t.Helper()
-	labelled := metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=plimsoll"}
-	roles, err := e.Client.RbacV1().ClusterRoles().List(e.ctx, labelled)
+	labeled := metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=plimsoll"}
+	roles, err := e.Client.RbacV1().ClusterRoles().List(e.ctx, labeled)
 	e.must(err)
-	bindings, err := e.Client.RbacV1().ClusterRoleBindings().List(e.ctx, labelled)
+	bindings, err := e.Client.RbacV1().ClusterRoleBindings().List(e.ctx, labeled)
 	e.must(err)
-	readers, err := e.Client.RbacV1().RoleBindings(metav1.NamespaceSystem).List(e.ctx, labelled)
+	readers, err := e.Client.RbacV1().RoleBindings(metav1.NamespaceSystem).List(e.ctx, labeled)
 	e.must(err)
 	policy := &unstructured.Unstructured{} // the typed client of Kubernetes 1.35 and older lacks the kind
 	policy.SetAPIVersion("admissionregistration.k8s.io/v1")
@@ -159,7 +173,7 @@ func (e environment) wantNothingLeft() {
 	e.must(err)
 	client, err := resources(policy)
 	e.must(err)
-	policies, err := client.List(e.ctx, labelled)
+	policies, err := client.List(e.ctx, labeled)
 	e.must(err)
 	if left := len(roles.Items) + len(bindings.Items) + len(readers.Items) + len(policies.Items); left > 0 {
 		e.t.Errorf("%d objects are left: %v, %v, %v, %v", left, roles.Items, bindings.Items, readers.Items, policies.Items)

@@ -18,7 +18,7 @@ import (
 )
 
 // TestDefaultScheduler runs the static pod that kubeadm makes with the patch of manifests/default-scheduler: as the user of the
-// stock scheduler, with that user's rights and those of the manifest. It differs from the pod in its port, and in that it is not
+// stock scheduler, with that user's permissions and those of the manifest. It differs from the pod in its port, and in that it is not
 // root.
 func TestDefaultScheduler(t *testing.T) {
 	const user, namespace, lease = "system:kube-scheduler", metav1.NamespaceSystem, "kube-scheduler"
@@ -41,7 +41,8 @@ func TestDefaultScheduler(t *testing.T) {
 		events, err := e.AuditEvents()
 		e.must(err)
 		for _, event := range events {
-			if event.User.Username == user && strings.HasPrefix(event.RequestURI, "/apis/metrics.k8s.io/") && event.ResponseStatus.Code == 200 {
+			if event.User.Username == user && strings.HasPrefix(event.RequestURI, "/apis/metrics.k8s.io/") &&
+				event.ResponseStatus.Code == 200 {
 				return true
 			}
 		}
@@ -54,7 +55,7 @@ func TestDefaultScheduler(t *testing.T) {
 }
 
 // staticPod returns kubeadm's patched pod of the scheduler, and a container that runs it. files are files of the node; the
-// container has those that the pod mounts.
+// container has the pod's mounts.
 func (e environment) staticPod(files map[string]string) (cluster.Container, corev1.Pod) {
 	e.t.Helper()
 	version, err := e.Client.Discovery().ServerVersion()

@@ -10,8 +10,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
-// TestTenants_LimitsRepelNobody has a tenant put a pod with a tiny request and a huge limit on all nodes but one. Other pods must go
-// where they would go without these pods: up to the load line on one node, then on the next.
+// TestTenants_LimitsRepelNobody has a tenant put a pod with a tiny request and a huge limit on all nodes but one. Other
+// pods must go where they would go without these pods: up to the load line on one node, then on the next.
 func TestTenants_LimitsRepelNobody(t *testing.T) {
 	const (
 		nodes = 20

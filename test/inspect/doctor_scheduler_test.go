@@ -21,17 +21,21 @@ import (
 
 const installed = "plimsoll-doctor"
 
-// install makes what the chart makes of a scheduler: a namespace, an account with the stock roles, a ConfigMap with the configuration,
-// and a Deployment, whose pods KWOK runs. No controller makes the pods: the test does.
+// install makes what the chart makes of a scheduler: a namespace, an account with the stock roles, a ConfigMap with the
+// configuration, and a Deployment, whose pods KWOK runs. No controller makes the pods: the test does.
 func (e *environment) install(t *testing.T, configuration string, pods ...string) {
 	t.Helper()
 	ctx := t.Context()
-	_, err := e.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installed}}, metav1.CreateOptions{})
+	_, err := e.Client.CoreV1().
+		Namespaces().
+		Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installed}}, metav1.CreateOptions{})
 	if err != nil && !strings.Contains(err.Error(), "already exists") { // a namespace that is deleted stays, for want of a controller
 		t.Fatal(err)
 	}
 	inNamespace := metav1.ObjectMeta{Namespace: installed, Name: "plimsoll"}
-	_, err = e.Client.CoreV1().ServiceAccounts(installed).Create(ctx, &corev1.ServiceAccount{ObjectMeta: inNamespace}, metav1.CreateOptions{})
+	_, err = e.Client.CoreV1().
+		ServiceAccounts(installed).
+		Create(ctx, &corev1.ServiceAccount{ObjectMeta: inNamespace}, metav1.CreateOptions{})
 	must(t, err)
 	for role, name := range map[string]string{"system:kube-scheduler": installed, "system:volume-scheduler": installed + "-volumes"} {
 		_, err = e.Client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
@@ -41,7 +45,9 @@ func (e *environment) install(t *testing.T, configuration string, pods ...string
 		}, metav1.CreateOptions{})
 		must(t, err)
 	}
-	_, err = e.Client.CoreV1().ConfigMaps(installed).Create(ctx, &corev1.ConfigMap{ObjectMeta: inNamespace, Data: map[string]string{"config.yaml": configuration}}, metav1.CreateOptions{})
+	_, err = e.Client.CoreV1().
+		ConfigMaps(installed).
+		Create(ctx, &corev1.ConfigMap{ObjectMeta: inNamespace, Data: map[string]string{"config.yaml": configuration}}, metav1.CreateOptions{})
 	must(t, err)
 	labels := map[string]string{"helm.sh/chart": "plimsoll-0.1.0", "app.kubernetes.io/component": "scheduler"}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
@@ -56,7 +62,11 @@ func (e *environment) install(t *testing.T, configuration string, pods ...string
 	}}
 	_, err = e.Client.AppsV1().Deployments(installed).Create(ctx, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: installed, Name: "plimsoll", Labels: labels},
-		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To(int32(len(pods))), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To(int32(len(pods))),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: template,
+		},
 	}, metav1.CreateOptions{})
 	must(t, err)
 	t.Cleanup(func() {
@@ -117,7 +127,7 @@ func TestDoctor_Rights(t *testing.T) {
 	report := shared.byDiscovery(t)
 	lacking, advice := 0, ""
 	for _, c := range report.Checks {
-		if c.ID != "rights.scheduler" || c.Status == doctor.OK {
+		if c.ID != "permissions.scheduler" || c.Status == doctor.OK {
 			continue
 		}
 		lacking++
@@ -131,32 +141,35 @@ func TestDoctor_Rights(t *testing.T) {
 	}
 	t.Cleanup(func() { shared.removeGrants(t) })
 	if lacking < 2 {
-		t.Fatalf("%d rights are lacking, want some:\n%s", lacking, shown(report))
+		t.Fatalf("%d permissions are lacking, want some:\n%s", lacking, shown(report))
 	}
 	shared.shellReading(t, advice, "kubectl apply -f -")
-	if c := find(shared.byDiscovery(t), "rights.scheduler"); c.Status != doctor.OK {
+	if c := find(shared.byDiscovery(t), "permissions.scheduler"); c.Status != doctor.OK {
 		t.Errorf("after all that was advised: %+v", c)
 	}
 
 	// A right that the stock roles grant, taken away.
 	must(t, shared.Client.RbacV1().ClusterRoleBindings().Delete(t.Context(), installed+"-volumes", metav1.DeleteOptions{}))
 	report = shared.byDiscovery(t)
-	wantsFound(t, report, "rights.scheduler", doctor.Error, "lacks permission to")
+	wantsFound(t, report, "permissions.scheduler", doctor.Error, "lacks permission to")
 	if !strings.Contains(shown(report), "may not get, list, watch, patch, update persistentvolumes: VolumeBinding binds volumes") &&
 		!strings.Contains(shown(report), "may not patch, update persistentvolumes: VolumeBinding binds volumes") {
 		t.Errorf("persistentvolumes are not named:\n%s", shown(report))
 	}
 	for _, c := range report.Checks {
-		if c.ID == "rights.scheduler" {
+		if c.ID == "permissions.scheduler" {
 			shared.shellReading(t, c.Advice[0].YAML, "kubectl apply -f -")
 		}
 	}
-	if c := find(shared.byDiscovery(t), "rights.scheduler"); c.Status != doctor.OK {
+	if c := find(shared.byDiscovery(t), "permissions.scheduler"); c.Status != doctor.OK {
 		t.Errorf("after all that was advised: %+v", c)
 	}
 	// The cleanup removes it again.
 	_, err := shared.Client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: installed + "-volumes"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:volume-scheduler"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: installed + "-volumes",
+		},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:volume-scheduler"},
 	}, metav1.CreateOptions{})
 	must(t, err)
 }
@@ -169,12 +182,12 @@ func TestDoctor_WeakUser(t *testing.T) {
 	t.Cleanup(func() { shared.removeGrants(t) })
 	run := []string{"--config=" + c.file(t), "--as=weak"}
 	var report *doctor.Report
-	waitUntil(t, func() bool { // the API server learns of rights by a watch
+	waitUntil(t, func() bool { // the API server learns of permissions by a watch
 		report = shared.doctor(t, run...)
-		c := find(report, "rights.list")
+		c := find(report, "permissions.list")
 		return c != nil && c.Status == doctor.Warning
 	})
-	for _, id := range []string{"rights.list", "rights.scheduler"} {
+	for _, id := range []string{"permissions.list", "permissions.scheduler"} {
 		advice := wantsFound(t, report, id, find(report, id).Status, "weak lacks permission to")
 		if strings.Count(advice[0].YAML, "kind: ClusterRole\nmetadata:") != 1 || !strings.Contains(advice[0].YAML, "name: weak") {
 			t.Errorf("the advice of %s is\n%s", id, advice[0].YAML)
@@ -187,7 +200,7 @@ func TestDoctor_WeakUser(t *testing.T) {
 	}
 	waitUntil(t, func() bool {
 		report = shared.doctor(t, run...)
-		return find(report, "rights.list") == nil && find(report, "rights.scheduler").Status == doctor.OK
+		return find(report, "permissions.list") == nil && find(report, "permissions.scheduler").Status == doctor.OK
 	})
 }
 
@@ -238,26 +251,39 @@ func TestDoctor_Scheduler(t *testing.T) {
 	pod := strings.ToLower(host)
 	shared.addReplica(t, pod, d.Spec.Template.Spec, d.Spec.Template.Labels)
 	waitUntil(t, func() bool { return find(shared.byDiscovery(t), "scheduler.ready").Status == doctor.OK })
-	advice = wantsFound(t, shared.byDiscovery(t), "scheduler.leader", doctor.Error, "no leader yet: there is no Lease "+installed+"/plimsoll")
+	advice = wantsFound(
+		t,
+		shared.byDiscovery(t),
+		"scheduler.leader",
+		doctor.Error,
+		"no leader yet: there is no Lease "+installed+"/plimsoll",
+	)
 	if !strings.Contains(advice[0].Command, "logs deploy/plimsoll") {
 		t.Errorf("the advice is %+v", advice)
 	}
 
 	// A real scheduler takes the lead, with a Lease of two seconds' renewals.
-	quick := strings.Replace(text, "leaderElect: true,", "leaderElect: true, leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 1s,", 1)
+	quick := strings.Replace(
+		text,
+		"leaderElect: true,",
+		"leaderElect: true, leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 1s,",
+		1,
+	)
 	quick += "clientConnection: {kubeconfig: " + shared.AdminKubeconfig + "}\n"
 	replica, err := shared.RunScheduler(t.Context(), "doctors-scheduler", build.KubeScheduler(), quick)
 	must(t, err)
 	t.Cleanup(func() { _ = replica.Kill() })
 	t.Cleanup(func() {
-		_ = shared.Client.CoordinationV1().Leases(installed).Delete(context.WithoutCancel(t.Context()), "plimsoll", metav1.DeleteOptions{})
+		_ = shared.Client.CoordinationV1().
+			Leases(installed).
+			Delete(context.WithoutCancel(t.Context()), "plimsoll", metav1.DeleteOptions{})
 	})
 	waitUntil(t, func() bool { return find(shared.byDiscovery(t), "scheduler.leader").Status != doctor.Error })
 	c := find(shared.byDiscovery(t), "scheduler.leader")
 	if c.Status != doctor.OK && pod == host || !strings.Contains(c.Message, host+" leads") {
 		t.Errorf("with a scheduler that leads: %+v", c)
 	}
-	// Its metrics are not to be had from here: the pod is KWOK's. What to run instead is said.
+	// Its metrics are not available here: the pod is KWOK's. The advice is another command.
 	metrics := wantsFound(t, shared.byDiscovery(t), "scheduler.metrics", doctor.Warning, "metrics could not be read")
 	if want := "kubectl -n " + installed + " exec deploy/plimsoll -c kube-scheduler -- kubectl-plimsoll doctor"; metrics[0].Command != want {
 		t.Errorf("the advice is %q, want %q", metrics[0].Command, want)
@@ -284,21 +310,39 @@ func TestOtherMinor(t *testing.T) {
 	_, err = shared.Client.AppsV1().Deployments(installed).Update(ctx, d, metav1.UpdateOptions{})
 	must(t, err)
 	pod := filepath.Join(t.TempDir(), "pod.yaml")
-	must(t, os.WriteFile(pod, []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {schedulerName: plimsoll, containers: [{name: c, image: i}]}\n"), 0o600))
+	must(
+		t,
+		os.WriteFile(
+			pod,
+			[]byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {schedulerName: plimsoll, containers: [{name: c, image: i}]}\n"),
+			0o600,
+		),
+	)
 	from := "--from=configmap/" + installed + "/plimsoll"
 	const exec = "kubectl -n " + installed + " exec deploy/plimsoll -c kube-scheduler -- kubectl-plimsoll "
 	for _, command := range []string{"explain", "what-if"} {
 		r := shared.plimsoll(t, command, "-f", pod, from)
-		if !strings.Contains(r.stderr, "Warning: this kubectl-plimsoll is of Kubernetes ") || !strings.Contains(r.stderr, "the scheduler of 1.99") || !strings.Contains(r.stderr, exec+command+" ...\n") {
+		if !strings.Contains(r.stderr, "Warning: this kubectl-plimsoll is of Kubernetes ") ||
+			!strings.Contains(r.stderr, "the scheduler of 1.99") ||
+			!strings.Contains(r.stderr, exec+command+" ...\n") {
 			t.Errorf("stderr of %s is %q", command, r.stderr)
 		}
 	}
 	report := shared.byDiscovery(t)
-	if advice := wantsFound(t, report, "scheduler.command", doctor.Warning, "the scheduler of 1.99"); advice[0].Command != exec+"doctor" {
+	if advice := wantsFound(
+		t,
+		report,
+		"scheduler.command",
+		doctor.Warning,
+		"the scheduler of 1.99",
+	); advice[0].Command != exec+"doctor" {
 		t.Errorf("the advice is %+v", advice)
 	}
 	advice := wantsFound(t, report, "scheduler.version", doctor.Error, "the scheduler is of Kubernetes 1.99")
-	if !strings.HasPrefix(advice[0].Command, "kubectl -n "+installed+" set image deployment/plimsoll kube-scheduler=plimsoll:0.1.0-k8s1.") {
+	if !strings.HasPrefix(
+		advice[0].Command,
+		"kubectl -n "+installed+" set image deployment/plimsoll kube-scheduler=plimsoll:0.1.0-k8s1.",
+	) {
 		t.Errorf("the advice is %+v", advice)
 	}
 }
@@ -306,22 +350,38 @@ func TestOtherMinor(t *testing.T) {
 // TestDoctor_SchedulerMetrics expects what the scheduler's own metrics say, where Prometheus scrapes them.
 func TestDoctor_SchedulerMetrics(t *testing.T) {
 	shared.loadedNodes(t, "worker-1", cluster.Unmeasured+"1")
-	replica, err := shared.RunScheduler(t.Context(), "scraped-scheduler", build.KubeScheduler(), string(mustRead(t, configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil).file(t)))+
-		"clientConnection: {kubeconfig: '{{ .Kubeconfig }}'}\n")
+	replica, err := shared.RunScheduler(
+		t.Context(),
+		"scraped-scheduler",
+		build.KubeScheduler(),
+		string(mustRead(t, configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil).file(t)))+
+			"clientConnection: {kubeconfig: '{{ .Kubeconfig }}'}\n",
+	)
 	must(t, err)
 	t.Cleanup(func() { _ = replica.Kill() })
 	p := shared.prometheus(t, func(text string) string {
-		return strings.Replace(text, "scrape_configs:\n", "scrape_configs:\n- job_name: scheduler\n  scheme: https\n  tls_config: {insecure_skip_verify: true}\n"+
-			"  static_configs: [{targets: ['"+strings.TrimPrefix(replica.URL(), "https://")+"']}]\n", 1)
+		return strings.Replace(
+			text,
+			"scrape_configs:\n",
+			"scrape_configs:\n- job_name: scheduler\n  scheme: https\n  tls_config: {insecure_skip_verify: true}\n"+
+				"  static_configs: [{targets: ['"+strings.TrimPrefix(replica.URL(), "https://")+"']}]\n",
+			1,
+		)
 	}, nil)
 	waitSeries(t, p.URL, `plimsoll_load_nodes{state="Absent"} == 1`, 1)
 	c := configurationOf("TargetLoadPacking", p.URL, nil)
-	wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "scheduler.load", doctor.Warning, "cpu fresh on 1, expired on 0, absent on 1 nodes")
+	wantsFound(
+		t,
+		shared.doctor(t, "--config="+c.file(t)),
+		"scheduler.load",
+		doctor.Warning,
+		"cpu fresh on 1, expired on 0, absent on 1 nodes",
+	)
 	must(t, shared.Client.CoreV1().Nodes().Delete(t.Context(), cluster.Unmeasured+"1", metav1.DeleteOptions{}))
 	shared.eventually(t, []string{"--config=" + c.file(t)}, "scheduler.load", "scheduler.refreshes")
 }
 
-// TestDoctor_WaitingPods expects pods that name a scheduler that nobody runs, and the command by which they name another.
+// TestDoctor_WaitingPods expects pods whose scheduler is not running, and the command by which they name another.
 func TestDoctor_WaitingPods(t *testing.T) {
 	shared.loadedNodes(t, "worker-1")
 	c := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)
@@ -340,16 +400,24 @@ func TestDoctor_WaitingPods(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() {
 		_ = shared.Client.AppsV1().Deployments("default").Delete(context.WithoutCancel(t.Context()), "web", metav1.DeleteOptions{})
-		_ = shared.Client.AppsV1().ReplicaSets("default").Delete(context.WithoutCancel(t.Context()), "web-6d5f8c7b9d", metav1.DeleteOptions{})
+		_ = shared.Client.AppsV1().
+			ReplicaSets("default").
+			Delete(context.WithoutCancel(t.Context()), "web-6d5f8c7b9d", metav1.DeleteOptions{})
 	})
 	_, err = shared.Client.AppsV1().ReplicaSets("default").Create(t.Context(), &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "web-6d5f8c7b9d", Namespace: "default",
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "of-web", Controller: ptr.To(true)}},
+			Name:      "web-6d5f8c7b9d",
+			Namespace: "default",
+			OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "of-web", Controller: ptr.To(true)},
+			},
 		},
 		Spec: appsv1.ReplicaSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}}},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}},
+			},
 		},
 	}, metav1.CreateOptions{})
 	must(t, err)
@@ -403,7 +471,9 @@ func TestDoctor_Service(t *testing.T) {
 	}, metav1.CreateOptions{})
 	must(t, err)
 	t.Cleanup(func() {
-		_ = shared.Client.CoreV1().Services("default").Delete(context.WithoutCancel(t.Context()), "prometheus-operated", metav1.DeleteOptions{})
+		_ = shared.Client.CoreV1().
+			Services("default").
+			Delete(context.WithoutCancel(t.Context()), "prometheus-operated", metav1.DeleteOptions{})
 	})
 	c := configurationOf("TargetLoadPacking", "http://prometheus.default.svc:9090", nil)
 	advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "source.resolves", doctor.Error)

@@ -148,7 +148,7 @@ func wantsFound(t *testing.T, report *doctor.Report, id string, status doctor.St
 	return c.Advice
 }
 
-// eventually runs doctor until the checks are fine: what mends a fault may take some scrapes.
+// eventually runs doctor until the checks are fine: a fix can take some scrapes.
 func (e *environment) eventually(t *testing.T, args []string, ids ...string) {
 	t.Helper()
 	deadline := time.Now().Add(5 * time.Minute)
@@ -222,7 +222,7 @@ func TestDoctor_Fine(t *testing.T) {
 	}
 	r := shared.plimsoll(t, "doctor", "--config="+file).wants(t, 0)
 	if lines := strings.Count(r.stdout, "✓ "); lines != len(report.Checks) || strings.Contains(r.stdout, "\x1b") {
-		t.Errorf("%d lines with ✓, want %d, without colours:\n%s", lines, len(report.Checks), r.stdout)
+		t.Errorf("%d lines with ✓, want %d, without colors:\n%s", lines, len(report.Checks), r.stdout)
 	}
 	t.Log("\n" + r.stdout)
 }
@@ -235,7 +235,13 @@ func TestDoctor_NodeLabel(t *testing.T) {
 	}, nil)
 	c := configurationOf("TargetLoadPacking", p.URL, nil)
 	waitSeries(t, p.URL, "node_memory_working_set_bytes", 2)
-	advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "nodes.measured", doctor.Error, "nodes without load: 2 of 2 (worker-1, worker-2)")
+	advice := wantsFound(
+		t,
+		shared.doctor(t, "--config="+c.file(t)),
+		"nodes.measured",
+		doctor.Error,
+		"nodes without load: 2 of 2 (worker-1, worker-2)",
+	)
 	t.Log("\n" + shared.plimsoll(t, "doctor", "--config="+c.file(t)).stdout)
 	if !strings.Contains(advice[0].Text, "kube_machine") {
 		t.Fatalf("the advice is %+v, want label kube_machine", advice)
@@ -272,7 +278,7 @@ func TestDoctor_Relabeling(t *testing.T) {
 	shared.eventually(t, []string{"--config=" + c.file(t)}, "source.dialect", "nodes.measured")
 }
 
-// TestDoctor_RenamedRule expects the recorded rules that a Prometheus has in place of those that the dialect reads.
+// TestDoctor_RenamedRule expects the recorded rules that a Prometheus has in place of the dialect's rules.
 func TestDoctor_RenamedRule(t *testing.T) {
 	shared.loadedNodes(t, "worker-1", "worker-2")
 	p := shared.prometheus(t, func(text string) string {
@@ -290,7 +296,13 @@ groups:
 `})
 	c := configurationOf("TargetLoadPacking", p.URL, args{"metricProvider": args{"dialect": "KubePrometheus"}})
 	waitSeries(t, p.URL, "machine:node_cpu_busy:rate15s", 2)
-	advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "source.dialect", doctor.Error, "dialect KubePrometheus: no node has load")
+	advice := wantsFound(
+		t,
+		shared.doctor(t, "--config="+c.file(t)),
+		"source.dialect",
+		doctor.Error,
+		"dialect KubePrometheus: no node has load",
+	)
 	follow(t, c.args(), advice[0])
 	shared.eventually(t, []string{"--config=" + c.file(t)}, "source.dialect", "nodes.measured")
 }
@@ -300,7 +312,13 @@ func TestDoctor_WrongDialect(t *testing.T) {
 	shared.loadedNodes(t, "worker-1")
 	c := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, args{"metricProvider": args{"dialect": "NodeExporter"}})
 	waitSeries(t, shared.Endpoints.Prometheus, `node_memory_working_set_bytes{node="worker-1"}`, 1)
-	advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "source.dialect", doctor.Error, "dialect NodeExporter: no node has load")
+	advice := wantsFound(
+		t,
+		shared.doctor(t, "--config="+c.file(t)),
+		"source.dialect",
+		doctor.Error,
+		"dialect NodeExporter: no node has load",
+	)
 	follow(t, c.args(), advice[0])
 	shared.eventually(t, []string{"--config=" + c.file(t)}, "source.dialect", "nodes.measured")
 }
@@ -320,7 +338,14 @@ func TestDoctor_UnmeasuredNode(t *testing.T) {
 			t.Errorf("the node has no samples at all, and the advice is %q", a.Text)
 		}
 	}
-	advice := wantsFound(t, report, "nodes.nearest", doctor.Warning, "no series has a label that names a node without load", "unmeasured-1")
+	advice := wantsFound(
+		t,
+		report,
+		"nodes.nearest",
+		doctor.Warning,
+		"no series has a label that names a node without load",
+		"unmeasured-1",
+	)
 	if output := shared.shell(t, advice[0]); !strings.Contains(output, `"status":"success"`) {
 		t.Errorf("%s prints %s", advice[0].Command, output)
 	}
@@ -334,7 +359,14 @@ func TestDoctor_SlowScrape(t *testing.T) {
 	}, nil)
 	c := configurationOf("TargetLoadPacking", p.URL, nil)
 	waitSeries(t, p.URL, "count_over_time(node_memory_working_set_bytes[1m]) >= 7", 1)
-	advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "time.scrape", doctor.Warning, "nodes are measured every", "over a window of 10s")
+	advice := wantsFound(
+		t,
+		shared.doctor(t, "--config="+c.file(t)),
+		"time.scrape",
+		doctor.Warning,
+		"nodes are measured every",
+		"over a window of 10s",
+	)
 	follow(t, c.args(), advice[0])
 	shared.eventually(t, []string{"--config=" + c.file(t)}, "time.scrape", "time.coverage")
 }
@@ -345,7 +377,13 @@ func TestDoctor_Young(t *testing.T) {
 	p := shared.prometheus(t, asIs, nil)
 	c := configurationOf("TargetLoadPacking", p.URL, args{"window": "30s"})
 	waitSeries(t, p.URL, "rate(node_cpu_usage_seconds_total[10s])", 1)
-	advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "time.coverage", doctor.Warning, "samples of 1 node cover less than the window of 30s")
+	advice := wantsFound(
+		t,
+		shared.doctor(t, "--config="+c.file(t)),
+		"time.coverage",
+		doctor.Warning,
+		"samples of 1 node cover less than the window of 30s",
+	)
 	match := regexp.MustCompile(`Wait for (\S+):`).FindStringSubmatch(advice[0].Text)
 	if match == nil {
 		t.Fatalf("the advice is %q", advice[0].Text)
@@ -387,7 +425,13 @@ func TestDoctor_Deviation(t *testing.T) {
 	own := "sum by (node) (rate(node_cpu_usage_seconds_total[$window])) / 8"
 	c := configurationOf("LoadVariationRiskBalancing", p.URL, args{"metricProvider": args{"queries": args{"cpu": own}}})
 	waitSeries(t, p.URL, "count_over_time(node_memory_working_set_bytes[1m]) >= 6", 1)
-	advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "values.deviation", doctor.Warning, "cpu over 10s (custom query) on 1 node")
+	advice := wantsFound(
+		t,
+		shared.doctor(t, "--config="+c.file(t)),
+		"values.deviation",
+		doctor.Warning,
+		"cpu over 10s (custom query) on 1 node",
+	)
 	follow(t, c.args(), advice[0])
 	shared.eventually(t, []string{"--config=" + c.file(t)}, "values.deviation")
 }
@@ -406,7 +450,7 @@ func TestDoctor_Stopped(t *testing.T) {
 	shared.eventually(t, []string{"--config=" + c.file(t)}, "source.connects", "source.answers", "nodes.measured")
 }
 
-// TestDoctor_SlowSource expects advice that, followed as often as it is given, mends what a slow source causes.
+// TestDoctor_SlowSource expects advice that fixes a slow source, if followed repeatedly.
 func TestDoctor_SlowSource(t *testing.T) {
 	shared.loadedNodes(t, "worker-1")
 	handler, _ := before(t, shared.Endpoints.Prometheus, func(http.ResponseWriter, *http.Request) bool {
@@ -416,7 +460,14 @@ func TestDoctor_SlowSource(t *testing.T) {
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	c := configurationOf("TargetLoadPacking", server.URL, args{"refreshInterval": "1s"})
-	advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "source.duration", doctor.Warning, "a refresh took", "refreshInterval is 1s")
+	advice := wantsFound(
+		t,
+		shared.doctor(t, "--config="+c.file(t)),
+		"source.duration",
+		doctor.Warning,
+		"a refresh took",
+		"refreshInterval is 1s",
+	)
 	for range 5 {
 		follow(t, c.args(), advice[0])
 		check := find(shared.doctor(t, "--config="+c.file(t)), "source.duration")
@@ -429,7 +480,11 @@ func TestDoctor_SlowSource(t *testing.T) {
 }
 
 // before returns a server in front of Prometheus. handle may answer in its place, by returning true.
-func before(t *testing.T, target string, handle func(http.ResponseWriter, *http.Request) bool) (http.Handler, *httputil.ReverseProxy) {
+func before(
+	t *testing.T,
+	target string,
+	handle func(http.ResponseWriter, *http.Request) bool,
+) (http.Handler, *httputil.ReverseProxy) {
 	t.Helper()
 	u, err := url.Parse(target)
 	must(t, err)
@@ -578,8 +633,18 @@ func TestDoctor_SkewedClock(t *testing.T) {
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	c := configurationOf("TargetLoadPacking", server.URL, nil)
-	shared.eventually(t, []string{"--config=" + configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil).file(t)}, "nodes.measured")
-	advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "time.clock", doctor.Error, "the source's clock differs from the API server's by 1m")
+	shared.eventually(
+		t,
+		[]string{"--config=" + configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil).file(t)},
+		"nodes.measured",
+	)
+	advice := wantsFound(
+		t,
+		shared.doctor(t, "--config="+c.file(t)),
+		"time.clock",
+		doctor.Error,
+		"the source's clock differs from the API server's by 1m",
+	)
 	match := regexp.MustCompile(`(back|forward) by (\S+),`).FindStringSubmatch(advice[0].Text)
 	if match == nil || match[1] != "back" {
 		t.Fatalf("the advice is %q, want to set the clock back", advice[0].Text)
@@ -590,14 +655,20 @@ func TestDoctor_SkewedClock(t *testing.T) {
 	shared.eventually(t, []string{"--config=" + c.file(t)}, "time.clock")
 }
 
-// TestDoctor_Configuration expects what configlint finds, with YAML that mends it.
+// TestDoctor_Configuration expects what configlint finds, with YAML that fixes it.
 func TestDoctor_Configuration(t *testing.T) {
 	shared.loadedNodes(t, "worker-1")
 	waitSeries(t, shared.Endpoints.Prometheus, `rate(node_cpu_usage_seconds_total{node="worker-1"}[10s])`, 1)
 	t.Run("outvoted", func(t *testing.T) {
 		c := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)
 		c.profile(0)["plugins"] = args{"score": args{"enabled": []any{args{"name": "TargetLoadPacking"}}}}
-		advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "configuration.weights", doctor.Warning, "are outweighed by those that score by requests")
+		advice := wantsFound(
+			t,
+			shared.doctor(t, "--config="+c.file(t)),
+			"configuration.weights",
+			doctor.Warning,
+			"are outweighed by plugins that score by requests",
+		)
 		follow(t, c.profile(0), advice[0])
 		shared.eventually(t, []string{"--config=" + c.file(t)}, "configuration.effect")
 	})
@@ -605,14 +676,26 @@ func TestDoctor_Configuration(t *testing.T) {
 		c := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)
 		second := maps.Clone(c.profile(0))
 		c["profiles"] = append(c["profiles"].([]any), second)
-		advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "configuration.profiles", doctor.Error, "profiles[1].schedulerName")
+		advice := wantsFound(
+			t,
+			shared.doctor(t, "--config="+c.file(t)),
+			"configuration.profiles",
+			doctor.Error,
+			"profiles[1].schedulerName",
+		)
 		follow(t, second, advice[0])
 		shared.eventually(t, []string{"--config=" + c.file(t)}, "configuration.decodes", "configuration.effect")
 	})
 	t.Run("old version", func(t *testing.T) {
 		c := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)
 		c["apiVersion"] = "kubescheduler.config.k8s.io/v1beta3"
-		wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "configuration.decodes", doctor.Error, "write kubescheduler.config.k8s.io/v1")
+		wantsFound(
+			t,
+			shared.doctor(t, "--config="+c.file(t)),
+			"configuration.decodes",
+			doctor.Error,
+			"write kubescheduler.config.k8s.io/v1",
+		)
 	})
 	t.Run("a misspelt plugin is disabled", func(t *testing.T) {
 		c := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)
@@ -640,7 +723,11 @@ func TestDoctor_Configuration(t *testing.T) {
 		shared.eventually(t, []string{"--config=" + c.file(t)}, "nodes.measured")
 	})
 	t.Run("a metric without series", func(t *testing.T) {
-		c := configurationOf("NodeMetrics", shared.Endpoints.Prometheus, args{"metrics": []any{args{"name": "m", "query": "no_such_series", "prefer": "Lower"}}})
+		c := configurationOf(
+			"NodeMetrics",
+			shared.Endpoints.Prometheus,
+			args{"metrics": []any{args{"name": "m", "query": "no_such_series", "prefer": "Lower"}}},
+		)
 		advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "source.metrics", doctor.Error, "no_such_series")
 		if output := shared.shell(t, advice[0]); !strings.Contains(output, `"result":[]`) {
 			t.Errorf("%s prints %s", advice[0].Command, output)
@@ -668,7 +755,12 @@ func waitSeries(t *testing.T, address, promQL string, n int) {
 				Result []any `json:"result"`
 			} `json:"data"`
 		}
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/api/v1/query?query="+url.QueryEscape(promQL), http.NoBody)
+		req, err := http.NewRequestWithContext(
+			t.Context(),
+			http.MethodGet,
+			address+"/api/v1/query?query="+url.QueryEscape(promQL),
+			http.NoBody,
+		)
 		must(t, err)
 		resp, err := http.DefaultClient.Do(req)
 		if err == nil {

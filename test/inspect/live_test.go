@@ -54,7 +54,10 @@ func TestLive_ServiceThroughTheProxy(t *testing.T) {
 	shared.clear(t)
 	must(t, shared.CreateNodes(ctx, cluster.Node{Name: "n1", CPU: "4", Memory: "8Gi"}))
 	must(t, shared.SetLoad(ctx, "n1", cluster.Load{Usage: cluster.Usage{CPU: "1"}}))
-	_, err := shared.WaitCPUUtilization(ctx, cluster.Expectation{Window: time.Minute, CPU: map[string]float64{"n1": 0.25}, Tolerance: 0.03})
+	_, err := shared.WaitCPUUtilization(
+		ctx,
+		cluster.Expectation{Window: time.Minute, CPU: map[string]float64{"n1": 0.25}, Tolerance: 0.03},
+	)
 	must(t, err)
 	createService(t, "monitoring", "prometheus", 9090, expose(t, shared.Endpoints.Prometheus))
 	installScheduler(t, "plimsoll-system", ofAService)
@@ -72,10 +75,27 @@ func TestLive_ServiceThroughTheProxy(t *testing.T) {
 	grant(t, "", rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"list", "get"}})
 	_, err = c.Configuration(ctx, live.ConfigurationOptions{})
 	wantText(t, err, "clusterrolebindings", "--from configmap/plimsoll-system/plimsoll")
-	grant(t, "", rbacv1.PolicyRule{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"clusterroles", "clusterrolebindings"}, Verbs: []string{"list"}})
+	grant(
+		t,
+		"",
+		rbacv1.PolicyRule{
+			APIGroups: []string{"rbac.authorization.k8s.io"},
+			Resources: []string{"clusterroles", "clusterrolebindings"},
+			Verbs:     []string{"list"},
+		},
+	)
 	_, err = c.Configuration(ctx, live.ConfigurationOptions{})
 	wantText(t, err, "forbidden", "kubectl -n plimsoll-system create role", "--resource=configmaps --resource-name=plimsoll")
-	grant(t, "plimsoll-system", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"plimsoll"}, Verbs: []string{"get"}})
+	grant(
+		t,
+		"plimsoll-system",
+		rbacv1.PolicyRule{
+			APIGroups:     []string{""},
+			Resources:     []string{"configmaps"},
+			ResourceNames: []string{"plimsoll"},
+			Verbs:         []string{"get"},
+		},
+	)
 	configuration, err := c.Configuration(ctx, live.ConfigurationOptions{})
 	must(t, err)
 	must(t, configuration.Err)
@@ -88,7 +108,10 @@ func TestLive_ServiceThroughTheProxy(t *testing.T) {
 	grant(t, "", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes", "pods", "services"}, Verbs: []string{"list"}})
 	objects, err := c.Objects(ctx)
 	must(t, err)
-	if want := len(sim.Kinds()) - 3; len(objects.Missing) != want || !strings.HasSuffix(objects.Missing[0].Advice(), "--clusterrole=plimsoll-inspect-namespaces --user=reader") {
+	if want := len(
+		sim.Kinds(),
+	) - 3; len(objects.Missing) != want ||
+		!strings.HasSuffix(objects.Missing[0].Advice(), "--clusterrole=plimsoll-inspect-namespaces --user=reader") {
 		t.Errorf("missing %+v", objects.Missing)
 	}
 	open := func() *live.Cluster {
@@ -98,7 +121,16 @@ func TestLive_ServiceThroughTheProxy(t *testing.T) {
 	}
 	source := open().Sources()[0]
 	wantText(t, source.Err, "forbidden", "--resource=services/proxy --resource-name=http:prometheus:9090")
-	grant(t, "monitoring", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"services/proxy"}, ResourceNames: []string{"http:prometheus:9090"}, Verbs: []string{"get"}})
+	grant(
+		t,
+		"monitoring",
+		rbacv1.PolicyRule{
+			APIGroups:     []string{""},
+			Resources:     []string{"services/proxy"},
+			ResourceNames: []string{"http:prometheus:9090"},
+			Verbs:         []string{"get"},
+		},
+	)
 	opened := open()
 	source = opened.Sources()[0]
 	must(t, source.Err)
@@ -115,7 +147,8 @@ func TestLive_ServiceThroughTheProxy(t *testing.T) {
 	}
 }
 
-// TestLive_AsTheScheduler has the rights that the chart gives the scheduler's account, as kubectl exec in the scheduler's container.
+// TestLive_AsTheScheduler has the permissions that the chart gives the scheduler's account, as kubectl exec in the
+// scheduler's container.
 func TestLive_AsTheScheduler(t *testing.T) {
 	ctx := t.Context()
 	shared.clear(t)
@@ -167,7 +200,9 @@ func TestLive_AsTheScheduler(t *testing.T) {
 		"its ReplicaSets": {ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Group: "apps", Resource: "replicasets", Verb: "get"}},
 		"its Lease":       {ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Group: "coordination.k8s.io", Resource: "leases", Name: account, Verb: "get"}},
 	} {
-		review, err := c.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: attributes}, metav1.CreateOptions{})
+		review, err := c.Client.AuthorizationV1().
+			SelfSubjectAccessReviews().
+			Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: attributes}, metav1.CreateOptions{})
 		must(t, err)
 		if !review.Status.Allowed {
 			t.Errorf("the account may not get %s", what)
@@ -188,7 +223,7 @@ func readManifest(t *testing.T, file string) (objects []runtime.Object) {
 	return objects
 }
 
-// waitAllowed waits until the authorizer, which learns of rights by a watch, lets the user get the path.
+// waitAllowed waits until the authorizer, which learns of permissions by a watch, lets the user get the path.
 func waitAllowed(t *testing.T, cfg *rest.Config, path string) {
 	t.Helper()
 	client, err := rest.HTTPClientFor(cfg)
@@ -254,7 +289,9 @@ func create[Object metav1.Object](t *testing.T, client interface {
 // createNamespace creates a namespace. It stays: no controller would end its deletion.
 func createNamespace(t *testing.T, name string) {
 	t.Helper()
-	_, err := shared.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := shared.Client.CoreV1().
+		Namespaces().
+		Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
@@ -276,7 +313,11 @@ func createService(t *testing.T, namespace, name string, port int32, endpoint *n
 	create(t, pods, pod)
 	pod, err := pods.Get(t.Context(), name, metav1.GetOptions{})
 	must(t, err)
-	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: endpoint.IP.String(), PodIPs: []corev1.PodIP{{IP: endpoint.IP.String()}}}
+	pod.Status = corev1.PodStatus{
+		Phase:  corev1.PodRunning,
+		PodIP:  endpoint.IP.String(),
+		PodIPs: []corev1.PodIP{{IP: endpoint.IP.String()}},
+	}
 	_, err = pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
 	must(t, err)
 	create(t, shared.Client.DiscoveryV1().EndpointSlices(namespace), &discoveryv1.EndpointSlice{
@@ -300,9 +341,17 @@ func installScheduler(t *testing.T, namespace, configuration string) {
 	t.Helper()
 	createNamespace(t, namespace)
 	const name = "plimsoll"
-	labels := map[string]string{"helm.sh/chart": "plimsoll-0.1.0", "app.kubernetes.io/instance": name, "app.kubernetes.io/component": "scheduler"}
+	labels := map[string]string{
+		"helm.sh/chart":               "plimsoll-0.1.0",
+		"app.kubernetes.io/instance":  name,
+		"app.kubernetes.io/component": "scheduler",
+	}
 	meta := metav1.ObjectMeta{Name: name, Labels: labels}
-	create(t, shared.Client.CoreV1().ConfigMaps(namespace), &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"config.yaml": configuration}})
+	create(
+		t,
+		shared.Client.CoreV1().ConfigMaps(namespace),
+		&corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"config.yaml": configuration}},
+	)
 	create(t, shared.Client.RbacV1().ClusterRoleBindings(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:kube-scheduler"},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
@@ -315,10 +364,14 @@ func installScheduler(t *testing.T, namespace, configuration string) {
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
 					ServiceAccountName: name,
-					Containers: []corev1.Container{{
-						Name: "kube-scheduler", Image: "plimsoll", Command: []string{"/bin/kube-scheduler", "--config=/etc/plimsoll/config/config.yaml"},
-						VolumeMounts: []corev1.VolumeMount{{Name: "config", MountPath: "/etc/plimsoll/config"}},
-					}},
+					Containers: []corev1.Container{
+						{
+							Name:         "kube-scheduler",
+							Image:        "plimsoll",
+							Command:      []string{"/bin/kube-scheduler", "--config=/etc/plimsoll/config/config.yaml"},
+							VolumeMounts: []corev1.VolumeMount{{Name: "config", MountPath: "/etc/plimsoll/config"}},
+						},
+					},
 					Volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{
 						ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}},
 					}}},
@@ -416,7 +469,14 @@ func TestLive_Command(t *testing.T) {
 	must(t, shared.CreateNodes(ctx, cluster.Node{Name: "n1", CPU: "4", Memory: "8Gi"}))
 	installScheduler(t, "plimsoll-system", ofAService)
 	pod := filepath.Join(t.TempDir(), "pod.yaml")
-	must(t, os.WriteFile(pod, []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {schedulerName: plimsoll, containers: [{name: c, image: i}]}\n"), 0o600))
+	must(
+		t,
+		os.WriteFile(
+			pod,
+			[]byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {schedulerName: plimsoll, containers: [{name: c, image: i}]}\n"),
+			0o600,
+		),
+	)
 	r := shared.run(t, "", "explain", "-f", pod, "--kubeconfig="+shared.AdminKubeconfig).wants(t, 0)
 	if !strings.Contains(r.stdout, "ConfigMap plimsoll-system/plimsoll, of Deployment plimsoll-system/plimsoll") {
 		t.Errorf("stdout does not say which configuration was taken:\n%s", r.stdout)

@@ -18,8 +18,9 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
-// configuration is that of the shared cluster's scheduler: the stock profile, one with the plugins that score and filter by measured
-// load, and one with PredictedPeak. All nodes are looked at, so that only ties are decided by chance.
+// configuration is that of the shared cluster's scheduler: the stock profile, one with the plugins that score and
+// filter by measured load, and one with PredictedPeak. All nodes are looked at, so that only ties are decided by
+// chance.
 const configuration = `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration

@@ -39,7 +39,13 @@ func topCluster(t *testing.T, requests corev1.ResourceList) {
 	shared.clear(t)
 	loads := map[string]string{"worker-1": "2400m", "worker-2": "6800m", cluster.Unmeasured + "1": "1"}
 	for name, cpu := range loads {
-		must(t, shared.CreateNodes(ctx, cluster.Node{Name: name, CPU: "8", Memory: "32Gi", Labels: map[string]string{"kind": strings.Split(name, "-")[0]}}))
+		must(
+			t,
+			shared.CreateNodes(
+				ctx,
+				cluster.Node{Name: name, CPU: "8", Memory: "32Gi", Labels: map[string]string{"kind": strings.Split(name, "-")[0]}},
+			),
+		)
 		must(t, shared.SetLoad(ctx, name, cluster.Load{
 			Usage:    cluster.Usage{CPU: cpu, Memory: "8Gi"},
 			Requests: requests,
@@ -56,7 +62,10 @@ func topCluster(t *testing.T, requests corev1.ResourceList) {
 func topNodes(t *testing.T, args ...string) (top.View, map[string]*top.Node) {
 	t.Helper()
 	var nodes top.Nodes
-	must(t, json.Unmarshal([]byte(shared.plimsoll(t, append([]string{"top", "nodes", "-o", "json"}, args...)...).wants(t, 0).stdout), &nodes))
+	must(
+		t,
+		json.Unmarshal([]byte(shared.plimsoll(t, append([]string{"top", "nodes", "-o", "json"}, args...)...).wants(t, 0).stdout), &nodes),
+	)
 	all := map[string]*top.Node{}
 	for _, n := range nodes.Nodes {
 		all[n.Name] = n
@@ -89,16 +98,26 @@ func TestTop_Nodes(t *testing.T) {
 		measured, err := shared.CPUUtilizationAt(ctx, end, topWindow)
 		must(t, err)
 		if got := *n.CPU.MeasuredPercent; math.Abs(got-100*measured[name]) > 0.5 || !near(got, want) {
-			t.Errorf("%s: %.2f %% cpu, %v ago, where Prometheus measures %.2f %%, want %v %%", name, got, *n.CPU.AgeSeconds, 100*measured[name], want)
+			t.Errorf(
+				"%s: %.2f %% cpu, %v ago, where Prometheus measures %.2f %%, want %v %%",
+				name,
+				got,
+				*n.CPU.AgeSeconds,
+				100*measured[name],
+				want,
+			)
 		}
 		// 8 of 32 GiB, and 1 of 8 cores.
-		if !near(*n.Memory.MeasuredPercent, 25) || n.CPU.RequestedPercent != 12.5 || n.CPU.Requested.String() != "1" || *n.CPU.LinePercent != 80 || n.Memory.LinePercent != nil {
+		if !near(*n.Memory.MeasuredPercent, 25) || n.CPU.RequestedPercent != 12.5 || n.CPU.Requested.String() != "1" ||
+			*n.CPU.LinePercent != 80 ||
+			n.Memory.LinePercent != nil {
 			t.Errorf("%s: %+v", name, n)
 		}
 	}
 	absent := nodes[cluster.Unmeasured+"1"]
-	if absent.CPU.State != "Absent" || absent.CPU.MeasuredPercent != nil || absent.CPU.UtilizationPercent != 12.5 || absent.CPU.AboveLine {
-		t.Errorf("the node without series: %+v, want it judged by 1 of 8 cores", absent.CPU)
+	if absent.CPU.State != "Absent" || absent.CPU.MeasuredPercent != nil || absent.CPU.UtilizationPercent != 12.5 ||
+		absent.CPU.AboveLine {
+		t.Errorf("the node without series: %+v, want it compared by 1 of 8 cores", absent.CPU)
 	}
 
 	// As the scheduler sees them: by the states of its own metrics, and by what it does.
@@ -116,8 +135,11 @@ func TestTop_Nodes(t *testing.T) {
 	for name, n := range nodes {
 		pod := "on-" + name
 		must(t, shared.CreatePods(ctx, cluster.Pod{
-			Name: pod, Scheduler: "plimsoll", Labels: map[string]string{"pod": pod}, NodeSelector: map[string]string{corev1.LabelHostname: name},
-			Resources: requesting("1m"),
+			Name:         pod,
+			Scheduler:    "plimsoll",
+			Labels:       map[string]string{"pod": pod},
+			NodeSelector: map[string]string{corev1.LabelHostname: name},
+			Resources:    requesting("1m"),
 		}))
 		if !n.CPU.AboveLine {
 			_, err := shared.WaitBound(ctx, map[string]string{"pod": pod}, 1)
@@ -138,11 +160,15 @@ func TestTop_Nodes(t *testing.T) {
 	for _, args := range [][]string{{"top", "--sort", "name"}, {"top", "pods", "worker-1"}} {
 		r := shared.plimsoll(t, args...).wants(t, 0)
 		t.Logf("kubectl plimsoll %s\n%s%s", strings.Join(args, " "), r.stderr, r.stdout)
-		if !strings.HasPrefix(r.stdout, "NAME") || !strings.Contains(r.stderr, "As LoadThreshold of profile plimsoll sees it") || strings.Contains(r.stdout, "\x1b") {
+		if !strings.HasPrefix(r.stdout, "NAME") || !strings.Contains(r.stderr, "As LoadThreshold of profile plimsoll sees it") ||
+			strings.Contains(r.stdout, "\x1b") {
 			t.Errorf("%v: stdout %q, stderr %q", args, r.stdout, r.stderr)
 		}
 	}
-	if out := shared.plimsoll(t, "top", "--no-headers", "--sort-by=name").wants(t, 0).stdout; !strings.HasPrefix(out, cluster.Unmeasured) || strings.Count(out, "\n") != 3 {
+	if out := shared.plimsoll(t, "top", "--no-headers", "--sort-by=name").
+		wants(t, 0).
+		stdout; !strings.HasPrefix(out, cluster.Unmeasured) ||
+		strings.Count(out, "\n") != 3 {
 		t.Errorf("without headers: %q", out)
 	}
 
@@ -166,8 +192,12 @@ func TestTop_Pods(t *testing.T) {
 	ctx := t.Context()
 	topCluster(t, nil)
 	must(t, shared.CreatePods(ctx, cluster.Pod{
-		Name: "young", Scheduler: "plimsoll", Labels: map[string]string{"pod": "young"}, NodeSelector: map[string]string{corev1.LabelHostname: "worker-1"},
-		Resources: requesting("1"), Usage: cluster.Usage{CPU: "1"},
+		Name:         "young",
+		Scheduler:    "plimsoll",
+		Labels:       map[string]string{"pod": "young"},
+		NodeSelector: map[string]string{corev1.LabelHostname: "worker-1"},
+		Resources:    requesting("1"),
+		Usage:        cluster.Usage{CPU: "1"},
 	}))
 	_, err := shared.WaitBound(ctx, map[string]string{"pod": "young"}, 1)
 	must(t, err)
@@ -205,7 +235,7 @@ func TestTop_Pods(t *testing.T) {
 		}
 	}
 	if judged == 0 {
-		t.Error("no reading while pending was above 2 % could be judged")
+		t.Error("no reading while pending was above 2 % was complete")
 	}
 	if !seenPending || previous != 0 {
 		t.Errorf("pending was above 2 %%: %v, and is %v %% a window later, want 0", seenPending, previous)

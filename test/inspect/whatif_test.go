@@ -72,8 +72,8 @@ type whatIfResult struct {
 	}
 }
 
-// whatIf runs what-if, with a manifest at standard input, at a moment at which the CPU load of all nodes is known: on a busy machine
-// scrapes come late now and then.
+// whatIf runs what-if, with a manifest at standard input, at a moment at which the CPU load of all nodes is known: on a
+// busy machine scrapes come late now and then.
 func (e *environment) whatIf(t *testing.T, exitCode int, manifest string, args ...string) whatIfResult {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(time.Second) {
@@ -101,8 +101,9 @@ func placedByNode(o whatif.Outcome) map[string]int {
 	return placed
 }
 
-// startWhatIfNodes creates nodes of 8 cores, of which 72.5, 62.5 and 52.5 % are in use, so that a pod of 10 % leaves a quarter of it to
-// spare where no further pod fits: enough for the seconds in which the window begins to cover the pods before.
+// startWhatIfNodes creates nodes of 8 cores, of which 72.5, 62.5 and 52.5 % are in use, so that a pod of 10 % leaves a
+// quarter of it to spare where no further pod fits: enough for the seconds in which the window begins to cover the pods
+// before.
 func startWhatIfNodes(t *testing.T) {
 	t.Helper()
 	shared.clear(t)
@@ -113,7 +114,10 @@ func startWhatIfNodes(t *testing.T) {
 		q := resource.MustParse(usage)
 		loads[name] = q.AsApproximateFloat64() / 8
 	}
-	_, err := shared.WaitCPUUtilization(t.Context(), cluster.Expectation{Window: window, CPU: loads, Tolerance: 0.0125, For: 3 * time.Second})
+	_, err := shared.WaitCPUUtilization(
+		t.Context(),
+		cluster.Expectation{Window: window, CPU: loads, Tolerance: 0.0125, For: 3 * time.Second},
+	)
 	must(t, err)
 }
 
@@ -127,7 +131,8 @@ func TestWhatIf_AgreesWithScheduler(t *testing.T) {
 	if got := placedByNode(o); !maps.Equal(got, want) || o.Placed != 3 || o.Pods != 5 {
 		t.Fatalf("%d of %d pods placed: %v, want %v", o.Placed, o.Pods, got, want)
 	}
-	if g := o.Unschedulable; len(g) != 1 || g[0].Pods != 2 || g[0].Reason != "0/3 nodes are available: 3 node(s) above their cpu load line (80 percent)" {
+	if g := o.Unschedulable; len(g) != 1 || g[0].Pods != 2 ||
+		g[0].Reason != "0/3 nodes are available: 3 node(s) above their cpu load line (80 percent)" {
 		t.Errorf("without a node: %+v, want 2 pods above the load line", g)
 	}
 	for _, n := range o.Nodes {
@@ -163,15 +168,35 @@ func TestWhatIf_NodesAndProfiles(t *testing.T) {
 	startWhatIfNodes(t)
 	configured := shared.writeConfiguration(t, whatIfConfiguration)
 	// A drained node's pod without a controller is lost; a new node has room for eight pods of 10 %.
-	result := shared.whatIf(t, 1, whatIfManifest, "--config", configured, "-f", "-", "--replicas", "9", "--drain", "w-3", "--add-nodes", "1", "--like", "w-3")
+	result := shared.whatIf(
+		t,
+		1,
+		whatIfManifest,
+		"--config",
+		configured,
+		"-f",
+		"-",
+		"--replicas",
+		"9",
+		"--drain",
+		"w-3",
+		"--add-nodes",
+		"1",
+		"--like",
+		"w-3",
+	)
 	if got := placedByNode(result.Outcomes[0].Outcome); got["w-3-new-1"] != 8 || got["w-2"] != 1 {
 		t.Errorf("placed %v, want 8 on the new node and 1 on w-2", got)
 	}
 	if want := []string{"kube-system/load-of-w-3"}; !slices.Equal(result.Lost, want) {
 		t.Errorf("lost pods %q, want %q", result.Lost, want)
 	}
-	if notes := strings.Join(result.Notes, "\n"); !strings.Contains(notes, "kube-system/load-of-w-3") || !strings.Contains(notes, "New nodes count as idle") {
-		t.Errorf("notes %q, want the lost pod, and how new nodes are judged", notes)
+	if notes := strings.Join(
+		result.Notes,
+		"\n",
+	); !strings.Contains(notes, "kube-system/load-of-w-3") ||
+		!strings.Contains(notes, "New nodes count as idle") {
+		t.Errorf("notes %q, want the lost pod, and how new nodes are scored", notes)
 	}
 	// Side by side with a configuration that allows up to 95 %.
 	higher := shared.writeConfiguration(t, strings.ReplaceAll(whatIfConfiguration, "80", "95"))
@@ -179,13 +204,14 @@ func TestWhatIf_NodesAndProfiles(t *testing.T) {
 	if len(result.Outcomes) != 2 || result.Outcomes[0].Placed != 3 || result.Outcomes[1].Placed != 5 {
 		t.Errorf("outcomes %+v, want 3 pods placed by the one configuration, and 5 by the other", result.Outcomes)
 	}
-	table := shared.plimsollReading(t, whatIfManifest, "what-if", "--config", configured, "-f", "-", "--profile-from", higher).wants(t, 0)
+	table := shared.plimsollReading(t, whatIfManifest, "what-if", "--config", configured, "-f", "-", "--profile-from", higher).
+		wants(t, 0)
 	if !strings.Contains(table.stdout, "PODS A") || !strings.Contains(table.stdout, filepath.Base(higher)) {
 		t.Errorf("the table is\n%s", table.stdout)
 	}
 }
 
-// Somebody who may do everything runs all commands: they send requests that read, and reviews of rights, which change nothing.
+// Somebody who may do everything runs all commands: they send requests that read, and reviews of permissions, which change nothing.
 func TestCommands_OnlyRead(t *testing.T) {
 	c, err := cluster.Start(t.Context(), cluster.Options{BinDir: shared.binDir, Scheduler: configuration, AuditLog: true})
 	must(t, err)
@@ -219,7 +245,8 @@ func TestCommands_OnlyRead(t *testing.T) {
 		request := event.Verb + " " + event.ObjectRef.Resource
 		sent[request]++
 		reads := slices.Contains([]string{"get", "list", "watch"}, event.Verb)
-		review := event.Verb == "create" && slices.Contains([]string{"authorization.k8s.io", "authentication.k8s.io"}, event.ObjectRef.APIGroup) &&
+		review := event.Verb == "create" &&
+			slices.Contains([]string{"authorization.k8s.io", "authentication.k8s.io"}, event.ObjectRef.APIGroup) &&
 			slices.Contains([]string{"selfsubjectaccessreviews", "selfsubjectreviews"}, event.ObjectRef.Resource)
 		if !reads && !review {
 			t.Errorf("%s %s", request, event.RequestURI)
@@ -234,7 +261,9 @@ func TestCommands_OnlyRead(t *testing.T) {
 func (e *environment) kubeconfigOf(t *testing.T, account string) string {
 	t.Helper()
 	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceDefault, Name: account}
-	_, err := e.Client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
+	_, err := e.Client.CoreV1().
+		ServiceAccounts(metav1.NamespaceDefault).
+		Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
 	must(t, err)
 	_, err = e.Client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: account}, Subjects: []rbacv1.Subject{subject},

@@ -21,7 +21,14 @@ func BenchmarkCost(b *testing.B) {
 	now := time.Now()
 	pods := func(count int, length time.Duration) (all []series) {
 		for i := range count {
-			p := pod{namespace: fmt.Sprintf("team-%03d", i/600), name: fmt.Sprintf("workload-%05d-6d5f8c7b9d-%s", i*2/15, suffix(i)), cores: 1, gibi: 1, begin: now.Add(-length), end: now}
+			p := pod{
+				namespace: fmt.Sprintf("team-%03d", i/600),
+				name:      fmt.Sprintf("workload-%05d-6d5f8c7b9d-%s", i*2/15, suffix(i)),
+				cores:     1,
+				gibi:      1,
+				begin:     now.Add(-length),
+				end:       now,
+			}
 			all = append(all, p.cAdvisor()[:2]...)
 		}
 		return all
@@ -38,7 +45,12 @@ func BenchmarkCost(b *testing.B) {
 		}, 2*refreshed)
 	})
 	history := func(src *prometheus.PodSource) (read int, err error) {
-		err = src.FetchHistory(klog.NewContext(b.Context(), logr.Discard()), source.Period{End: now, Length: 6 * time.Hour}, 20000, func(*source.WorkloadUsage) { read++ })
+		err = src.FetchHistory(
+			klog.NewContext(b.Context(), logr.Discard()),
+			source.Period{End: now, Length: 6 * time.Hour},
+			20000,
+			func(*source.WorkloadUsage) { read++ },
+		)
 		return read, err
 	}
 	b.Run(fmt.Sprintf("history/pods=%d", past), func(b *testing.B) {
@@ -49,7 +61,15 @@ func BenchmarkCost(b *testing.B) {
 		for i := range past * 2 / 15 {
 			for at := now.Add(-6 * time.Hour); at.Before(now); at = at.Add(promql.RuleInterval) {
 				at := at.Truncate(scrapeInterval)
-				records = append(records, series{name: name(rule.Record, "namespace", fmt.Sprintf("team-%03d", i/80), "workload", fmt.Sprintf("workload-%05d", i)), value: 1, begin: at, end: at})
+				records = append(
+					records,
+					series{
+						name:  name(rule.Record, "namespace", fmt.Sprintf("team-%03d", i/80), "workload", fmt.Sprintf("workload-%05d", i)),
+						value: 1,
+						begin: at,
+						end:   at,
+					},
+				)
 			}
 		}
 	}

@@ -54,7 +54,9 @@ type exposition struct {
 // measure adds a series of the kubelet's cAdvisor. Two jobs scrape it.
 func (e *exposition) measure(s series, metric, node string, labels ...string) {
 	for _, job := range []string{"kubelet", "kubernetes-nodes-cadvisor"} {
-		s.name = name(metric, append([]string{"job", job, "instance", "10.0.0.1:10250", "metrics_path", "/metrics/cadvisor", "node", node}, labels...)...)
+		s.name = name(
+			metric,
+			append([]string{"job", job, "instance", "10.0.0.1:10250", "metrics_path", "/metrics/cadvisor", "node", node}, labels...)...)
 		e.cAdvisor = append(e.cAdvisor, s)
 	}
 }
@@ -68,7 +70,10 @@ func (e *exposition) state(from, to time.Duration, value float64, metric string,
 	}{{from, min(to, restart), "10.1.0.7:8080"}, {max(from, restart+scrapeInterval), to, "10.1.2.9:8080"}} {
 		if half.from < half.to {
 			labels := append([]string{"job", "kube-state-metrics", "instance", half.instance}, labels...)
-			e.ksm = append(e.ksm, series{name: name(metric, labels...), value: value, begin: e.start.Add(half.from), end: e.start.Add(half.to)})
+			e.ksm = append(
+				e.ksm,
+				series{name: name(metric, labels...), value: value, begin: e.start.Add(half.from), end: e.start.Add(half.to)},
+			)
 		}
 	}
 }
@@ -80,9 +85,28 @@ func (e *exposition) addNode(node, zone string) {
 	}{{"cpu", "core", 4}, {"memory", "byte", 16 * gibibyte}, {"pods", "integer", 110}, {"ephemeral_storage", "byte", 1e11}} {
 		e.state(-time.Hour, past, c.value, "kube_node_status_capacity", "node", node, "resource", c.resource, "unit", c.unit)
 	}
-	e.state(-time.Hour, past, 1, "kube_node_labels", "node", node, "label_kubernetes_io_os", "linux", "label_topology_kubernetes_io_zone", zone)
+	e.state(
+		-time.Hour,
+		past,
+		1,
+		"kube_node_labels",
+		"node",
+		node,
+		"label_kubernetes_io_os",
+		"linux",
+		"label_topology_kubernetes_io_zone",
+		zone,
+	)
 	// The root of the node's cgroups belongs to no pod.
-	e.measure(series{rate: 3, begin: e.start.Add(-time.Hour), end: e.start.Add(past)}, "container_cpu_usage_seconds_total", node, "id", "/", "cpu", "total")
+	e.measure(
+		series{rate: 3, begin: e.start.Add(-time.Hour), end: e.start.Add(past)},
+		"container_cpu_usage_seconds_total",
+		node,
+		"id",
+		"/",
+		"cpu",
+		"total",
+	)
 }
 
 func (e *exposition) addPod(p *livedPod) {
@@ -118,7 +142,20 @@ func (e *exposition) addPod(p *livedPod) {
 		} else {
 			run(0, p.begin, p.end)
 		}
-		state(1, "kube_pod_container_info", "container", c.name, "image", image, "image_id", image+"@sha256:0", "image_spec", image, "container_id", "containerd://"+c.name)
+		state(
+			1,
+			"kube_pod_container_info",
+			"container",
+			c.name,
+			"image",
+			image,
+			"image_id",
+			image+"@sha256:0",
+			"image_spec",
+			image,
+			"container_id",
+			"containerd://"+c.name,
+		)
 		for r, labels := range [load.ResourceCount][]string{load.CPU: {"resource", "cpu", "unit", "core"}, load.Memory: {"resource", "memory", "unit", "byte"}} {
 			labels := append([]string{"container", c.name, "node", p.node}, labels...)
 			scale := [load.ResourceCount]float64{load.CPU: 1000, load.Memory: 1}[r]
@@ -131,7 +168,20 @@ func (e *exposition) addPod(p *livedPod) {
 		}
 	}
 	measure(p.begin, p.end, sum, float64(len(p.containers))*gibibyte, "id", cgroup)
-	measure(p.begin, p.end, 0.0001, 1e5, "container", "POD", "image", "registry.k8s.io/pause:3.9", "name", "pause", "id", cgroup+"/cri-containerd-pause.scope")
+	measure(
+		p.begin,
+		p.end,
+		0.0001,
+		1e5,
+		"container",
+		"POD",
+		"image",
+		"registry.k8s.io/pause:3.9",
+		"name",
+		"pause",
+		"id",
+		cgroup+"/cri-containerd-pause.scope",
+	)
 }
 
 // shop is a cluster of three nodes of 4 cores. A CronJob is the one that makes them hot: it uses 3.4 cores, and what is beside it
@@ -172,14 +222,28 @@ func shop(start time.Time) *exposition {
 		e.addPod(&p)
 	}
 	// It was scraped once.
-	e.state(90*time.Minute, 91*time.Minute, float64(start.Add(90*time.Minute).Unix()), "kube_pod_created", "namespace", "shop", "pod", "short", "uid", "u11")
+	e.state(
+		90*time.Minute,
+		91*time.Minute,
+		float64(start.Add(90*time.Minute).Unix()),
+		"kube_pod_created",
+		"namespace",
+		"shop",
+		"pod",
+		"short",
+		"uid",
+		"u11",
+	)
 	return e
 }
 
 func readHistory(t *testing.T, start time.Time, all []series) (*history.History, error) {
 	t.Helper()
 	url, _ := startPrometheus(t, all)
-	return history.Read(t.Context(), history.Config{Address: url, End: start.Add(past), Since: past, HTTP: httpclient.Config{Timeout: 10 * time.Minute}})
+	return history.Read(
+		t.Context(),
+		history.Config{Address: url, End: start.Add(past), Since: past, HTTP: httpclient.Config{Timeout: 10 * time.Minute}},
+	)
 }
 
 // TestReplayOfHistory reads a cluster's history, saves it, loads it and replays it.
@@ -190,7 +254,11 @@ func TestReplayOfHistory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(h.Missing, "\n"); len(h.Missing) != 3 || !strings.Contains(got, "taints of nodes") || !strings.Contains(got, "3 pods of DaemonSets") || !strings.Contains(got, "1 pod without usage") {
+	if got := strings.Join(
+		h.Missing,
+		"\n",
+	); len(h.Missing) != 3 || !strings.Contains(got, "taints of nodes") || !strings.Contains(got, "3 pods of DaemonSets") ||
+		!strings.Contains(got, "1 pod without usage") {
 		t.Errorf("missing %q, want the taints, three pods that are bound to their nodes, and one without usage", h.Missing)
 	}
 	wantPods := checkInput(t, h.Input)
@@ -223,8 +291,15 @@ func TestReplayOfHistory(t *testing.T) {
 			run := p.Runs[0]
 			// A report is created at 2:00 of a step, runs from 2:30 on, and is hot until the step in which it ends. The second
 			// is known from the first, which it can be if both are of one workload.
-			if run.HotMinutes != 2*12.5 || run.SevereMinutes != 0 || run.Decisions != wantPods || run.Pending != 0 || run.Hot.LargestUnknown != .5 {
-				t.Errorf("from %s, %s: %+v; want 25 hot minutes, half of them of an unknown workload, and %d decisions", from, p.Name, run, wantPods)
+			if run.HotMinutes != 2*12.5 || run.SevereMinutes != 0 || run.Decisions != wantPods || run.Pending != 0 ||
+				run.Hot.LargestUnknown != .5 {
+				t.Errorf(
+					"from %s, %s: %+v; want 25 hot minutes, half of them of an unknown workload, and %d decisions",
+					from,
+					p.Name,
+					run,
+					wantPods,
+				)
 			}
 		}
 	}
@@ -235,14 +310,22 @@ func checkInput(t *testing.T, in *input.Input) int {
 	t.Helper()
 	wantNodes := []input.Node{}
 	for i, zone := range []string{"z1", "z2", "z1"} {
-		wantNodes = append(wantNodes, input.Node{Name: fmt.Sprintf("node-%d", i), Zone: zone, Capacity: podusage.Amounts{load.CPU: 4000, load.Memory: 16 * gibibyte}})
+		wantNodes = append(
+			wantNodes,
+			input.Node{Name: fmt.Sprintf("node-%d", i), Zone: zone, Capacity: podusage.Amounts{load.CPU: 4000, load.Memory: 16 * gibibyte}},
+		)
 	}
 	if diff := cmp.Diff(wantNodes, in.Nodes); diff != "" {
 		t.Errorf("nodes (-want +got):\n%s", diff)
 	}
 	// One container of web has no limit of CPU, and one none of memory.
 	wantWorkloads := []input.Workload{
-		{Namespace: "shop", Name: "db", Requests: podusage.Amounts{load.CPU: 250, load.Memory: 2 * gibibyte}, Limits: podusage.Amounts{load.CPU: 2000, load.Memory: 4 * gibibyte}},
+		{
+			Namespace: "shop",
+			Name:      "db",
+			Requests:  podusage.Amounts{load.CPU: 250, load.Memory: 2 * gibibyte},
+			Limits:    podusage.Amounts{load.CPU: 2000, load.Memory: 4 * gibibyte},
+		},
 		{Namespace: "shop", Name: "debug"},
 		{Namespace: "shop", Name: "report", Requests: podusage.Amounts{load.CPU: 1000}},
 		{Namespace: "shop", Name: "web", Requests: podusage.Amounts{load.CPU: 600, load.Memory: gibibyte}},
@@ -275,7 +358,8 @@ func checkInput(t *testing.T, in *input.Input) int {
 	for i, w := range wants {
 		p := in.Pods[i]
 		workload := in.Workloads[p.Workload].Name
-		if workload != w.workload || p.Arrival != w.arrival || p.Lifetime != w.lifetime || math.Abs(p.MemoryBytes/gibibyte-w.gibi) > 1e-9 {
+		if workload != w.workload || p.Arrival != w.arrival || p.Lifetime != w.lifetime ||
+			math.Abs(p.MemoryBytes/gibibyte-w.gibi) > 1e-9 {
 			t.Errorf("pod %d of %s arrives at %v for %v with %v bytes; want %+v", i, workload, p.Arrival, p.Lifetime, p.MemoryBytes, w)
 		}
 		first := int(w.arrival / input.TraceStep)
@@ -294,13 +378,26 @@ func checkInput(t *testing.T, in *input.Input) int {
 func TestHistoryNamesWhatIsMissing(t *testing.T) {
 	start := time.Now().Truncate(scrapeInterval).Add(-past)
 	e := shop(start)
-	if _, err := readHistory(t, start, e.cAdvisor); err == nil || !strings.Contains(err.Error(), "kube_node_status_capacity of kube-state-metrics") {
+	if _, err := readHistory(
+		t,
+		start,
+		e.cAdvisor,
+	); err == nil ||
+		!strings.Contains(err.Error(), "kube_node_status_capacity of kube-state-metrics") {
 		t.Errorf("without kube-state-metrics: error %v, want one that names what is missing", err)
 	}
-	if _, err := readHistory(t, start, e.ksm); err == nil || !strings.Contains(err.Error(), "container_cpu_usage_seconds_total of cAdvisor") {
+	if _, err := readHistory(
+		t,
+		start,
+		e.ksm,
+	); err == nil ||
+		!strings.Contains(err.Error(), "container_cpu_usage_seconds_total of cAdvisor") {
 		t.Errorf("without cAdvisor: error %v, want one that names what is missing", err)
 	}
-	capacity := slices.DeleteFunc(slices.Clone(e.ksm), func(s series) bool { return !strings.HasPrefix(s.name, "kube_node_status_capacity") })
+	capacity := slices.DeleteFunc(
+		slices.Clone(e.ksm),
+		func(s series) bool { return !strings.HasPrefix(s.name, "kube_node_status_capacity") },
+	)
 	h, err := readHistory(t, start, slices.Concat(e.cAdvisor, capacity))
 	if err != nil {
 		t.Fatal(err)

@@ -38,9 +38,16 @@ func (p *pod) cAdvisor() (all []series) {
 	cgroup := func(labels ...string) {
 		share := map[string]float64{"": 1, "main": .75, "side": .25, "POD": 0}[labels[1]]
 		labels = append([]string{"namespace", p.namespace, "pod", p.name, "cpu", "total"}, labels...)
-		all = append(all,
+		all = append(
+			all,
 			series{name: name("container_cpu_usage_seconds_total", labels...), rate: share * p.cores, begin: p.begin, end: p.end},
-			series{name: name("container_memory_working_set_bytes", labels...), value: share * p.gibi * gibibyte, begin: p.begin, end: p.end})
+			series{
+				name:  name("container_memory_working_set_bytes", labels...),
+				value: share * p.gibi * gibibyte,
+				begin: p.begin,
+				end:   p.end,
+			},
+		)
 	}
 	cgroup("container", "", "id", "/kubepods/"+p.name)
 	cgroup("container", "main", "id", "/kubepods/"+p.name+"/1")
@@ -75,7 +82,8 @@ func (p *pod) living() *corev1.Pod {
 // day returns the pods of a day until now, and which of them live.
 func day(now time.Time) (pods []pod, living []*corev1.Pod) {
 	begin, shop := now.Add(-26*time.Hour), "shop"
-	// The past is looked at each half hour of the clock. Nothing starts or ends in the five minutes before, of which a look sees the mean.
+	// The past is looked at each half hour of the clock. Nothing starts or ends in the five minutes before, of which a
+	// look sees the mean.
 	ago := func(age time.Duration) time.Time {
 		return now.Add(-age).Truncate(30 * time.Minute).Add(10 * time.Minute)
 	}
@@ -113,15 +121,27 @@ func day(now time.Time) (pods []pod, living []*corev1.Pod) {
 // learn returns the statistics after one refresh from the source.
 func learn(t *testing.T, src source.PodSource, living []*corev1.Pod) *learned.Snapshot {
 	t.Helper()
-	pods, nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}), cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	pods, nodes := cache.NewIndexer(
+		cache.MetaNamespaceKeyFunc,
+		cache.Indexers{},
+	), cache.NewIndexer(
+		cache.MetaNamespaceKeyFunc,
+		cache.Indexers{},
+	)
 	for _, pod := range living {
 		if err := pods.Add(pod); err != nil {
 			t.Fatal(err)
 		}
 	}
 	w := refresh.NewWorkloadWatcher(refresh.WorkloadConfig{
-		Source: src, Label: src.Name(), Pods: corelisters.NewPodLister(pods), Nodes: corelisters.NewNodeLister(nodes),
-		HasSynced: func() bool { return true }, History: 24 * time.Hour, Clock: clock.RealClock{}, Metrics: refresh.NewMetrics(metrics.NewKubeRegistry()),
+		Source:    src,
+		Label:     src.Name(),
+		Pods:      corelisters.NewPodLister(pods),
+		Nodes:     corelisters.NewNodeLister(nodes),
+		HasSynced: func() bool { return true },
+		History:   24 * time.Hour,
+		Clock:     clock.RealClock{},
+		Metrics:   refresh.NewMetrics(metrics.NewKubeRegistry()),
 	})
 	_, ctx := ktesting.NewTestContext(t)
 	if err := w.Refresh(ctx); err != nil {
@@ -244,7 +264,10 @@ func TestSeriesOfPods(t *testing.T) {
 	now := time.Now()
 	begin := now.Add(-20 * time.Minute)
 	cAdvisor := (&pod{namespace: "shop", name: "db-0", cores: 2, gibi: 4, begin: begin, end: now.Add(margin)}).cAdvisor()
-	containersAlone := slices.DeleteFunc(slices.Clone(cAdvisor), func(s series) bool { return strings.Contains(s.name, `container=""`) })
+	containersAlone := slices.DeleteFunc(
+		slices.Clone(cAdvisor),
+		func(s series) bool { return strings.Contains(s.name, `container=""`) },
+	)
 	relabeled := func(all []series, oldNew ...string) []series {
 		all = slices.Clone(all)
 		for i := range all {
@@ -256,9 +279,19 @@ func TestSeriesOfPods(t *testing.T) {
 	twice := slices.Concat(cAdvisor, relabeled(cAdvisor, "{", `{job="again",`))
 	kubelet := []series{
 		{name: name("pod_cpu_usage_seconds_total", "namespace", "shop", "pod", "db-0"), rate: 2, begin: begin, end: now.Add(margin)},
-		{name: name("pod_memory_working_set_bytes", "namespace", "shop", "pod", "db-0"), value: 4 * gibibyte, begin: begin, end: now.Add(margin)},
+		{
+			name:  name("pod_memory_working_set_bytes", "namespace", "shop", "pod", "db-0"),
+			value: 4 * gibibyte,
+			begin: begin,
+			end:   now.Add(margin),
+		},
 		// What is measured twice is read from the pods of the kubelet.
-		{name: name("container_cpu_usage_seconds_total", "namespace", "shop", "pod", "db-0", "container", ""), rate: 5, begin: begin, end: now.Add(margin)},
+		{
+			name:  name("container_cpu_usage_seconds_total", "namespace", "shop", "pod", "db-0", "container", ""),
+			rate:  5,
+			begin: begin,
+			end:   now.Add(margin),
+		},
 	}
 	// A target of a tenant's own, which has the labels of its pod and exposes what it likes, beside the kubelet's.
 	forged := func(metric string, rate, value float64, labels ...string) series {
@@ -266,13 +299,35 @@ func TestSeriesOfPods(t *testing.T) {
 		return series{name: name(metric, labels...), rate: rate, value: value, begin: begin, end: now.Add(margin)}
 	}
 	forgeries := []series{
-		forged("pod_cpu_usage_seconds_total", 64, 0), forged("pod_memory_working_set_bytes", 0, 64*gibibyte),
-		forged("container_cpu_usage_seconds_total", 64, 0, "container", "extra"), forged("container_memory_working_set_bytes", 0, 64*gibibyte, "container", "extra"),
-		forged("container_cpu_usage_seconds_total", 64, 0, "container", "main"), forged("container_memory_working_set_bytes", 0, 64*gibibyte, "container", "main"),
+		forged("pod_cpu_usage_seconds_total", 64, 0),
+		forged("pod_memory_working_set_bytes", 0, 64*gibibyte),
+		forged(
+			"container_cpu_usage_seconds_total",
+			64,
+			0,
+			"container",
+			"extra",
+		),
+		forged("container_memory_working_set_bytes", 0, 64*gibibyte, "container", "extra"),
+		forged(
+			"container_cpu_usage_seconds_total",
+			64,
+			0,
+			"container",
+			"main",
+		),
+		forged("container_memory_working_set_bytes", 0, 64*gibibyte, "container", "main"),
 	}
-	forgedPod := []series{forged("container_cpu_usage_seconds_total", 64, 0), forged("container_memory_working_set_bytes", 0, 64*gibibyte)}
+	forgedPod := []series{
+		forged("container_cpu_usage_seconds_total", 64, 0),
+		forged("container_memory_working_set_bytes", 0, 64*gibibyte),
+	}
 	// containerd gives the sandbox an image, but no name of a container.
-	sandbox := relabeled(slices.DeleteFunc(slices.Clone(cAdvisor), func(s series) bool { return !strings.Contains(s.name, `"POD"`) }), `"POD"`, `"",image="pause"`)
+	sandbox := relabeled(
+		slices.DeleteFunc(slices.Clone(cAdvisor), func(s series) bool { return !strings.Contains(s.name, `"POD"`) }),
+		`"POD"`,
+		`"",image="pause"`,
+	)
 	for name, all := range map[string][]series{
 		"the kubelet's pods and a forger's":      slices.Concat(kubelet, forgeries[:2]),
 		"cAdvisor's pods and a forger's":         slices.Concat(cAdvisor, forgedPod),

@@ -1,4 +1,5 @@
-// Package podusage tests how the usage of pods, quantiles of nodes and metrics to copy are read from a real Prometheus, which is given a past.
+// Package podusage tests how the usage of pods, quantiles of nodes and metrics to copy are read from a real Prometheus,
+// which is given a past.
 package podusage
 
 import (
@@ -125,7 +126,16 @@ func writeBlocks(t testing.TB, dir string, all []series) {
 	if err := errors.Join(err, w.Flush(), file.Close()); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(filepath.Join(bin, "promtool"), "tsdb", "create-blocks-from", "openmetrics", "--max-block-duration=48h", "--quiet", text, filepath.Join(dir, "data"))
+	cmd := exec.Command(
+		filepath.Join(bin, "promtool"),
+		"tsdb",
+		"create-blocks-from",
+		"openmetrics",
+		"--max-block-duration=48h",
+		"--quiet",
+		text,
+		filepath.Join(dir, "data"),
+	)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("promtool: %v\n%s", err, out)
 	}

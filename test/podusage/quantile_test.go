@@ -54,8 +54,8 @@ func TestQuantiles(t *testing.T) {
 	end := time.Now().Truncate(scrapeInterval)
 	// The rate of a counter that begins within the rate's window is too low. All counters are older than the day.
 	begin := end.Add(-day - time.Hour)
-	// long is at 80 % for a tenth of the day, which is more than a twentieth; short for a thirtieth, which is less. gone has no samples
-	// of the last ten minutes.
+	// long is at 80 % for a tenth of the day, which is more than a twentieth; short for a thirtieth, which is less.
+	// gone has no samples of the last ten minutes.
 	nodes := map[string][]phase{
 		"long":  {{13 * time.Hour, 0.2}, {144 * time.Minute, 0.8}, {576*time.Minute + margin, 0.2}},
 		"short": {{13 * time.Hour, 0.2}, {48 * time.Minute, 0.8}, {672*time.Minute + margin, 0.2}},
@@ -69,24 +69,34 @@ func TestQuantiles(t *testing.T) {
 		same := func(u float64) float64 { return u }
 		for _, cpu := range []string{"0", "1"} {
 			all = append(all, counterOf(of("node_cpu_seconds_total", "cpu", cpu, "mode", "user"), begin, phases, same)...)
-			all = append(all, counterOf(of("node_cpu_seconds_total", "cpu", cpu, "mode", "idle"), begin, phases, func(u float64) float64 { return 1 - u })...)
+			all = append(
+				all,
+				counterOf(of("node_cpu_seconds_total", "cpu", cpu, "mode", "idle"), begin, phases, func(u float64) float64 { return 1 - u })...)
 		}
-		all = append(all, gaugeOf(of("node_memory_MemAvailable_bytes"), begin, phases, func(u float64) float64 { return (1 - u) * memory })...)
+		all = append(
+			all,
+			gaugeOf(of("node_memory_MemAvailable_bytes"), begin, phases, func(u float64) float64 { return (1 - u) * memory })...)
 		all = append(all, gaugeOf(of("node_memory_MemTotal_bytes"), begin, phases, func(float64) float64 { return memory })...)
 		all = append(all, gaugeOf(of("instance:node_cpu_utilisation:rate5m"), begin, phases, same)...)
 		all = append(all, gaugeOf(of("instance:node_memory_utilisation:ratio"), begin, phases, same)...)
 		for metric, labels := range map[string][]string{"node": nil, "container": {"id", "/"}} {
-			all = append(all, counterOf(of(metric+"_cpu_usage_seconds_total", labels...), begin, phases, func(u float64) float64 { return u * cores })...)
-			all = append(all, gaugeOf(of(metric+"_memory_working_set_bytes", labels...), begin, phases, func(u float64) float64 { return u * memory })...)
+			all = append(
+				all,
+				counterOf(of(metric+"_cpu_usage_seconds_total", labels...), begin, phases, func(u float64) float64 { return u * cores })...)
+			all = append(
+				all,
+				gaugeOf(of(metric+"_memory_working_set_bytes", labels...), begin, phases, func(u float64) float64 { return u * memory })...)
 		}
 	}
 	url, _ := startPrometheus(t, all)
 
 	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
 	for node := range nodes {
-		if err := indexer.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}, Status: corev1.NodeStatus{Capacity: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"),
-		}}}); err != nil {
+		if err := indexer.Add(
+			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}, Status: corev1.NodeStatus{Capacity: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"),
+			}}},
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -124,7 +134,7 @@ func TestQuantiles(t *testing.T) {
 			})
 			request := source.Request{Windows: []time.Duration{day}, Quantiles: []load.Quantile{p95, maximum}}
 			if tc.name == "own rules" {
-				request.Windows = nil // the value of such a rule is taken as the mean, over whatever window it is
+				request.Windows = nil // the rule's value is taken as the mean over its own window
 			}
 			batch, err := s.Fetch(t.Context(), request)
 			if err != nil {
@@ -135,7 +145,10 @@ func TestQuantiles(t *testing.T) {
 					if q.Fraction == 0 && len(request.Windows) == 0 {
 						continue
 					}
-					i := slices.IndexFunc(batch.Samples, func(s load.Sample) bool { return s.Node == node && s.Window == q.Window && s.Fraction == q.Fraction })
+					i := slices.IndexFunc(
+						batch.Samples,
+						func(s load.Sample) bool { return s.Node == node && s.Window == q.Window && s.Fraction == q.Fraction },
+					)
 					if i < 0 {
 						t.Errorf("%s: no sample of %+v", node, q)
 						continue

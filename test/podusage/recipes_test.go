@@ -63,7 +63,7 @@ func TestRecipes(t *testing.T) {
 		counter(6, "node_disk_reads_completed_total", "instance", "n", "device", disk)
 		counter(4, "node_disk_writes_completed_total", "instance", "n", "device", disk)
 	}
-	counter(3e6, "node_disk_read_bytes_total", "instance", "n", "device", "dm-0") // lies on the disks
+	counter(3e6, "node_disk_read_bytes_total", "instance", "n", "device", "dm-0") // is on the disks
 	counter(3e6, "node_disk_written_bytes_total", "instance", "n", "device", "dm-0")
 	for link, speed := range map[string]float64{"eth0": 1.25e8, "eth1": 1.25e9, "docker0": -1} {
 		gauge(speed, "node_network_speed_bytes", "instance", "n", "device", link)
@@ -119,7 +119,10 @@ func TestRecipes(t *testing.T) {
 		}
 	}
 	s, err := prometheus.New(prometheus.Config{
-		Address: url, Dialect: promql.Auto, NodeLabels: []string{"node", "Hostname", "instance"}, Config: httpclient.Config{Timeout: 10 * time.Minute},
+		Address:    url,
+		Dialect:    promql.Auto,
+		NodeLabels: []string{"node", "Hostname", "instance"},
+		Config:     httpclient.Config{Timeout: 10 * time.Minute},
 	}, corelisters.NewNodeLister(indexer), clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,14 @@ func sign(ctx context.Context, fw framework.Framework, pod *corev1.Pod) fwk.PodS
 }
 
 // Before Kubernetes 1.36 the framework signs the pod itself.
-func nodeHint(ctx context.Context, fw framework.Framework, pod *corev1.Pod, _ fwk.PodSignature, state fwk.CycleState, cycle int64) string {
+func nodeHint(
+	ctx context.Context,
+	fw framework.Framework,
+	pod *corev1.Pod,
+	_ fwk.PodSignature,
+	state fwk.CycleState,
+	cycle int64,
+) string {
 	hint, _ := fw.GetNodeHint(ctx, pod, state, cycle)
 	return hint
 }

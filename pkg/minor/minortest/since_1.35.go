@@ -10,9 +10,16 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// Batch tells the framework that the pod was placed on the node, and which one was the next best. It returns what node the framework
-// then tries first for another pod, and fails the test if their signatures differ: nothing would be reused.
-func Batch(t testing.TB, fw framework.Framework, placed *corev1.Pod, node, nextBest string, other *corev1.Pod) func(fwk.CycleState) string {
+// Batch tells the framework that the pod was placed on the node, and which one was the next best. It returns what node
+// the framework then tries first for another pod, and fails the test if their signatures differ: nothing would be
+// reused.
+func Batch(
+	t testing.TB,
+	fw framework.Framework,
+	placed *corev1.Pod,
+	node, nextBest string,
+	other *corev1.Pod,
+) func(fwk.CycleState) string {
 	t.Helper()
 	signature := sign(t.Context(), fw, placed)
 	if signature == nil || string(signature) != string(sign(t.Context(), fw, other)) {

@@ -31,7 +31,14 @@ func sign(ctx context.Context, fw framework.Framework, pod *corev1.Pod) fwk.PodS
 	return fw.SignPod(ctx, pod)
 }
 
-func nodeHint(ctx context.Context, fw framework.Framework, pod *corev1.Pod, signature fwk.PodSignature, state fwk.CycleState, cycle int64) string {
+func nodeHint(
+	ctx context.Context,
+	fw framework.Framework,
+	pod *corev1.Pod,
+	signature fwk.PodSignature,
+	state fwk.CycleState,
+	cycle int64,
+) string {
 	return fw.GetNodeHint(ctx, pod, signature, state, cycle)
 }
 

@@ -65,8 +65,8 @@ func EventsOfPod(now, before *corev1.Pod) []fwk.ClusterEvent {
 	return framework.PodSchedulingPropertiesChange(now, before, false)
 }
 
-// FrameworkOn returns the options of a framework that reads the snapshot. From Kubernetes 1.37 on, preemption reads it as one that it
-// may change.
+// FrameworkOn returns the options of a framework that reads the snapshot. From Kubernetes 1.37 on, preemption reads it
+// as one that it may change.
 func FrameworkOn(snapshot *cache.Snapshot) []frameworkruntime.Option {
 	return []frameworkruntime.Option{
 		frameworkruntime.WithSnapshotSharedLister(snapshot), frameworkruntime.WithMutableSnapshotLister(snapshot),

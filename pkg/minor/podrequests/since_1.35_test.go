@@ -42,7 +42,9 @@ func TestOf_ResizeOfWholePod(t *testing.T) {
 				},
 			}
 			if tt.infeasible {
-				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible}}
+				pod.Status.Conditions = []corev1.PodCondition{
+					{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible},
+				}
 			}
 			got := podrequests.Of(pod)
 			for name, want := range tt.want {

@@ -15,9 +15,9 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 )
 
-// ReportVictims makes the plugin report its victims before it returns, instead of evicting them in a goroutine. Its choice stays the same,
-// with the random numbers of r.
-// Before Kubernetes 1.36 the evaluator evicts; the executor does not exist yet.
+// ReportVictims makes the plugin report its victims before it returns, instead of evicting them in a goroutine. Its
+// choice stays the same, with the random numbers of r. Before Kubernetes 1.36 the evaluator evicts; the executor does
+// not exist yet.
 func ReportVictims(pl *defaultpreemption.DefaultPreemption, fw framework.Framework, r *rand.Rand, report Report) {
 	const async = false
 	pl.Evaluator = preemption.NewEvaluator(pl.Name(), fw, seeded{pl, r}, async)
@@ -28,6 +28,12 @@ func ReportVictims(pl *defaultpreemption.DefaultPreemption, fw framework.Framewo
 }
 
 // SchedulePod chooses a node.
-func SchedulePod(ctx context.Context, s *scheduler.Scheduler, fw framework.Framework, state fwk.CycleState, pod *framework.PodInfo) (scheduler.ScheduleResult, error) {
+func SchedulePod(
+	ctx context.Context,
+	s *scheduler.Scheduler,
+	fw framework.Framework,
+	state fwk.CycleState,
+	pod *framework.PodInfo,
+) (scheduler.ScheduleResult, error) {
 	return s.SchedulePod(ctx, fw, state, pod.Pod)
 }
