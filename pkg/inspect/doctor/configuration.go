@@ -20,7 +20,7 @@ func (f *facts) checkFound() []Check {
 	return fail(
 		run(
 			"",
-			"Name the scheduler with --scheduler NAMESPACE/NAME, or its configuration with --config FILE or --from configmap/NAMESPACE/NAME.",
+			"Name the scheduler with --scheduler NAMESPACE/NAME, or write --config FILE or --from configmap/NAMESPACE/NAME.",
 		),
 		"%s",
 		oneLine(f.configurationErr),

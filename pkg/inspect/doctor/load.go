@@ -211,6 +211,6 @@ func (s *sourceFacts) checkClock() []Check {
 	if skew < 0 {
 		direction = "forward"
 	}
-	return fail(run("timedatectl status", "Set the clock of Prometheus' machine %s by %s, or remove the cache in between. See the clock there:",
+	return fail(run("timedatectl status", "Set the clock of Prometheus' machine %s by %s, or remove the cache in between:",
 		direction, rounded(skew.Abs())), "the source's clock differs from %s by %s", reference, rounded(skew))
 }

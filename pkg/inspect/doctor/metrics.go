@@ -52,7 +52,9 @@ func (f *facts) readSeries(ctx context.Context, reader seriesReader) {
 }
 
 // countsOf adds up the metric's values by a name, of one or two labels, and another label.
-func (f *facts) countsOf(metric string, name []model.LabelName, by model.LabelName, add func(a, b float64) float64) map[string]map[string]float64 {
+func (f *facts) countsOf(
+	metric string, name []model.LabelName, by model.LabelName, add func(a, b float64) float64,
+) map[string]map[string]float64 {
 	all := map[string]map[string]float64{}
 	for _, sample := range f.metrics {
 		if string(sample.Metric[model.MetricNameLabel]) != metric {

@@ -21,7 +21,7 @@ type permissionFacts struct {
 // neededPermissions returns those of the scheduler with its configuration.
 func (f *facts) neededPermissions() []live.Permission {
 	v, err := version.ParseGeneric(f.server.GitVersion)
-	since37, election := err == nil && v.AtLeast(version.MajorMinor(1, 37)), f.election()
+	since37, lease := err == nil && v.AtLeast(version.MajorMinor(1, 37)), f.election()
 	nodes, pods := f.readsMetricsServer()
 	const informer, metrics, devices = "get list watch", "authorizes who reads its metrics", "resource.k8s.io"
 	var list []live.Permission
@@ -50,8 +50,8 @@ func (f *facts) neededPermissions() []live.Permission {
 		{true, "authentication.k8s.io", "tokenreviews", "create", metrics, "", ""},
 		{true, "authorization.k8s.io", "subjectaccessreviews", "create", metrics, "", ""},
 		{true, "", "configmaps", informer, metrics, "kube-system", "extension-apiserver-authentication"},
-		{election.LeaderElect, "coordination.k8s.io", "leases", "create", "elects a leader", election.ResourceNamespace, ""},
-		{election.LeaderElect, "coordination.k8s.io", "leases", "get update", "elects a leader", election.ResourceNamespace, election.ResourceName},
+		{lease.LeaderElect, "coordination.k8s.io", "leases", "create", "elects a leader", lease.ResourceNamespace, ""},
+		{lease.LeaderElect, "coordination.k8s.io", "leases", "get update", "elects a leader", lease.ResourceNamespace, lease.ResourceName},
 		{nodes, "metrics.k8s.io", "nodes", "list", "reads the load of nodes", "", ""},
 		{pods, "metrics.k8s.io", "pods", "list", "learns what workloads use", "", ""},
 	} {
@@ -101,7 +101,7 @@ func (f *facts) checkPermissions() []Check {
 // checkLists checks that the user of the command can list what the scheduler reads.
 func (f *facts) checkLists() []Check {
 	if f.objectsErr != nil {
-		return fail(run("", "Run this as a user with permission to list nodes and pods, or grant the permission."), "%s", oneLine(f.objectsErr))
+		return fail(run("", "Run this as a user with permission to list nodes and pods, or grant it."), "%s", oneLine(f.objectsErr))
 	}
 	var lacking []live.Permission
 	var checks []Check

@@ -96,7 +96,8 @@ func (f *facts) checkModelled(p powerPlugin) []Check {
 	case nodes:
 		result = fail
 	}
-	const example = "nodePowerModels:\n- nodeSelector: {node.kubernetes.io/instance-type: m5.large}\n  k0: 471\n  k1: -91\n  k2: -0.07\n"
+	const example = "nodePowerModels:\n- nodeSelector: {node.kubernetes.io/instance-type: m5.large}\n" +
+		"  k0: 471\n  k1: -91\n  k2: -0.07\n"
 	return result(
 		write(example, "%s give them models by name in nodePowerModel, or by a label in the arguments of %s, such as:",
 			f.inConfiguration(), p.plugin),
@@ -118,7 +119,7 @@ func (f *facts) checkStatistics() []Check {
 		message := fmt.Sprintf("%s: statistics of %s, %s", s.Label, text.Count(known, "workload"), s.Route)
 		advice := run(
 			"",
-			"Let the source have cAdvisor's series, or those of the kubelet's /metrics/resource. Until then peaks are predicted by requests.",
+			"Let the source have cAdvisor's series, or the kubelet's. Until then peaks are predicted by requests.",
 		)
 		switch {
 		case s.Err != nil:

@@ -46,7 +46,7 @@ func (f *facts) checkReady() []Check {
 		result = fail
 	}
 	if first == nil {
-		return result(run(live.DescribeCommand(w.Namespace, w.Kind, w.Name), "See why it has no pods, such as 0 replicas:"), "%s", message)
+		return result(run(live.DescribeCommand(w.Namespace, w.Kind, w.Name), "See why it has no pods:"), "%s", message)
 	}
 	logs := live.LogsCommand(w.Namespace, first.Name) + " -c " + live.ShellQuote(cmp.Or(w.Container, first.Spec.Containers[0].Name))
 	for _, c := range first.Status.ContainerStatuses {

@@ -129,7 +129,7 @@ func (s *sourceFacts) checkUnnamed() []Check {
 	if len(strays) == 0 {
 		return warn(s.adviseScrape(), "no series has a label that names a node without load: %s", unnamed)
 	}
-	return warn(run("", "Write the node's name to the label node of these series, by relabeling in Prometheus (metric_relabel_configs)."),
+	return warn(run("", "Write the node's name to the label node of these series, by metric_relabel_configs in Prometheus."),
 		"no label names these nodes without load: %s; these series name no node: %s", unnamed, strings.Join(strays, ", "))
 }
 
@@ -199,7 +199,7 @@ func (s *sourceFacts) checkCapacity() []Check {
 	case highest.Highest <= 1:
 		return ok("no node is above its capacity")
 	case math.IsInf(highest.Highest, 1):
-		return fail(run(s.queryCommand(highest.PromQL), "The query divides by zero, such as by an unknown capacity. See what it returns:"),
+		return fail(run(s.queryCommand(highest.PromQL), "The query divides by zero. See what it returns:"),
 			"%s is infinite on %s, which counts as 100 %%", highest, highest.HighestNode)
 	}
 	message := fmt.Sprintf("%s is above capacity on %s: %.1f %%, which counts as 100 %%", highest, highest.HighestNode,

@@ -323,7 +323,8 @@ const (
 // String completes the sentence "It is reached …".
 func (r Route) String() string {
 	return [...]string{
-		"directly", "at the address of --source-address", "through the API server's proxy", "through the API server's aggregation of metrics.k8s.io",
+		"directly", "at the address of --source-address", "through the API server's proxy",
+		"through the API server's aggregation of metrics.k8s.io",
 	}[r]
 }
 

@@ -427,7 +427,8 @@ func (c *Connection) readConfigMap(ctx context.Context, namespace, name, key str
 		err = fmt.Errorf("read ConfigMap %s/%s: %w", namespace, name, err)
 		if apierrors.IsForbidden(err) {
 			err = fmt.Errorf(
-				"%w; grant it (kubectl -n %s create role plimsoll-configuration --verb=get --resource=configmaps --resource-name=%s, and bind it), or write --config FILE",
+				"%w; write --config FILE, or grant it: kubectl -n %s create role plimsoll-configuration --verb=get "+
+					"--resource=configmaps --resource-name=%s, and bind it",
 				err,
 				ShellQuote(namespace),
 				ShellQuote(name),

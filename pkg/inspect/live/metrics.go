@@ -24,7 +24,7 @@ var ErrMetricsForbidden = errors.New("forbidden")
 
 const maxMetricsBytes = 16 << 20
 
-// Metrics reads the scheduler's metrics: from its own port in its own pod, else through the API server's proxy. from names the port.
+// Metrics reads the scheduler's metrics: in its pod from its own port, else through the API server's proxy. from says which.
 // Without pods there are neither metrics nor an error.
 func (c *Connection) Metrics(ctx context.Context, w *Workload, inPod bool) (metrics model.Vector, from string, err error) {
 	if inPod {

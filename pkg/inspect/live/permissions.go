@@ -124,8 +124,8 @@ func deniedVerbs(ctx context.Context, client kubernetes.Interface, p *Permission
 	return denied, nil
 }
 
-// Grants returns the YAML of a ClusterRole, and of a Role for each namespace, with a binding of each to the subject. Names depend
-// on the content, so that applying one YAML does not undo another.
+// Grants returns the YAML of roles and bindings that grant the permissions to the subject. Names depend on the content, so that
+// applying one YAML does not undo another.
 func Grants(permissions []Permission, to rbacv1.Subject) string {
 	rules := map[string][]rbacv1.PolicyRule{}
 	for i := range permissions {
