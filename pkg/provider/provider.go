@@ -13,7 +13,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 )
@@ -116,12 +115,6 @@ func (p *Provider) label(name string) string {
 		return fmt.Sprintf("%s (%d)", name, n)
 	}
 	return name
-}
-
-// TrustOf returns how long the spec trusts a measurement.
-func TrustOf(spec config.LoadSpec) load.Trust {
-	request := reading.Request{Spec: spec}
-	return request.Trust()
 }
 
 // sourceSpec identifies a source: a LoadSpec without the fields that only say how its load is used, and without those that have

@@ -28,7 +28,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
@@ -137,11 +136,9 @@ func TestLive_ServiceThroughTheProxy(t *testing.T) {
 	if source.Route != live.ServiceProxy {
 		t.Errorf("route %s", source.Route)
 	}
-	model, err := opened.Model(ctx, source.Spec, podusage.BySpec{})
-	must(t, err)
 	node, err := shared.Client.CoreV1().Nodes().Get(ctx, "n1", metav1.GetOptions{})
 	must(t, err)
-	measured := model.Measured(node)[load.CPU]
+	measured := source.Readers[0].Model(load.CPU).Measured(node)[load.CPU]
 	if utilization := measured.Utilization(0); measured.State != load.Fresh || utilization < 0.2 || utilization > 0.3 {
 		t.Errorf("measured %+v, want 0.25 of 4 cores", measured)
 	}

@@ -16,11 +16,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
@@ -166,16 +164,6 @@ func (c *Cluster) Statistics() []Statistics {
 		})
 	}
 	return all
-}
-
-// Model returns a model of the load that spec names, as a plugin gets it. Pods are estimated by e. If no plugin reads this source
-// over this window, call Refresh before the model is used.
-func (c *Cluster) Model(ctx context.Context, spec config.LoadSpec, e podusage.Estimator) (*estimate.Model, error) {
-	reader, err := c.provider.Open(ctx, reading.ForLoad(spec, e).In(c.objects))
-	if err != nil {
-		return nil, err
-	}
-	return reader.Model(load.CPU), nil
 }
 
 // PodUsage returns what the pods of the cluster use at present, without unmeasured pods. Metrics-server replaces a source that

@@ -54,7 +54,8 @@ func newService(ctx context.Context, o *options, spec config.LoadSpec, cluster *
 	if err != nil {
 		return nil, err
 	}
-	trust := provider.TrustOf(spec)
+	request := reading.Request{Spec: spec}
+	trust := request.Trust()
 	s.watcher = refresh.NewWatcher(source, source.Name(), nodes, clock.RealClock{}, refresh.NewMetrics(t))
 	s.watcher.Register(load.Requirements{
 		Windows:         append([]time.Duration{spec.Window.Duration}, o.windows...),
