@@ -115,40 +115,50 @@ func schemaOf(t reflect.Type, definitions object) (object, error) {
 	case reflect.Pointer:
 		return schemaOf(t.Elem(), definitions)
 	case reflect.Slice, reflect.Map:
-		items, err := schemaOf(t.Elem(), definitions)
-		if err != nil {
-			return nil, fmt.Errorf("[]%w", err)
-		}
-		if t.Kind() == reflect.Slice {
-			return merge(orNull("array"), object{"items": items}), nil
-		}
-		if t.Key() == reflect.TypeFor[corev1.ResourceName]() {
-			properties := object{string(corev1.ResourceCPU): items, string(corev1.ResourceMemory): items} // no plugin reads others
-			return merge(orNull("object"), object{"properties": properties}), nil
-		}
-		return merge(orNull("object"), object{"additionalProperties": items}), nil
+		return schemaOfItems(t, definitions)
 	case reflect.Struct:
-		reference := object{"$ref": "#/definitions/" + t.Name()}
-		if definitions[t.Name()] != nil {
-			return reference, nil
-		}
-		properties := object{}
-		definitions[t.Name()] = merge(orNull("object"), object{"properties": properties})
-		for _, field := range reflect.VisibleFields(t) {
-			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			if name == "" { // embedded: its fields are visible too
-				continue
-			}
-			property, err := schemaOf(field.Type, definitions)
-			if err != nil {
-				return nil, fmt.Errorf(".%s%w", name, err)
-			}
-			properties[name] = property
-		}
-		return reference, nil
+		return schemaOfStruct(t, definitions)
 	default:
 		return nil, fmt.Errorf(": no schema for %s: add one to hack/argsschema", t)
 	}
+}
+
+// schemaOfItems returns the schema of a slice or a map.
+func schemaOfItems(t reflect.Type, definitions object) (object, error) {
+	items, err := schemaOf(t.Elem(), definitions)
+	if err != nil {
+		return nil, fmt.Errorf("[]%w", err)
+	}
+	if t.Kind() == reflect.Slice {
+		return merge(orNull("array"), object{"items": items}), nil
+	}
+	if t.Key() == reflect.TypeFor[corev1.ResourceName]() {
+		properties := object{string(corev1.ResourceCPU): items, string(corev1.ResourceMemory): items} // no plugin reads others
+		return merge(orNull("object"), object{"properties": properties}), nil
+	}
+	return merge(orNull("object"), object{"additionalProperties": items}), nil
+}
+
+// schemaOfStruct returns a reference to the schema of a struct, which it adds to definitions.
+func schemaOfStruct(t reflect.Type, definitions object) (object, error) {
+	reference := object{"$ref": "#/definitions/" + t.Name()}
+	if definitions[t.Name()] != nil {
+		return reference, nil
+	}
+	properties := object{}
+	definitions[t.Name()] = merge(orNull("object"), object{"properties": properties})
+	for _, field := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name == "" { // embedded: its fields are visible too
+			continue
+		}
+		property, err := schemaOf(field.Type, definitions)
+		if err != nil {
+			return nil, fmt.Errorf(".%s%w", name, err)
+		}
+		properties[name] = property
+	}
+	return reference, nil
 }
 
 func orNull(types ...string) object {
