@@ -79,7 +79,7 @@ func TestCheck_ValuesOfAnotherType(t *testing.T) {
 			"line 8: " + path + `defaultRequests.cpu: Invalid value: "1 core": must be a quantity: write a number with or without a suffix, such as 2, 500m or 1Gi`,
 		},
 		{
-			"a quantity that takes for ever", args("TargetLoadPacking", "window: 5m\n      defaultRequests: {cpu: '1e-99999999'}"),
+			"a quantity that takes forever", args("TargetLoadPacking", "window: 5m\n      defaultRequests: {cpu: '1e-99999999'}"),
 			"line 8: " + path + `defaultRequests.cpu: Invalid value: "1e-99999999": must be a quantity: write a number with or without a suffix, such as 2, 500m or 1Gi`,
 		},
 		{

@@ -460,7 +460,7 @@ func TestNeededPermissions(t *testing.T) {
 	}
 }
 
-// TestGrants expects one role for the cluster and one for each namespace, whatever the number of rights.
+// TestGrants expects one role for the cluster and one for each namespace, whatever the number of permissions.
 func TestGrants(t *testing.T) {
 	const user = "system:serviceaccount:ns:account"
 	to := live.Subject(user)
@@ -545,7 +545,7 @@ subjects:
 	}
 	for name := range names {
 		if other := live.Grants(permissions[2:], to); strings.Contains(other, name) {
-			t.Errorf("other rights have a role of the same name, and would replace it:\n%s", other)
+			t.Errorf("other permissions have a role of the same name, and would replace it:\n%s", other)
 		}
 		if other := live.Grants(permissions, live.Subject("jane")); strings.Contains(other, name) {
 			t.Errorf("another user has a binding of the same name, and would replace it:\n%s", other)

@@ -51,7 +51,10 @@ func (f *facts) neededPermissions() []live.Permission {
 		{true, "authorization.k8s.io", "subjectaccessreviews", "create", metrics, "", ""},
 		{true, "", "configmaps", informer, metrics, "kube-system", "extension-apiserver-authentication"},
 		{lease.LeaderElect, "coordination.k8s.io", "leases", "create", "elects a leader", lease.ResourceNamespace, ""},
-		{lease.LeaderElect, "coordination.k8s.io", "leases", "get update", "elects a leader", lease.ResourceNamespace, lease.ResourceName},
+		{
+			lease.LeaderElect, "coordination.k8s.io", "leases", "get update", "elects a leader",
+			lease.ResourceNamespace, lease.ResourceName,
+		},
 		{nodes, "metrics.k8s.io", "nodes", "list", "reads the load of nodes", "", ""},
 		{pods, "metrics.k8s.io", "pods", "list", "learns what workloads use", "", ""},
 	} {
