@@ -33,7 +33,7 @@ var (
 	terminated = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
 )
 
-func TestBySpec_Charge(t *testing.T) {
+func TestBySpec_PendingUsage(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	one := []corev1.Container{named("a", "1", "2")}
 	two := []corev1.Container{named("a", "1", "2"), named("b", "100m", "500m")}
@@ -121,7 +121,7 @@ func wholePod(whole corev1.ResourceRequirements, containers []corev1.Container, 
 	return pod
 }
 
-func TestByRequests_ChargeOfWholePod(t *testing.T) {
+func TestByRequests_PendingUsageOfWholePod(t *testing.T) {
 	two := []corev1.Container{named("a", "1", "2"), named("b", "100m", "500m")}
 	silent := []corev1.Container{named("a", "1", "2"), {Name: "b"}}
 	oneWaits := []corev1.ContainerStatus{in("a", waiting("ImagePullBackOff")), in("b", running)}
@@ -144,7 +144,7 @@ func TestByRequests_ChargeOfWholePod(t *testing.T) {
 	}
 }
 
-func TestByRequests_Charge(t *testing.T) {
+func TestByRequests_PendingUsage(t *testing.T) {
 	two := []corev1.Container{named("a", "1", "2"), named("b", "100m", "500m")}
 	pod := statuses(two, in("a", waiting("ImagePullBackOff")), in("b", running))
 	if got := (ByRequests{}).PendingUsage(&pod)[load.CPU]; got != 100 {

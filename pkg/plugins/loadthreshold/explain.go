@@ -1,0 +1,62 @@
+package loadthreshold
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+)
+
+// Explain returns the node's Terms.
+func (pl *LoadThreshold) Explain(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) explain.Terms {
+	s := pl.filterState(state, pod)
+	terms := pl.terms(s, node)
+	if s.podUsages != nil {
+		terms.PeakTerms = new(pl.nodePeaks(s, node))
+		for r := range terms.PeakTerms {
+			terms.Largest[r] = terms.PeakTerms[r].LargestOn(node)
+		}
+	}
+	return terms
+}
+
+// Reader implements explain.LoadReader.
+func (pl *LoadThreshold) Reader() *reading.Reader { return pl.reader }
+
+// LoadLine implements explain.LoadReader. A node is above its line if it would be refused to a pod that uses nothing.
+func (pl *LoadThreshold) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain.LoadLine {
+	s := pl.newFilterState(state)
+	if s.peaks[load.CPU] != nil {
+		s.podUsages = &learned.Usages{}
+	}
+	t := pl.terms(s, node)
+	var own line
+	if annotation, ok := node.Node().Annotations[Annotation]; ok {
+		own, _ = pl.lookup(annotation)
+	}
+	l := explain.LoadLine{Node: t.Node}
+	for r := range load.ResourceCount {
+		l.Utilization[r] = t.Utilization(r)
+		l.Percent[r] = float64(t.LinePercent[r])
+		l.Annotated[r] = t.LinePercent[r] > 0 && own[r] > 0
+		l.Above[r] = pl.resourceReason(s, &t, r) != ""
+	}
+	return l
+}
+
+// ExplainPodUsage implements explain.UsageExplainer for the resources that some threshold of the profile holds for.
+func (pl *LoadThreshold) ExplainPodUsage(state fwk.CycleState, pod *corev1.Pod) (usages []explain.PodUsage) {
+	s := pl.filterState(state, pod)
+	explanations := s.views[load.CPU].Estimator().Explain(pod)
+	for r, limited := range s.limited {
+		if limited && pl.line[r] > 0 {
+			usages = append(usages, explain.NewPodUsage(load.Resource(r), s.podUsage[r], explanations[r]))
+		}
+	}
+	return usages
+}

@@ -1,0 +1,200 @@
+package loadthreshold
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/peak"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+)
+
+// filterState is what all nodes of one scheduling cycle are judged by.
+type filterState struct {
+	views    [load.ResourceCount]*estimate.View
+	podUsage podusage.Amounts
+	// peaks and podUsages are the predictions; nil unless the statistic is PredictedPeak.
+	peaks     [load.ResourceCount]*peak.View
+	podUsages *learned.Usages
+	exempt    bool
+	// limited are the resources whose thresholds hold: those that some node's load is known of, and none for an exempt pod.
+	limited   [load.ResourceCount]bool
+	fallbacks counters.Fallbacks
+}
+
+// skips reports whether no threshold holds, so that every node passes.
+func (s *filterState) skips() bool { return s.limited == [load.ResourceCount]bool{} }
+
+// filterState returns the state of the cycle. The first call in a cycle, at whichever extension point, makes it, and counts
+// the decision.
+func (pl *LoadThreshold) filterState(state fwk.CycleState, pod *corev1.Pod) *filterState {
+	if s := pl.states.Lookup(state); s != nil {
+		return s
+	}
+	s := pl.newFilterState(state)
+	if s.exempt = pl.exemptions.cover(pod); s.exempt {
+		s.limited = [load.ResourceCount]bool{}
+	}
+	s.podUsage = s.views[load.CPU].Estimator().Estimate(pod)
+	if s.peaks[load.CPU] != nil {
+		s.podUsages = s.peaks[load.CPU].Pod(pod)
+	}
+	s, first := pl.states.Store(state, s)
+	if first {
+		pl.counters.Decision(s.skips() && !s.exempt)
+	}
+	return s
+}
+
+// newFilterState returns the state of the cycle without a pod.
+func (pl *LoadThreshold) newFilterState(state fwk.CycleState) *filterState {
+	s := &filterState{}
+	for r, model := range pl.models {
+		if peaks := pl.peaks[r]; peaks != nil {
+			s.peaks[r] = peaks.View(state)
+		}
+		s.views[r] = model.View(state)
+		s.limited[r] = pl.missingLoad == config.MissingLoadReject || s.views[r].Knows(load.Resource(r))
+	}
+	return s
+}
+
+// PreFilter skips filtering for exempt pods, for pods that the thresholds are waived for, and when no load is known.
+func (pl *LoadThreshold) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*minor.PreFilterResult, *fwk.Status) {
+	waived := pl.gate.Begin(state, pod)
+	if pl.filterState(state, pod).skips() || waived {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	return nil, nil
+}
+
+// PreFilterExtensions returns nil: a pod that comes or goes changes the NodeInfo, which the node is judged by.
+func (pl *LoadThreshold) PreFilterExtensions() minor.PreFilterExtensions { return nil }
+
+// Filter rules the node out if it would be above its load line with the pod on it.
+func (pl *LoadThreshold) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
+	if reason := pl.reason(pl.filterState(state, pod), node); reason != "" && !pl.gate.Waived(state) {
+		return pl.gate.Refuse(reason)
+	}
+	return nil
+}
+
+// refuses reports whether the node would be above its load line with the pod on it.
+func (pl *LoadThreshold) refuses(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) bool {
+	return pl.reason(pl.filterState(state, pod), node) != ""
+}
+
+func (pl *LoadThreshold) terms(s *filterState, node fwk.NodeInfo) Terms {
+	t := Terms{Node: s.views[load.CPU].Estimate(node), Fraction: pl.reader.Request().Fraction, Pod: s.podUsage, Deviations: pl.deviations, LinePercent: pl.lineOf(node.Node())}
+	if pl.models[load.Memory] != pl.models[load.CPU] {
+		t.Node[load.Memory] = s.views[load.Memory].Resource(node, load.Memory)
+	}
+	if s.podUsages != nil {
+		peaks := pl.nodePeaks(s, node)
+		for r := range peaks {
+			t.Peak[r] = peaks[r].Peak()
+		}
+	}
+	for r, limited := range s.limited {
+		if !limited {
+			t.LinePercent[r] = 0
+		}
+	}
+	return t
+}
+
+// nodePeaks returns the terms of the node's peaks in the cycle.
+func (pl *LoadThreshold) nodePeaks(s *filterState, node fwk.NodeInfo) [load.ResourceCount]peak.Resource {
+	peaks := s.peaks[load.CPU].Node(node, s.podUsages, pl.deviations)
+	if pl.models[load.Memory] != pl.models[load.CPU] {
+		peaks[load.Memory] = s.peaks[load.Memory].Node(node, s.podUsages, pl.deviations)[load.Memory]
+	}
+	return peaks
+}
+
+// reason says why the node cannot have the pod, or is empty.
+func (pl *LoadThreshold) reason(s *filterState, node fwk.NodeInfo) string {
+	if s.skips() {
+		return ""
+	}
+	terms := pl.terms(s, node)
+	for r := range load.ResourceCount {
+		if reason := pl.resourceReason(s, &terms, r); reason != "" {
+			return reason
+		}
+	}
+	return ""
+}
+
+func (pl *LoadThreshold) resourceReason(s *filterState, t *Terms, r load.Resource) string {
+	percent, state := t.LinePercent[r], t.Node[r].State
+	if percent == 0 {
+		return ""
+	}
+	if state != load.Fresh {
+		pl.counters.Fallback(&s.fallbacks, state)
+		switch pl.missingLoad {
+		case config.MissingLoadPass:
+			return ""
+		case config.MissingLoadReject:
+			return pl.reasons[r][0]
+		}
+	}
+	if t.Above(r) {
+		return pl.reasons[r][percent]
+	}
+	return ""
+}
+
+// reasons are why one resource rules a node out: by the threshold in percent, and at 0 because no load is known. They are made
+// beforehand, because a cycle may rule out many nodes.
+type reasons [101]string
+
+func reasonsOf(r load.Resource) reasons {
+	all := reasons{fmt.Sprintf("node(s) without known %s load", r)}
+	for percent := 1; percent < len(all); percent++ {
+		// In words: the scheduler uses reasons as the format string of its Events, without arguments, in which "80%)" would
+		// become "80%!)(MISSING)".
+		all[percent] = fmt.Sprintf("node(s) above their %s load line (%d percent)", r, percent)
+	}
+	return all
+}
+
+// PostFilter relaxes the thresholds or lets the pod wait, as the arguments say.
+func (pl *LoadThreshold) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses minor.NodeToStatusReader) (*minor.PostFilterResult, *fwk.Status) {
+	return pl.gate.PostFilter(ctx, state, pod, statuses)
+}
+
+// hasRoom returns whether a node is measured below its load line with the pod on it. Where its load is not known, only trying can
+// tell. A peak is predicted from the pods that were on the node when a cycle looked last.
+func (pl *LoadThreshold) hasRoom(pod *corev1.Pod) func(node *corev1.Node) bool {
+	podUsage := pl.reader.PodUsage(pod)
+	var podUsages learned.Usages
+	if peaks := pl.peaks[load.CPU]; peaks != nil {
+		podUsages = peaks.Latest().Incoming(pod)
+	}
+	return func(node *corev1.Node) bool {
+		t := Terms{Pod: podUsage, Deviations: pl.deviations, LinePercent: pl.lineOf(node)}
+		for r, model := range pl.models {
+			r := load.Resource(r)
+			t.Node[r] = model.Measured(node)[r]
+			if peaks := pl.peaks[r]; peaks != nil && t.Node[r].State == load.Fresh {
+				resource := peak.With(t.Node[r], peaks.LatestPods(node.Name)[r], &podUsages[r], pl.deviations)
+				t.Peak[r] = resource.Peak()
+			}
+			known := t.Node[r].State == load.Fresh
+			if known && t.Above(r) || !known && t.LinePercent[r] > 0 && pl.missingLoad == config.MissingLoadReject {
+				return false
+			}
+		}
+		return true
+	}
+}
