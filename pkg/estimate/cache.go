@@ -16,8 +16,7 @@ import (
 type tableCache struct {
 	key    *cacheKey
 	config *Config
-	// nodes holds the latest estimate of each row of the table; nil until one is asked for. It starts with those of the previous
-	// cache, if that has the same index.
+	// nodes holds the latest estimate of each row of the table. It starts with those of a previous cache with the same index.
 	nodes []atomic.Pointer[nodeEstimate]
 	// freshUntil is the last moment at which any node's load is fresh, by resource, in nanoseconds since 1970.
 	freshUntil [load.ResourceCount]int64

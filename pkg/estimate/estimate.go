@@ -1,5 +1,5 @@
-// Package estimate says what nodes carry at the moment of a decision: what was measured, plus what the measurement does not
-// cover of the pods that the scheduler knows to be on the node. It does no I/O and starts no goroutine.
+// Package estimate combines measured load with the pods in the scheduler's cache into the load of nodes right now. It does no I/O
+// and starts no goroutine.
 package estimate
 
 import (
@@ -9,25 +9,23 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
-// ResourceEstimate is what one resource of a node carries right now. All amounts are in milliCPU or bytes.
+// ResourceEstimate is the load of one resource of a node right now. All amounts are in milliCPU or bytes.
 type ResourceEstimate struct {
 	// Mean is the measured mean, or the sum of the pods' requests where State is not Fresh.
 	Mean float64
 	// StdDev is the measured standard deviation; 0 where it was not measured, or State is not Fresh.
 	StdDev float64
-	// Pending is the expected usage, on top of Mean, of pods on the node that the measurement does not fully cover yet; 0
-	// where State is not Fresh, for requests count from the moment a pod is placed.
+	// Pending is the usage, on top of Mean, that the measurement does not cover yet. It is 0 where State is not Fresh: requests
+	// count at once.
 	Pending float64
-	// Base is what a utilization is a fraction of: the node's capacity, which sources measure against, or its allocatable
-	// where State is not Fresh, which requests are made against.
-	Base float64
-	// Allocatable is what the node offers to pods.
+	// Base is the node's capacity, which sources measure against. Where State is not Fresh, it is the node's allocatable.
+	Base        float64
 	Allocatable float64
 	State       load.State
 }
 
-// Utilization is the fraction of Base that is used once a pod that uses podUsage (in milliCPU or bytes) runs there too. A node
-// without capacity has no room: its utilization is 1.
+// Utilization is the used fraction of Base with a pod of the given usage, in milliCPU or bytes. A node without capacity has no
+// room: its utilization is 1.
 func (r *ResourceEstimate) Utilization(podUsage float64) float64 {
 	if r.Base <= 0 {
 		return 1
@@ -35,17 +33,16 @@ func (r *ResourceEstimate) Utilization(podUsage float64) float64 {
 	return (r.Mean + r.Pending + podUsage) / r.Base
 }
 
-// Estimate is what a node carries right now, by load.Resource.
+// Estimate is the load of a node right now, by load.Resource.
 type Estimate [load.ResourceCount]ResourceEstimate
 
-// Freshest is the State of the resource known best.
+// Freshest is the better State of both resources.
 func (e *Estimate) Freshest() load.State { return max(e[load.CPU].State, e[load.Memory].State) }
 
-// Stalest is the State of the resource known worst.
+// Stalest is the worse State of both resources.
 func (e *Estimate) Stalest() load.State { return min(e[load.CPU].State, e[load.Memory].State) }
 
-// byRequests estimates a resource by the requests of the node's pods, with the scheduler's non-zero minimum for each, over
-// the allocatable.
+// byRequests estimates a resource by the non-zero requests of the node's pods over the allocatable.
 func byRequests(node fwk.NodeInfo, r load.Resource, state load.State) ResourceEstimate {
 	allocatable := amountOf(node.GetAllocatable(), r)
 	return ResourceEstimate{Mean: amountOf(node.GetNonZeroRequested(), r), Base: allocatable, Allocatable: allocatable, State: state}
@@ -59,8 +56,7 @@ func Allocatable(node fwk.NodeInfo) (a podusage.Amounts) {
 	return a
 }
 
-// amountOf returns an amount of the scheduler's, in milliCPU or bytes. The scheduler's own sums wrap around where a quantity is
-// absurd: what is negative counts zero.
+// amountOf returns an amount in milliCPU or bytes. The scheduler's sums overflow for absurd quantities: negative ones count zero.
 func amountOf(amounts fwk.Resource, r load.Resource) float64 {
 	if r == load.CPU {
 		return max(float64(amounts.GetMilliCPU()), 0)

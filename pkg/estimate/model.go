@@ -24,7 +24,7 @@ type Model struct {
 type Config struct {
 	// Window is the span that means and deviations are taken over.
 	Window time.Duration
-	// Fraction is that of the quantile over Window, in (0, 1], that is estimated in place of the mean; 0 for the mean.
+	// Fraction selects a quantile over Window, in (0, 1]; 0 selects the mean.
 	Fraction float64
 	// Trust says how long a measurement is used.
 	Trust load.Trust
@@ -82,8 +82,8 @@ func (m *Model) TableOf(s *load.Snapshot) *load.Table {
 	return s.Over(m.config.Window)
 }
 
-// Measured returns what was measured of the node as it is known now, outside of any scheduling cycle. Pending is 0, and so
-// are all amounts where State is not Fresh.
+// Measured returns the latest measurement of the node, outside of any scheduling cycle. Pending is 0. All amounts are 0 where
+// State is not Fresh.
 func (m *Model) Measured(node *corev1.Node) (e Estimate) {
 	measured, now := m.TableOf(m.snapshots.publisher.Latest()).Node(node.Name), m.config.Clock.Now()
 	capacity, allocatable := podusage.AmountsOf(node.Status.Capacity), podusage.AmountsOf(node.Status.Allocatable)
@@ -107,11 +107,11 @@ type View struct {
 	ignoreGeneration bool
 }
 
-// Knows reports whether the resource's load is known of at least one node.
+// Knows reports whether at least one node has fresh load of the resource.
 func (v *View) Knows(r load.Resource) bool { return v.now <= v.cache.freshUntil[r] }
 
-// Estimate returns what the node carries right now. A resource whose load is not known is estimated by the requests of the
-// node's pods, with the scheduler's non-zero minimum for each, over the allocatable.
+// Estimate returns the load of the node right now. A resource without fresh load is estimated by the non-zero requests of the
+// node's pods over the allocatable.
 func (v *View) Estimate(node fwk.NodeInfo) (e Estimate) {
 	return v.estimate(v.node(node), node)
 }
@@ -150,7 +150,7 @@ func (v *View) resource(n *nodeEstimate, node fwk.NodeInfo, r load.Resource) Res
 	return byRequests(node, r, state)
 }
 
-// stateAt is the state at now of a measurement that is fresh until the given moment, which is 0 if there is none.
+// stateAt is the state of a measurement that is fresh until freshUntil; 0 is no measurement.
 func stateAt(now, freshUntil int64) load.State {
 	switch {
 	case freshUntil == 0:

@@ -21,12 +21,12 @@ func NewNodeMetrics(snapshots *Snapshots, maxAge time.Duration, c clock.PassiveC
 	return &NodeMetrics{snapshots: snapshots, maxAge: maxAge, clock: c}
 }
 
-// View returns the metrics as the scheduling cycle sees them: those of the cycle's one snapshot.
+// View returns the metrics in the cycle's snapshot.
 func (m *NodeMetrics) View(state fwk.CycleState) NodeMetricsView {
 	return m.view(m.snapshots.forCycle(state))
 }
 
-// Latest returns the metrics as they are known now, outside of any scheduling cycle.
+// Latest returns the latest metrics, outside of any scheduling cycle.
 func (m *NodeMetrics) Latest() NodeMetricsView { return m.view(m.snapshots.latest()) }
 
 func (m *NodeMetrics) view(snapshot *pinnedSnapshot) NodeMetricsView {
@@ -39,11 +39,11 @@ func (m *NodeMetrics) Snapshots() *Snapshots { return m.snapshots }
 // NodeMetricsView is the node metrics at one moment. It is safe for concurrent use.
 type NodeMetricsView struct {
 	snapshot *pinnedSnapshot
-	// oldest is the earliest moment that a trusted value is of, in nanoseconds since 1970.
+	// oldest is the time of the oldest trusted value, in nanoseconds since 1970.
 	oldest int64
 }
 
-// NoRow is the row of nodes of which nothing is known.
+// NoRow is the row of unknown nodes.
 const NoRow = -1
 
 // Row returns the row of the node, which finds its values without a lookup for each.
@@ -73,13 +73,13 @@ type MetricValues struct {
 	oldest int64
 }
 
-// Any reports whether some node has a value that is known and not too old.
+// Any reports whether some node has a trusted value.
 func (v MetricValues) Any() bool { return v.column.Newest() != 0 && v.column.Newest() >= v.oldest }
 
-// Range returns the lowest and the highest of all values, those that are too old included, and whether there are any.
+// Range returns the lowest and the highest value, expired ones included, and whether there are any.
 func (v MetricValues) Range() (lowest, highest float64, ok bool) { return v.column.Range() }
 
-// At returns the value in a row of the same view, and whether it is known and not too old.
+// At returns the value in a row of the same view, and whether it is trusted.
 func (v MetricValues) At(row int) (value float64, known bool) {
 	if row == NoRow {
 		return 0, false

@@ -12,9 +12,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
-// coverage is the share, in [0, 1], of a pod's usage that a measurement over the window ending at end shows, if it shows what the pod
-// uses from start on: clamp((end − start) / window). A window of length 0 shows all of what runs at its end. Moments are in
-// nanoseconds since 1970.
+// coverage is the measured share of a pod's usage, in [0, 1]: clamp((end − start) / window), for a pod that started at start, and a
+// window that ends at end. A window of length 0 covers everything that runs at its end. Moments are in nanoseconds since 1970.
 func coverage(start, end int64, window time.Duration) float64 {
 	switch {
 	case start <= end-int64(window):
@@ -25,7 +24,7 @@ func coverage(start, end int64, window time.Duration) float64 {
 	return float64(end-start) / float64(window)
 }
 
-// Values of runningSince for a pod that uses nothing any more, and for one that does not run yet.
+// Values of runningSince for a pod that has ended, and for one that does not run yet.
 const (
 	ended  int64 = math.MinInt64
 	notYet int64 = math.MaxInt64
@@ -66,8 +65,8 @@ func Runs(pod *corev1.Pod) bool {
 	return since != ended && since != notYet
 }
 
-// visibleAfter is the moment from which on a measurement covers some usage of a pod that runs since the given moment. A quantile
-// covers none until the load has lasted for the share of the window above the quantile. In nanoseconds since 1970.
+// visibleAfter is the moment after which a measurement covers usage of a pod that runs since the given one, in nanoseconds since
+// 1970. A quantile covers none until the load has lasted for the share of the window above it.
 func (c *Config) visibleAfter(since int64) int64 {
 	if c.Fraction == 0 || since == ended || since == notYet {
 		return since
@@ -75,7 +74,7 @@ func (c *Config) visibleAfter(since int64) int64 {
 	return since + int64(math.Round((1-c.Fraction)*float64(c.Window)))
 }
 
-// StartupUntil returns the end of the pod's startup, in nanoseconds since 1970: until then, its pending usage may exceed its
+// StartupUntil returns the end of the pod's startup, in nanoseconds since 1970. Until then, its pending usage may exceed its
 // request. ok is false for a pod that is not bound yet.
 func StartupUntil(pod *corev1.Pod, window time.Duration) (until int64, ok bool) {
 	bound := boundSince(pod)
@@ -89,8 +88,7 @@ func StartupUntil(pod *corev1.Pod, window time.Duration) (until int64, ok bool) 
 // at the end of the second one. A pod that never starts must not close its node.
 const startupWindows = 2
 
-// boundSince returns the moment at which the pod was bound to its node, in nanoseconds since 1970; notYet for a pod that was
-// only assumed.
+// boundSince returns the time of the pod's binding, in nanoseconds since 1970; notYet for an assumed pod.
 func boundSince(pod *corev1.Pod) int64 {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue && !c.LastTransitionTime.IsZero() {
@@ -100,8 +98,7 @@ func boundSince(pod *corev1.Pod) int64 {
 	return notYet
 }
 
-// horizonOf returns the horizon of the measurements, in nanoseconds since 1970: pods that started before it are fully covered
-// by every window.
+// horizonOf returns the earliest start of all windows, in nanoseconds since 1970. They fully cover pods that started before.
 func horizonOf(measured *load.NodeLoad) int64 {
 	horizon := notYet - 1
 	for r := range measured {
@@ -141,7 +138,7 @@ type uncoveredPod struct {
 	position int32
 }
 
-// steadyState caps the usage of a pod after its startup at its request, from the given moment on, in nanoseconds since 1970.
+// steadyState caps usage at the request after startup, which ends at from, in nanoseconds since 1970.
 type steadyState struct {
 	from    int64
 	request amounts
@@ -199,14 +196,13 @@ func (u *uncoveredPods) update(before, now []fwk.PodInfo, horizon int64, c *tabl
 // SamePods reports whether two lists of pods from Facts are the same slice.
 func SamePods(a, b []fwk.PodInfo) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
-// on returns the pod's usage of one resource on a node that offers allocatable, in milliCPU or bytes, and the share of it that the
-// measurement covers. Usage is capped at allocatable.
+// on returns the pod's usage of one resource, capped at allocatable, in milliCPU or bytes, and the covered share of it.
 func (p *uncoveredPod) on(allocatable float64, m *load.Measurement, r load.Resource) (usage, covered float64) {
 	end := m.End.UnixNano()
 	return min(p.at(end, r), allocatable), coverage(p.visible, end, m.Window)
 }
 
-// pending is the usage of one resource that the measurement does not cover: the sum over the pods of usage · (1 − coverage).
+// pending is the uncovered usage of one resource: the sum over the pods of usage · (1 − coverage).
 func (u *uncoveredPods) pending(m *load.Measurement, r load.Resource, allocatable float64) float64 {
 	if !m.Known {
 		return 0

@@ -6,14 +6,11 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// Pin holds one value for the length of one scheduling cycle, identified by its CycleState: the framework hands the same
-// CycleState to every plugin call of a cycle, and another one to the next. Unlike the storage of the CycleState itself, a Pin
-// serves plugins that are enabled at the Score extension point alone, where the calls for the nodes come from many goroutines
-// at once with no call before them. It costs no allocation per node.
+// Pin holds one value for one scheduling cycle, identified by its CycleState. It serves plugins that are enabled at Score alone:
+// their first calls of a cycle come from many goroutines at once. It costs no allocation per node.
 //
-// A Pin is safe for concurrent use. It holds the value of the latest cycle only, which is enough because cycles follow one
-// another. It keeps a reference to the CycleState, so that no other CycleState can have the same address meanwhile: comparing
-// pointers is sound.
+// A Pin is safe for concurrent use. It holds the value of the latest cycle only, because cycles follow one another. It references
+// the CycleState, whose address is therefore unique: comparing pointers is sound.
 type Pin[T any] struct {
 	latest atomic.Pointer[pinned[T]]
 }

@@ -9,29 +9,26 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
-// PodLoad is what one pod on a node is expected to use, and how much of that the node's measurement covers.
+// PodLoad is the expected usage of one pod on a node, and the measured share of it.
 type PodLoad struct {
 	Pod *corev1.Pod
-	// Since is the moment since when the pod runs; the zero time if it does not run yet.
+	// Since is the start of the pod; zero if it does not run yet.
 	Since     time.Time
 	Resources [load.ResourceCount]PodResourceLoad
 }
 
 // PodResourceLoad is one resource of a PodLoad. Amounts are in milliCPU or bytes.
 type PodResourceLoad struct {
-	// Usage is what the pod is charged as long as the window does not cover it. Where the node's State is not Fresh, it is what the
-	// pod requests, with the scheduler's non-zero minimum.
+	// Usage is the pod's usage until the window covers it. Where the node's State is not Fresh, it is the non-zero request.
 	Usage float64
-	// Coverage is the share of Usage, in [0, 1], that the measurement shows. It is 1 where the node's State is not Fresh, for requests
-	// count in full.
+	// Coverage is the measured share of Usage, in [0, 1]. It is 1 where the node's State is not Fresh: requests count in full.
 	Coverage float64
 	// Pending is Usage · (1 − Coverage).
 	Pending float64
 }
 
-// Pods returns the loads of the node's pods that have not ended, in the order of the node's. By resource, their Pending adds up to
-// that of the node's Estimate; where its State is not Fresh, their Usage adds up to its Mean. Pods allocates: it is for whoever wants
-// to see, not for a scheduling cycle.
+// Pods returns the loads of the node's pods, in their order, without ended ones. Their Pending adds up to that of the node's
+// Estimate. Where its State is not Fresh, their Usage adds up to its Mean. Pods allocates: do not call it in a scheduling cycle.
 func (v *View) Pods(node fwk.NodeInfo) []PodLoad {
 	n := v.node(node)
 	var measured load.NodeLoad

@@ -9,8 +9,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
-// Snapshots gives each scheduling cycle one snapshot of a source, so that all plugins that read the source decide by the same
-// load. It is safe for concurrent use. Use NewSnapshots, once per publisher.
+// Snapshots gives each scheduling cycle one snapshot of a source: all its plugins decide by the same load. It is safe for
+// concurrent use. Use NewSnapshots, once per publisher.
 type Snapshots struct {
 	publisher *load.Publisher
 	pin       Pin[pinnedSnapshot]
@@ -30,8 +30,7 @@ func NewSnapshots(p *load.Publisher) *Snapshots { return &Snapshots{publisher: p
 // Publisher is where the snapshots appear.
 func (s *Snapshots) Publisher() *load.Publisher { return s.publisher }
 
-// ForCycle returns the cycle's snapshot: the latest at the first call in the cycle, and the same at all further calls,
-// whichever plugin makes them.
+// ForCycle returns the cycle's snapshot: the latest one at the first call in the cycle, and the same at all further calls.
 func (s *Snapshots) ForCycle(state fwk.CycleState) *load.Snapshot { return s.forCycle(state).Snapshot }
 
 func (s *Snapshots) forCycle(state fwk.CycleState) *pinnedSnapshot {

@@ -1,4 +1,4 @@
-// Package podusage estimates how much a pod will use, from what its spec states.
+// Package podusage estimates the usage of a pod by its spec.
 package podusage
 
 import (
@@ -37,22 +37,23 @@ var (
 type BySpec struct {
 	// Multiplier is the usage of a container without a limit over its request. ≥ 0.
 	Multiplier float64
-	// DefaultCPUMillis is the usage of a container that states neither a limit nor a request, in milliCPU. ≥ 0.
+	// DefaultCPUMillis is the usage of a container without limit and request, in milliCPU. ≥ 0.
 	DefaultCPUMillis float64
 	// MaxRequestRatio bounds the PendingUsage of containers with a limit: to so many times its request. ≥ 1.
 	MaxRequestRatio float64
 }
 
-// Estimate implements Estimator: what Stated returns, and the default for each container that states nothing. It does not
-// allocate.
+// Estimate implements Estimator: Stated, plus the default for each container without limit and request. It does not allocate.
 func (e BySpec) Estimate(pod *corev1.Pod) Amounts {
 	stated, silent := e.Stated(pod, pod, load.CPU, math.Inf(1))
 	return Amounts{load.CPU: stated + silent*e.DefaultCPUMillis}
 }
 
-// PendingUsage implements Estimator. It is Estimate with three differences: a limit counts up to MaxRequestRatio times the request beside
-// it; all containers that state nothing count the default once; and containers that do not run and are not about to count
-// nothing.
+// PendingUsage implements Estimator. It is Estimate with three differences:
+//
+//   - A limit counts up to MaxRequestRatio times the request beside it.
+//   - The default counts once for all containers without limit and request.
+//   - Containers that neither run nor start count zero.
 func (e BySpec) PendingUsage(pod *corev1.Pod) Amounts {
 	starting, ok := StartingPod(pod)
 	if !ok {
@@ -66,13 +67,14 @@ func (e BySpec) PendingUsage(pod *corev1.Pod) Amounts {
 // of starting, which StartingPod returns, of the limit, else the request times the multiplier; plus the pod's overhead. silent is
 // the number of containers that state neither.
 //
-// Native sidecars count as containers. Ordinary init containers do not count, for they have ended once the pod runs. What is stated
-// for the pod as a whole, limit before request, replaces the sum, unless the API server derived it. While some containers are left
-// out, it counts up to what the others state; in full if one of the others states nothing, for it may use all of it. An explicit
-// zero is a statement like any other: a limit of zero allows no request but zero, so the container says that it needs nothing.
+//   - Native sidecars count as containers. Ordinary init containers do not: they have ended once the pod runs.
+//   - Pod-level resources, limit before request, replace the sum, unless the API server derived them.
+//   - While some containers are down, pod-level resources are capped at the sum of the others, if all of those are set.
+//   - An explicit zero counts.
+//   - The spec counts, not the status: a resize in progress is expected to succeed.
+//   - A limit counts up to maxRatio times the request beside it.
 //
-// The spec counts, not the status: a resize in progress is expected to succeed. A limit counts up to maxRatio times the request
-// beside it. Stated does not allocate.
+// Stated does not allocate.
 func (e BySpec) Stated(pod, starting *corev1.Pod, r load.Resource, maxRatio float64) (usage, silent float64) {
 	return e.statedIn(pod, starting, r, maxRatio, nil)
 }

@@ -29,8 +29,8 @@ func With(node estimate.ResourceEstimate, pods PodSums, pod *learned.Usage, devi
 	return Resource{Node: node, Pods: pods, Pod: pod.Within(node.Allocatable), Deviations: deviations}
 }
 
-// Mean is the expected mean with the pod on the node: the larger of load and learned usage, plus the mean of the pod. Without
-// fresh load it is the sum of the means of all pods, or of their requests if there are no statistics.
+// Mean is the expected mean with the pod on the node: the larger of load and learned usage, plus the mean of the pod. Without fresh
+// load it is the sum of all means, or of the requests if there are no statistics.
 func (r *Resource) Mean() float64 {
 	switch {
 	case r.Node.State == load.Fresh:

@@ -17,8 +17,8 @@ import (
 type PodSums struct {
 	// Mean is the sum of the means of all pods, and Learned the part of it by statistics: see learned.Usage.
 	Mean, Learned float64
-	// Excess is the largest excess of one pod's peak over its mean, LargestVariance that pod's variance, and Largest its position on
-	// the node. Largest is NoPod on a node without pods.
+	// Excess is the largest excess of one pod's peak over its mean, and LargestVariance the variance of that pod. Largest is its
+	// position on the node, or NoPod on a node without pods.
 	Excess, LargestVariance float64
 	Largest                 int32
 	// RestVariance is the sum of the variances of all other pods.

@@ -41,8 +41,7 @@ type Observation struct {
 type Config struct {
 	// History is how far observations count: their weight falls by a factor of e over each History.
 	History time.Duration
-	// MaxWorkloads bounds the number of workloads. Those that were not observed last are forgotten first, then those with the least
-	// PodTime: to displace the living workloads of others, a tenant has to run more pods than they do, for longer.
+	// MaxWorkloads bounds the number of workloads. To evict the live workloads of others, a tenant has to run more pods for longer.
 	MaxWorkloads int
 }
 
@@ -179,9 +178,8 @@ func (e *entry) add(o *Observation, weight float64) {
 	e.seen = max(e.seen, uint32(o.At.Unix()))
 }
 
-// forget leaves out the workloads that were not observed for three times History. Of too many it keeps those observed last, so that
-// a new workload gains PodTime beside many that have ended; of these those with the most PodTime, and of equal ones those with the
-// lowest rank.
+// forget drops workloads without an observation for three times History. Beyond MaxWorkloads it evicts the least recently observed
+// workloads first, then those with the least PodTime, then by rank.
 func (s *Snapshot) forget(c Config) {
 	oldest := uint32(max(s.at.Add(-3*c.History).Unix(), 0))
 	maps.DeleteFunc(s.workloads, func(_ uint64, e entry) bool { return e.seen < oldest })

@@ -7,8 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Workload names pods that are expected to use alike. Pods of other namespaces never share a workload, so that no tenant speaks
-// for another's.
+// Workload names pods with similar usage. Pods of different namespaces never share a workload: tenants must not affect each other.
 type Workload struct {
 	Namespace string
 	// Name is that of the controlling owner, without the hash of a ReplicaSet and the time of a CronJob's Job; or the value of
@@ -17,7 +16,7 @@ type Workload struct {
 }
 
 // WorkloadOf returns the pod's workload, by the label if it is not empty and the pod has it, otherwise by its controlling owner.
-// It returns false for a pod without either, and for one that its node controls: such a pod has no like.
+// It returns false for a pod without either, and for a static pod: static pods have no workload.
 func WorkloadOf(pod *corev1.Pod, label string) (Workload, bool) {
 	if label != "" {
 		if value := pod.Labels[label]; value != "" {
@@ -43,9 +42,8 @@ func OwnerOf(pod *corev1.Pod) (Workload, bool) {
 	return Workload{pod.Namespace, name}, true
 }
 
-// withoutTemplateHash returns the name of the Deployment, or of the like of one, that a ReplicaSet's name was made of: its
-// controller appends a dash and a hash, which for a Deployment is the pod's label pod-template-hash. Other names are returned as
-// they are.
+// withoutTemplateHash returns the name of the Deployment or compatible controller of a ReplicaSet: without the dash and the hash
+// that the controller appends. For a Deployment, the hash is the pod's label pod-template-hash. Other names do not change.
 func withoutTemplateHash(replicaSet, hash string) string {
 	if base, ok := strings.CutSuffix(replicaSet, hash); ok && hash != "" && len(base) > 1 && base[len(base)-1] == '-' {
 		return base[:len(base)-1]
