@@ -285,7 +285,7 @@ it is stopped          14.0         70           9           40            21
 it is back             10.0         50           4            6            40
 load decides again      3.0         15          15            0             0
 in all                 30.0        150          43           46            61
-*  at least one node was judged by the requests of its pods, because its load had expired
+*  at least one node was scored by the requests of its pods, because its load had expired
 ** TargetLoadPacking skipped the pod, and the other plugins of the profile decided
 150 of 150 pods are bound.
 `
