@@ -26,7 +26,13 @@ import (
 var sizes = []int{500, 5000, 15000}
 
 // bench runs fn for each plugin on clusters of each size, in which each node has so many recent pods.
-func bench(b *testing.B, names []string, podsPerNode int, suffix string, fn func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo)) {
+func bench(
+	b *testing.B,
+	names []string,
+	podsPerNode int,
+	suffix string,
+	fn func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo),
+) {
 	for _, size := range sizes {
 		p, nodes := cluster(size, podsPerNode)
 		for _, name := range names {
@@ -50,7 +56,13 @@ func perNode(b *testing.B, count int) {
 
 var (
 	limits = []string{loadthreshold.Name, nodemetrics.Name}
-	byLoad = []string{loadvariationriskbalancing.Name, lowriskovercommitment.Name, peaks.Name, predictedpeak.Name, targetloadpacking.Name}
+	byLoad = []string{
+		loadvariationriskbalancing.Name,
+		lowriskovercommitment.Name,
+		peaks.Name,
+		predictedpeak.Name,
+		targetloadpacking.Name,
+	}
 )
 
 // BenchmarkPreFilter is the cost of one cycle's call.
@@ -172,27 +184,39 @@ func BenchmarkScore(b *testing.B) {
 			benchmarkScore(b, build(b, p, name, ""), func() []fwk.NodeInfo { return nodes })
 		})
 	}
-	bench(b, []string{lowriskovercommitment.Name, predictedpeak.Name}, 30, "/30_recent_pods_per_node", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
-		benchmarkScore(b, build(b, p, name, ""), func() []fwk.NodeInfo { return nodes })
-	})
-	bench(b, byLoad, 20, "/20_recent_pods_per_node,_node_just_changed", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
-		added, err := framework.NewPodInfo(incoming())
-		if err != nil {
-			b.Fatal(err)
-		}
-		changed, odd := make([]fwk.NodeInfo, len(nodes)), false
-		benchmarkScore(b, build(b, p, name, ""), func() []fwk.NodeInfo {
-			odd = !odd
-			for i, node := range nodes {
-				changed[i] = node.Snapshot()
-				changed[i].SetNode(node.Node()) // a generation of its own, also where there was one before
-				if odd {
-					changed[i].AddPodInfo(added)
-				}
+	bench(
+		b,
+		[]string{lowriskovercommitment.Name, predictedpeak.Name},
+		30,
+		"/30_recent_pods_per_node",
+		func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
+			benchmarkScore(b, build(b, p, name, ""), func() []fwk.NodeInfo { return nodes })
+		},
+	)
+	bench(
+		b,
+		byLoad,
+		20,
+		"/20_recent_pods_per_node,_node_just_changed",
+		func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
+			added, err := framework.NewPodInfo(incoming())
+			if err != nil {
+				b.Fatal(err)
 			}
-			return changed
-		})
-	})
+			changed, odd := make([]fwk.NodeInfo, len(nodes)), false
+			benchmarkScore(b, build(b, p, name, ""), func() []fwk.NodeInfo {
+				odd = !odd
+				for i, node := range nodes {
+					changed[i] = node.Snapshot()
+					changed[i].SetNode(node.Node()) // a generation of its own, also where there was one before
+					if odd {
+						changed[i].AddPodInfo(added)
+					}
+				}
+				return changed
+			})
+		},
+	)
 }
 
 // benchmarkScore scores the nodes that next returns for each cycle.

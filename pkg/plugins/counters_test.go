@@ -37,7 +37,8 @@ func countedOf(t *testing.T, registry metrics.KubeRegistry, plugin string) count
 					reason = label.GetValue()
 				}
 			}
-			*map[string]*float64{"": &c.decisions, "Absent": &c.absent, "Expired": &c.expired, "StepAside": &c.skipped}[reason] = m.GetCounter().GetValue()
+			*map[string]*float64{"": &c.decisions, "Absent": &c.absent, "Expired": &c.expired, "StepAside": &c.skipped}[reason] = m.GetCounter().
+				GetValue()
 		}
 	}
 	return c
@@ -95,7 +96,11 @@ metrics: [{name: x, query: m0, prefer: Lower, weight: 0, reject: "> 5"}, {name: 
 				}
 			}
 			loads.Measure(tc.loads, tables)
-			pl, err := registryOn(loads, registry.MustRegister)[tc.plugin](t.Context(), plugintest.Args(t, kinds()[tc.plugin], tc.args), plugintest.NewHandle())
+			pl, err := registryOn(loads, registry.MustRegister)[tc.plugin](
+				t.Context(),
+				plugintest.Args(t, kinds()[tc.plugin], tc.args),
+				plugintest.NewHandle(),
+			)
 			if err != nil {
 				t.Fatal(err)
 			}

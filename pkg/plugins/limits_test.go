@@ -43,7 +43,8 @@ type live struct {
 func newLive(t *testing.T, loads, metric map[string]float64, objects ...runtime.Object) *live {
 	for name := range loads {
 		objects = append(objects, st.MakeNode().Name(name).Label(corev1.LabelHostname, name).
-			Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "8", corev1.ResourceMemory: "32Gi", corev1.ResourcePods: "100"}).Obj())
+			Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "8", corev1.ResourceMemory: "32Gi", corev1.ResourcePods: "100"}).
+			Obj())
 	}
 	l := &live{T: t, client: fake.NewClientset(objects...), loads: plugintest.NewLoads(), load: loads, metric: metric}
 	l.client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -132,7 +133,13 @@ func (l *live) pod(name string) *corev1.Pod {
 
 func (l *live) eventually(what string, done func() bool) {
 	l.Helper()
-	err := wait.PollUntilContextTimeout(l.Context(), time.Millisecond, patience, true, func(context.Context) (bool, error) { return done(), nil })
+	err := wait.PollUntilContextTimeout(
+		l.Context(),
+		time.Millisecond,
+		patience,
+		true,
+		func(context.Context) (bool, error) { return done(), nil },
+	)
 	if err != nil {
 		l.Fatalf("waiting for %s: %v", what, err)
 	}
@@ -308,7 +315,10 @@ profiles:
 			pods++
 			name := fmt.Sprint("web-", pods)
 			l.create(podOf(name, 0, "0").SchedulerName(profile).Obj())
-			l.eventually(name+" to be decided on", func() bool { return l.pod(name).Spec.NodeName != "" || len(l.pod(name).Status.Conditions) > 0 })
+			l.eventually(
+				name+" to be decided on",
+				func() bool { return l.pod(name).Spec.NodeName != "" || len(l.pod(name).Status.Conditions) > 0 },
+			)
 		}
 	}
 	l.eventually("an Event", func() bool { decide(); return eventsOn() > 0 })

@@ -212,7 +212,15 @@ func TestScore_ChangedNodeAllocations(t *testing.T) {
 	for name := range scorers() {
 		_, ctx := ktesting.NewTestContext(t)
 		p, nodes := cluster(1, 20)
-		pl, pod, state, node := build(t, p, name, ""), st.MakePod().Req(plugintest.CPUAndMemory("1", "1Gi")).Obj(), framework.NewCycleState(), nodes[0]
+		pl, pod, state, node := build(
+			t,
+			p,
+			name,
+			"",
+		), st.MakePod().
+			Req(plugintest.CPUAndMemory("1", "1Gi")).
+			Obj(),
+			framework.NewCycleState(), nodes[0]
 		change := testing.AllocsPerRun(100, func() { node.SetNode(node.Node()) })
 		both := testing.AllocsPerRun(100, func() { node.SetNode(node.Node()); pl.Score(ctx, state, pod, node) })
 		// The two parts of a result; the node's pods are the same.
@@ -229,7 +237,10 @@ func cluster(nodes, podsPerNode int) (*plugintest.Loads, []fwk.NodeInfo) {
 	var infos []fwk.NodeInfo
 	for i := range nodes {
 		name := fmt.Sprint("node-", i)
-		measured[name] = load.NodeLoad{load.CPU: plugintest.Measurement(float64(i%40)/100, 0.1), load.Memory: plugintest.Measurement(0.25, 0.1)}
+		measured[name] = load.NodeLoad{
+			load.CPU:    plugintest.Measurement(float64(i%40)/100, 0.1),
+			load.Memory: plugintest.Measurement(0.25, 0.1),
+		}
 		var pods []*corev1.Pod
 		for j := range podsPerNode {
 			started := metav1.NewTime(plugintest.Now().Add(-time.Minute))
@@ -245,7 +256,10 @@ func cluster(nodes, podsPerNode int) (*plugintest.Loads, []fwk.NodeInfo) {
 	loads.Measure(measured, metricsOf(nodes))
 	workloads := map[learned.Workload][load.ResourceCount]learned.Moments{}
 	for j := range podsPerNode / 2 { // the others have no history
-		workloads[workload(j)] = [load.ResourceCount]learned.Moments{load.CPU: {Mean: 50, Variance: 100}, load.Memory: {Mean: 1 << 26, Variance: 1 << 40}}
+		workloads[workload(j)] = [load.ResourceCount]learned.Moments{
+			load.CPU:    {Mean: 50, Variance: 100},
+			load.Memory: {Mean: 1 << 26, Variance: 1 << 40},
+		}
 	}
 	loads.Learn(workloads, 0.5)
 	return loads, infos

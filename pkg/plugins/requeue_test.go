@@ -19,7 +19,10 @@ import (
 // A refused pod waits for no node that the stock filters rule out for it.
 func TestRequeue_StockFilters(t *testing.T) {
 	node := func() *st.NodeWrapper {
-		return st.MakeNode().Name("a").Label("pool", "this").Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "8", corev1.ResourcePods: "100"})
+		return st.MakeNode().
+			Name("a").
+			Label("pool", "this").
+			Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "8", corev1.ResourcePods: "100"})
 	}
 	tainted := func(effect corev1.TaintEffect) *st.NodeWrapper {
 		return node().Taints([]corev1.Taint{{Key: "pool", Value: "this", Effect: effect}})
@@ -55,7 +58,10 @@ func TestRequeue_StockFilters(t *testing.T) {
 				measure(0.95, 9)
 				profile := &decode(t, limited("Reject", "Reject", plugin)).Profiles[0]
 				multiPoint := &profile.Plugins.MultiPoint
-				multiPoint.Enabled = slices.DeleteFunc(multiPoint.Enabled, func(p schedconfig.Plugin) bool { return p.Name == "DynamicResources" }) // it needs a manager
+				multiPoint.Enabled = slices.DeleteFunc(
+					multiPoint.Enabled,
+					func(p schedconfig.Plugin) bool { return p.Name == "DynamicResources" },
+				) // it needs a manager
 				activated := make(activations, 10)
 				f, factory := newFramework(t, profile, loads, activated, tc.node.Obj())
 				if err := factory.Core().V1().Nodes().Informer().GetIndexer().Add(tc.node.Obj()); err != nil {

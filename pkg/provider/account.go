@@ -63,7 +63,12 @@ var credentialFiles = validation.Files{Token: boundedfile.ReadToken, CA: bounded
 // Reach implements Access: the server is reached directly, with the account's credentials if the spec has no token. A hosted service,
 // which does not know the account, never gets them. It fails if a file that the spec names, or the account's token that is needed,
 // cannot be read.
-func (a Account) Reach(ctx context.Context, spec config.LoadSpec, address string, cfg httpclient.Config) (string, httpclient.Config, error) {
+func (a Account) Reach(
+	ctx context.Context,
+	spec config.LoadSpec,
+	address string,
+	cfg httpclient.Config,
+) (string, httpclient.Config, error) {
 	if err := validation.ValidateCredentials(nil, &spec, credentialFiles); err != nil {
 		return "", cfg, err
 	}

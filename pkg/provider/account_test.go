@@ -116,7 +116,13 @@ func TestOpen_AccountToken(t *testing.T) {
 				s, dir := newServer(t, true), t.TempDir()
 				write(t, dir, "token", "first\n")
 				write(t, dir, bundle, certificateOf(s))
-				opened, err := OpenSource(t.Context(), reading.Cluster{Nodes: oneNode(t)}, specs(s.URL, config.MetricProviderSpec{})[kind], Account{Dir: dir}, clock.RealClock{})
+				opened, err := OpenSource(
+					t.Context(),
+					reading.Cluster{Nodes: oneNode(t)},
+					specs(s.URL, config.MetricProviderSpec{})[kind],
+					Account{Dir: dir},
+					clock.RealClock{},
+				)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -252,7 +258,13 @@ func TestOpen_AccountWithoutToken(t *testing.T) {
 
 func TestOpen_MetricsServerNeedsNoAccount(t *testing.T) {
 	spec := config.LoadSpec{MetricProvider: config.MetricProviderSpec{Type: config.KubernetesMetricsServer}}
-	if _, err := OpenSource(t.Context(), reading.Cluster{Nodes: oneNode(t), KubeConfig: &rest.Config{}}, spec, Account{Dir: t.TempDir()}, clock.RealClock{}); err != nil {
+	if _, err := OpenSource(
+		t.Context(),
+		reading.Cluster{Nodes: oneNode(t), KubeConfig: &rest.Config{}},
+		spec,
+		Account{Dir: t.TempDir()},
+		clock.RealClock{},
+	); err != nil {
 		t.Error(err)
 	}
 }

@@ -91,7 +91,12 @@ func FuzzArguments(f *testing.F) {
 			t.Fatal(err)
 		}
 		kind := [...]string{config.TargetLoadPacking, config.LoadVariationRiskBalancing, config.LoadThreshold, config.NodeMetrics, config.PredictedPeak, config.LowRiskOverCommitment, config.Peaks}[plugin%7] + "Args"
-		text := fmt.Sprintf("apiVersion: %s\nkind: %s\n%s", v1.SchemeGroupVersion, kind, strings.ReplaceAll(fields, "VALUE", string(quoted)))
+		text := fmt.Sprintf(
+			"apiVersion: %s\nkind: %s\n%s",
+			v1.SchemeGroupVersion,
+			kind,
+			strings.ReplaceAll(fields, "VALUE", string(quoted)),
+		)
 		if len(text) > size {
 			t.Skip("a scheduler takes larger files, but the fuzzer would do little else")
 		}

@@ -27,7 +27,8 @@ func hostedServer(t *testing.T) *httptest.Server {
 		}
 		switch r.URL.Path {
 		case "/v1/timeserieswindow", "/v2/metrictimeseries":
-			if r.Header.Get("X-SF-Token") != "t0ken" || !strings.Contains(r.URL.Query().Get("query"), " AND host:*.example.com AND cluster:prod") {
+			if r.Header.Get("X-SF-Token") != "t0ken" ||
+				!strings.Contains(r.URL.Query().Get("query"), " AND host:*.example.com AND cluster:prod") {
 				t.Errorf("SignalFx was asked with %q for %s", r.Header, r.URL)
 			}
 			if r.URL.Path == "/v1/timeserieswindow" {
@@ -37,10 +38,15 @@ func hostedServer(t *testing.T) *httptest.Server {
 			}
 		case "/api/v2/query/timeseries":
 			body, _ := io.ReadAll(r.Body)
-			if r.Header.Get("DD-API-KEY") != "t0ken" || r.Header.Get("DD-APPLICATION-KEY") != "s3cond" || !strings.Contains(string(body), "{host:*.example.com,cluster_name:prod}") {
+			if r.Header.Get("DD-API-KEY") != "t0ken" || r.Header.Get("DD-APPLICATION-KEY") != "s3cond" ||
+				!strings.Contains(string(body), "{host:*.example.com,cluster_name:prod}") {
 				t.Errorf("Datadog was asked with %q for %s", r.Header, body)
 			}
-			_, _ = fmt.Fprintf(w, `{"data":{"attributes":{"series":[{"group_tags":["host:n1.example.com"],"query_index":0},{"group_tags":["host:n1.example.com"],"query_index":1}],"times":[%d],"values":[[25],[50]]}}}`, now)
+			_, _ = fmt.Fprintf(
+				w,
+				`{"data":{"attributes":{"series":[{"group_tags":["host:n1.example.com"],"query_index":0},{"group_tags":["host:n1.example.com"],"query_index":1}],"times":[%d],"values":[[25],[50]]}}}`,
+				now,
+			)
 		default:
 			t.Errorf("%s was asked for", r.URL)
 		}
@@ -62,7 +68,13 @@ func TestOpen_HostedServices(t *testing.T) {
 			// The account's token is nobody's but the cluster's.
 			account := Account{Dir: t.TempDir()}
 			write(t, account.Dir, "token", "account")
-			s, err := OpenSource(t.Context(), reading.Cluster{Nodes: oneNode(t)}, config.LoadSpec{MetricProvider: provider}, account, clock.RealClock{})
+			s, err := OpenSource(
+				t.Context(),
+				reading.Cluster{Nodes: oneNode(t)},
+				config.LoadSpec{MetricProvider: provider},
+				account,
+				clock.RealClock{},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -31,7 +31,10 @@ func TestRefreshLoad_LeavesOutStatistics(t *testing.T) {
 	t.Cleanup(server.Close)
 	h := handle{informers: informers.NewSharedInformerFactory(fake.NewClientset(), 0), kubeConfig: &rest.Config{Host: server.URL}}
 	spec := prometheusSpec()
-	spec.MetricProvider = config.MetricProviderSpec{Type: config.KubernetesMetricsServer, Timeout: metav1.Duration{Duration: time.Minute}}
+	spec.MetricProvider = config.MetricProviderSpec{
+		Type:    config.KubernetesMetricsServer,
+		Timeout: metav1.Duration{Duration: time.Minute},
+	}
 	p := NewOnDemand(clock.RealClock{}, metrics.NewKubeRegistry(), Account{})
 	if _, err := openModel(t, p, h, spec, podusage.ByRequests{}); err != nil {
 		t.Fatal(err)

@@ -39,7 +39,11 @@ func newHandle() handle {
 
 func prometheusSpec() config.LoadSpec {
 	return config.LoadSpec{
-		MetricProvider:  config.MetricProviderSpec{Type: config.Prometheus, Address: "http://prometheus", Timeout: metav1.Duration{Duration: time.Second}},
+		MetricProvider: config.MetricProviderSpec{
+			Type:    config.Prometheus,
+			Address: "http://prometheus",
+			Timeout: metav1.Duration{Duration: time.Second},
+		},
 		Window:          metav1.Duration{Duration: 5 * time.Minute},
 		RefreshInterval: metav1.Duration{Duration: 30 * time.Second},
 		MaxAge:          metav1.Duration{Duration: 5 * time.Minute},
@@ -148,7 +152,13 @@ func openModel(t *testing.T, p *Provider, h minor.Handle, spec config.LoadSpec, 
 	return reader.Model(load.CPU), nil
 }
 
-func openStatistics(t *testing.T, p *Provider, h minor.Handle, spec config.LoadSpec, s config.StatisticsSpec) (*learned.Publisher, error) {
+func openStatistics(
+	t *testing.T,
+	p *Provider,
+	h minor.Handle,
+	spec config.LoadSpec,
+	s config.StatisticsSpec,
+) (*learned.Publisher, error) {
 	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -30,14 +30,20 @@ func TestNewOnDemand_ReadsWhenAsked(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	h := handle{informers: informers.NewSharedInformerFactory(fake.NewClientset(), 0), kubeConfig: &rest.Config{Host: server.URL}}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Capacity: corev1.ResourceList{"cpu": resource.MustParse("4")}}}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n"},
+		Status:     corev1.NodeStatus{Capacity: corev1.ResourceList{"cpu": resource.MustParse("4")}},
+	}
 	if err := h.informers.Core().V1().Nodes().Informer().GetIndexer().Add(node); err != nil {
 		t.Fatal(err)
 	}
 	p := NewOnDemand(clock.RealClock{}, metrics.NewKubeRegistry(), Account{})
 	timing := prometheusSpec()
 	metricsServer, unreachable, unopened := timing, timing, timing
-	metricsServer.MetricProvider = config.MetricProviderSpec{Type: config.KubernetesMetricsServer, Timeout: metav1.Duration{Duration: 10 * time.Second}}
+	metricsServer.MetricProvider = config.MetricProviderSpec{
+		Type:    config.KubernetesMetricsServer,
+		Timeout: metav1.Duration{Duration: 10 * time.Second},
+	}
 	unreachable.MetricProvider.Address = "http://127.0.0.1:1"
 	unopened.MetricProvider.CAFile = "/absent/ca.crt"
 	for _, spec := range []config.LoadSpec{metricsServer, unreachable, unopened, metricsServer} {
@@ -67,7 +73,8 @@ func TestNewOnDemand_ReadsWhenAsked(t *testing.T) {
 	} {
 		s := all[i]
 		failed := s.Err != nil
-		if s.Label != want.label || failed != (want.err != "") || failed && !strings.Contains(s.Err.Error(), want.err) || s.Source == nil {
+		if s.Label != want.label || failed != (want.err != "") || failed && !strings.Contains(s.Err.Error(), want.err) ||
+			s.Source == nil {
 			t.Errorf("source %d: %+v, want %+v", i, s, want)
 		}
 		if s.Took <= 0 {
@@ -75,7 +82,8 @@ func TestNewOnDemand_ReadsWhenAsked(t *testing.T) {
 		}
 	}
 	statistics := p.AllStatistics()
-	if len(statistics) != 1 || statistics[0].Label != "Prometheus pods" || statistics[0].Err == nil || statistics[0].Publisher != publisher {
+	if len(statistics) != 1 || statistics[0].Label != "Prometheus pods" || statistics[0].Err == nil ||
+		statistics[0].Publisher != publisher {
 		t.Errorf("statistics %+v", statistics)
 	}
 }

@@ -20,7 +20,13 @@ import (
 
 // OpenSource returns the source that a valid spec names. Its server is reached by access; metrics-server is read with the cluster's
 // KubeConfig.
-func OpenSource(ctx context.Context, cluster reading.Cluster, spec config.LoadSpec, access Access, c clock.PassiveClock) (source.Source, error) {
+func OpenSource(
+	ctx context.Context,
+	cluster reading.Cluster,
+	spec config.LoadSpec,
+	access Access,
+	c clock.PassiveClock,
+) (source.Source, error) {
 	provider := spec.MetricProvider
 	server := serverOf(provider)
 	switch {

@@ -21,7 +21,12 @@ type sharedStatistics struct {
 
 // workloads returns statistics of what the pods of each workload use, read until ctx is done from the source that spec names, or
 // from metrics-server where that source knows nodes alone. mu must be held.
-func (p *Provider) workloads(ctx context.Context, cluster reading.Cluster, spec config.LoadSpec, s config.StatisticsSpec) (*learned.Publisher, error) {
+func (p *Provider) workloads(
+	ctx context.Context,
+	cluster reading.Cluster,
+	spec config.LoadSpec,
+	s config.StatisticsSpec,
+) (*learned.Publisher, error) {
 	from := podSourceSpecOf(spec)
 	for _, known := range p.statistics {
 		if known.cluster.KubeConfig == cluster.KubeConfig && known.spec == s && reflect.DeepEqual(known.source, from) {

@@ -152,7 +152,14 @@ func TestStatistics_UseAccountWithoutToken(t *testing.T) {
 	p := New(clock.RealClock{}, metrics.NewKubeRegistry(), Account{Dir: "/absent"})
 	spec := prometheusSpec()
 	spec.MetricProvider.Address = "https://prometheus"
-	if _, err := openStatistics(t, p, newHandle(), spec, statisticsSpec()); err == nil || !strings.Contains(err.Error(), "/absent/token") {
+	if _, err := openStatistics(
+		t,
+		p,
+		newHandle(),
+		spec,
+		statisticsSpec(),
+	); err == nil ||
+		!strings.Contains(err.Error(), "/absent/token") {
 		t.Errorf("got error %v, want one that names the account's token", err)
 	}
 }

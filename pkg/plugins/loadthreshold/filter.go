@@ -68,7 +68,12 @@ func (pl *LoadThreshold) newFilterState(state fwk.CycleState) *filterState {
 }
 
 // PreFilter skips filtering for exempt pods, for pods that the thresholds are waived for, and when no load is known.
-func (pl *LoadThreshold) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*minor.PreFilterResult, *fwk.Status) {
+func (pl *LoadThreshold) PreFilter(
+	_ context.Context,
+	state fwk.CycleState,
+	pod *corev1.Pod,
+	_ []fwk.NodeInfo,
+) (*minor.PreFilterResult, *fwk.Status) {
 	waived := pl.gate.Begin(state, pod)
 	if pl.filterState(state, pod).skips() || waived {
 		return nil, fwk.NewStatus(fwk.Skip)
@@ -93,7 +98,13 @@ func (pl *LoadThreshold) refuses(_ context.Context, state fwk.CycleState, pod *c
 }
 
 func (pl *LoadThreshold) terms(s *filterState, node fwk.NodeInfo) Terms {
-	t := Terms{Node: s.views[load.CPU].Estimate(node), Fraction: pl.reader.Request().Fraction, Pod: s.podUsage, Deviations: pl.deviations, LinePercent: pl.lineOf(node.Node())}
+	t := Terms{
+		Node:        s.views[load.CPU].Estimate(node),
+		Fraction:    pl.reader.Request().Fraction,
+		Pod:         s.podUsage,
+		Deviations:  pl.deviations,
+		LinePercent: pl.lineOf(node.Node()),
+	}
 	if pl.models[load.Memory] != pl.models[load.CPU] {
 		t.Node[load.Memory] = s.views[load.Memory].Resource(node, load.Memory)
 	}
@@ -169,7 +180,12 @@ func reasonsOf(r load.Resource) reasons {
 }
 
 // PostFilter relaxes the thresholds or lets the pod wait, as the arguments say.
-func (pl *LoadThreshold) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses minor.NodeToStatusReader) (*minor.PostFilterResult, *fwk.Status) {
+func (pl *LoadThreshold) PostFilter(
+	ctx context.Context,
+	state fwk.CycleState,
+	pod *corev1.Pod,
+	statuses minor.NodeToStatusReader,
+) (*minor.PostFilterResult, *fwk.Status) {
 	return pl.gate.PostFilter(ctx, state, pod, statuses)
 }
 

@@ -196,7 +196,10 @@ func volatileOn(b *testee, cpu float64) *corev1.Pod {
 	b.loads.Learn(map[learned.Workload][load.ResourceCount]learned.Moments{
 		{Namespace: "ns", Name: "v"}: {load.CPU: {Mean: 1000, Variance: 1e6}},
 	}, 0.5)
-	return plugintest.Running(plugintest.Owned(st.MakePod().Namespace("ns").Name("v-0").UID("v-0").Req(plugintest.CPUAndMemory("2", "0")).Obj(), "v"), time.Hour)
+	return plugintest.Running(
+		plugintest.Owned(st.MakePod().Namespace("ns").Name("v-0").UID("v-0").Req(plugintest.CPUAndMemory("2", "0")).Obj(), "v"),
+		time.Hour,
+	)
 }
 
 func TestFilter_PredictedPeak(t *testing.T) {
@@ -221,7 +224,12 @@ func TestFilter_PredictedPeak(t *testing.T) {
 	} {
 		for _, windows := range []string{"", "windows: {cpu: 5m, memory: 15m}"} {
 			t.Run(tc.name+windows, func(t *testing.T) {
-				args := fmt.Sprintf("thresholds: {cpu: %d}\nstatistic: PredictedPeak\npredictedPeak: {deviations: %d}\n%s", tc.line, tc.deviations, windows)
+				args := fmt.Sprintf(
+					"thresholds: {cpu: %d}\nstatistic: PredictedPeak\npredictedPeak: {deviations: %d}\n%s",
+					tc.line,
+					tc.deviations,
+					windows,
+				)
 				b := build(t, args, nil)
 				volatile := volatileOn(b, 0.3)
 				n := infoOf(node("n"))
@@ -395,7 +403,11 @@ func TestFilter_Quantiles(t *testing.T) {
 			// Means, and quantiles over the other's window, do not count.
 			b.loads.Publish(load.NewSnapshot(index, map[time.Duration]*load.Table{24 * time.Hour: table(1, 1), time.Hour: table(1, 1)}, nil).
 				WithQuantiles(map[load.Quantile]*load.Table{
-					{Window: 24 * time.Hour, Fraction: tc.fraction}: table(tc.cpu, 1), {Window: time.Hour, Fraction: tc.fraction}: table(1, tc.memory),
+					{Window: 24 * time.Hour, Fraction: tc.fraction}: table(
+						tc.cpu,
+						1,
+					),
+					{Window: time.Hour, Fraction: tc.fraction}: table(1, tc.memory),
 				}))
 			n := infoOf(node("n"), tc.pods...)
 			if got := b.reasonOf(t, nothing(), n); got != tc.want {
@@ -475,7 +487,11 @@ func TestAnnotation_Invalid(t *testing.T) {
 // wantEvent decides on the node until there is an Event, which has to be on its annotation and say message.
 func (b *testee) wantEvent(t *testing.T, n *corev1.Node, message string) {
 	t.Helper()
-	want := fmt.Sprintf("Warning InvalidThresholds Annotation plimsoll.io/thresholds=%q is not used: %s", n.Annotations[Annotation], message)
+	want := fmt.Sprintf(
+		"Warning InvalidThresholds Annotation plimsoll.io/thresholds=%q is not used: %s",
+		n.Annotations[Annotation],
+		message,
+	)
 	if got := b.nextEvent(t, n); !strings.HasPrefix(got, want) {
 		t.Errorf("Event %q\nwant  %q", got, want)
 	}
@@ -649,7 +665,9 @@ func TestFilter_MissingLoad(t *testing.T) {
 func TestFilter_Exempt(t *testing.T) {
 	// As the DaemonSet controller writes it.
 	field := func(nodes ...string) corev1.NodeSelectorTerm {
-		return corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: nodes}}}
+		return corev1.NodeSelectorTerm{
+			MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: nodes}},
+		}
 	}
 	daemonOn := func(terms ...corev1.NodeSelectorTerm) *corev1.Pod {
 		pod := nothing()
@@ -664,7 +682,9 @@ func TestFilter_Exempt(t *testing.T) {
 	owned.OwnerReferences[0].Controller = nil
 	otherGroup.OwnerReferences[0].APIVersion = "example.com/v1"
 	withoutAffinity.Spec.Affinity = nil
-	byLabel := corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "a", Operator: corev1.NodeSelectorOpExists}}}
+	byLabel := corev1.NodeSelectorTerm{
+		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "a", Operator: corev1.NodeSelectorOpExists}},
+	}
 	inSystem := nothing()
 	inSystem.Namespace = "system"
 	critical := nothing()

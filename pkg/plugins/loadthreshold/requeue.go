@@ -14,14 +14,21 @@ import (
 func (pl *LoadThreshold) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable}},
-		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAnnotation}, QueueingHintFn: pl.isQueueableAfterNodeAnnotation},
+		{
+			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAnnotation},
+			QueueingHintFn: pl.isQueueableAfterNodeAnnotation,
+		},
 		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete | fwk.UpdatePodScaleDown}},
 		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.UpdatePodLabel}, QueueingHintFn: pl.isQueueableAfterPodLabel},
 	}, nil
 }
 
 // isQueueableAfterNodeAnnotation retries the pod if the node's thresholds changed. Other annotations change all the time.
-func (pl *LoadThreshold) isQueueableAfterNodeAnnotation(_ klog.Logger, _ *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+func (pl *LoadThreshold) isQueueableAfterNodeAnnotation(
+	_ klog.Logger,
+	_ *corev1.Pod,
+	oldObj, newObj any,
+) (fwk.QueueingHint, error) {
 	before, now, err := schedutil.As[*corev1.Node](oldObj, newObj)
 	if err != nil {
 		return fwk.Queue, err

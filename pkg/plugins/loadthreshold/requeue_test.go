@@ -95,7 +95,13 @@ func TestEventsToRegister_Unreadable(t *testing.T) {
 		"an old pod that is none":                              {b.isQueueableAfterPodLabel, node("n"), nothing(), true},
 		"a new pod that is none":                               {b.isQueueableAfterPodLabel, nothing(), node("n"), true},
 	} {
-		if hint, err := tc.hint(klog.FromContext(t.Context()), nothing(), tc.before, tc.now); hint != fwk.Queue || (err != nil) != tc.wantErr {
+		if hint, err := tc.hint(
+			klog.FromContext(t.Context()),
+			nothing(),
+			tc.before,
+			tc.now,
+		); hint != fwk.Queue ||
+			(err != nil) != tc.wantErr {
 			t.Errorf("%s: %v, %v; want Queue, an error: %v", name, hint, err, tc.wantErr)
 		}
 	}

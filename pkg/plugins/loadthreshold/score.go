@@ -121,7 +121,10 @@ func (t *Terms) summands(r load.Resource) []explain.Term {
 		{Name: "this pod", Value: percent(t.Pod[r]), Unit: "%"},
 	}
 	if t.Deviations > 0 && e.StdDev > 0 {
-		terms = append(terms, explain.Term{Name: fmt.Sprintf("%g × deviation", t.Deviations), Value: percent(t.Deviations * e.StdDev), Unit: "%"})
+		terms = append(
+			terms,
+			explain.Term{Name: fmt.Sprintf("%g × deviation", t.Deviations), Value: percent(t.Deviations * e.StdDev), Unit: "%"},
+		)
 	}
 	return terms
 }

@@ -68,7 +68,12 @@ func reads(args *config.LoadVariationRiskBalancingArgs) reading.Request {
 func (pl *LoadVariationRiskBalancing) Name() string { return Name }
 
 // Score scores the risk that the node's load passes its allocatable with the pod on it.
-func (pl *LoadVariationRiskBalancing) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+func (pl *LoadVariationRiskBalancing) Score(
+	_ context.Context,
+	state fwk.CycleState,
+	pod *corev1.Pod,
+	node fwk.NodeInfo,
+) (int64, *fwk.Status) {
 	s := pl.PreScoreState(state, pod)
 	if s.Skip {
 		return minor.MinScore, nil
@@ -82,6 +87,11 @@ func (pl *LoadVariationRiskBalancing) terms(s *loadscore.PreScoreState, node fwk
 }
 
 // Explain returns the node's Terms.
-func (pl *LoadVariationRiskBalancing) Explain(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) explain.Terms {
+func (pl *LoadVariationRiskBalancing) Explain(
+	_ context.Context,
+	state fwk.CycleState,
+	pod *corev1.Pod,
+	node fwk.NodeInfo,
+) explain.Terms {
 	return pl.terms(pl.PreScoreState(state, pod), node)
 }

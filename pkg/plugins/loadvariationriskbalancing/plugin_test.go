@@ -124,7 +124,12 @@ func TestScore_Allocatable(t *testing.T) {
 	object.Status.Allocatable = st.MakeNode().Capacity(plugintest.CPUAndMemory("4", "16Gi")).Obj().Status.Allocatable
 	node.SetNode(object)
 
-	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, "LoadVariationRiskBalancingArgs", ""), map[string]load.NodeLoad{"a": {load.CPU: plugintest.Measurement(0.25, 0.05)}})
+	pl := plugintest.Build(
+		t,
+		Describe().New,
+		plugintest.Args(t, "LoadVariationRiskBalancingArgs", ""),
+		map[string]load.NodeLoad{"a": {load.CPU: plugintest.Measurement(0.25, 0.05)}},
+	)
 	got := plugintest.Scores(t, pl, st.MakePod().Req(plugintest.CPU("400m")).Obj(), node)
 	// μ = (0.25 · 8,000 + 400) / 4,000 = 0.6; σ = 0.05 · 8,000 / 4,000 = 0.1; risk 0.35.
 	if got["a"] != 65 {
@@ -134,7 +139,12 @@ func TestScore_Allocatable(t *testing.T) {
 
 // A node that offers nothing is full.
 func TestScore_NoAllocatable(t *testing.T) {
-	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, "LoadVariationRiskBalancingArgs", ""), map[string]load.NodeLoad{"a": {load.CPU: plugintest.Measurement(0.25, 0)}})
+	pl := plugintest.Build(
+		t,
+		Describe().New,
+		plugintest.Args(t, "LoadVariationRiskBalancingArgs", ""),
+		map[string]load.NodeLoad{"a": {load.CPU: plugintest.Measurement(0.25, 0)}},
+	)
 	got := plugintest.Scores(t, pl, st.MakePod().Obj(), plugintest.Node("a", nil))
 	// μ = 1, σ = 0: risk 0.5.
 	if got["a"] != 50 {

@@ -55,7 +55,10 @@ func (e *estimator) Derive(f estimate.Facts, earlier *nodeTerms) (n nodeTerms, s
 		n = *earlier
 	} else {
 		n.capacity = podusage.AmountsOf(f.Node.Node().Status.Capacity)
-		n.pods.Request = podusage.Amounts{load.CPU: float64(f.Node.GetRequested().GetMilliCPU()), load.Memory: float64(f.Node.GetRequested().GetMemory())}
+		n.pods.Request = podusage.Amounts{
+			load.CPU:    float64(f.Node.GetRequested().GetMilliCPU()),
+			load.Memory: float64(f.Node.GetRequested().GetMemory()),
+		}
 		for r := range load.ResourceCount {
 			n.pods.Limit[r] = e.sumOfLimits(f.Pods, r)
 		}
@@ -63,7 +66,13 @@ func (e *estimator) Derive(f estimate.Facts, earlier *nodeTerms) (n nodeTerms, s
 	for r := range load.ResourceCount {
 		if c := n.capacity[r]; c > 0 {
 			resource := &f.Fresh[r]
-			n.loadRisk[r] = loadRisk(n.pods.Request[r]/c, n.pods.Limit[r]/c, (resource.Mean+resource.Pending)/c, resource.StdDev/c, e.smoothingWindowSize)
+			n.loadRisk[r] = loadRisk(
+				n.pods.Request[r]/c,
+				n.pods.Limit[r]/c,
+				(resource.Mean+resource.Pending)/c,
+				resource.StdDev/c,
+				e.smoothingWindowSize,
+			)
 		}
 	}
 	return n, false

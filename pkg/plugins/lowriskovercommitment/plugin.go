@@ -55,10 +55,13 @@ func Describe() descriptor.Descriptor {
 func build(_ context.Context, args *config.LowRiskOverCommitmentArgs, given descriptor.Given) (minor.Plugin, error) {
 	e := estimatorOf(args)
 	pl := &LowRiskOverCommitment{
-		Extensions:   loadscore.New(Name, given.Reader, []load.Resource{load.CPU, load.Memory}, args.MissingLoad, given.Counters),
-		estimator:    e,
-		nodes:        estimate.NewPerNode[nodeTerms](given.Reader.Model(load.CPU)),
-		limitWeights: podusage.Amounts{load.CPU: args.RiskLimitWeights[corev1.ResourceCPU], load.Memory: args.RiskLimitWeights[corev1.ResourceMemory]},
+		Extensions: loadscore.New(Name, given.Reader, []load.Resource{load.CPU, load.Memory}, args.MissingLoad, given.Counters),
+		estimator:  e,
+		nodes:      estimate.NewPerNode[nodeTerms](given.Reader.Model(load.CPU)),
+		limitWeights: podusage.Amounts{
+			load.CPU:    args.RiskLimitWeights[corev1.ResourceCPU],
+			load.Memory: args.RiskLimitWeights[corev1.ResourceMemory],
+		},
 	}
 	pl.SetPodState(func(_ fwk.CycleState, pod *corev1.Pod) (any, loadscore.Scoring) {
 		if isBestEffort(pod) {
@@ -86,7 +89,12 @@ func reads(args *config.LowRiskOverCommitmentArgs) reading.Request {
 func (pl *LowRiskOverCommitment) Name() string { return Name }
 
 // Score scores the risk of overcommitment with the pod on the node.
-func (pl *LowRiskOverCommitment) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+func (pl *LowRiskOverCommitment) Score(
+	_ context.Context,
+	state fwk.CycleState,
+	pod *corev1.Pod,
+	node fwk.NodeInfo,
+) (int64, *fwk.Status) {
 	s := pl.PreScoreState(state, pod)
 	if s.Skip {
 		return minor.MinScore, nil
@@ -101,7 +109,12 @@ func (pl *LowRiskOverCommitment) terms(s *loadscore.PreScoreState, node fwk.Node
 }
 
 // Explain returns the node's Terms.
-func (pl *LowRiskOverCommitment) Explain(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) explain.Terms {
+func (pl *LowRiskOverCommitment) Explain(
+	_ context.Context,
+	state fwk.CycleState,
+	pod *corev1.Pod,
+	node fwk.NodeInfo,
+) explain.Terms {
 	terms := pl.terms(pl.PreScoreState(state, pod), node)
 	return &terms
 }

@@ -215,7 +215,13 @@ func TestScore(t *testing.T) {
 				args = cpuAlone + args
 			}
 			pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, args), tc.load)
-			got := plugintest.Scores(t, pl, tc.pod, plugintest.Node("a", plugintest.CPU("8"), tc.onA...), plugintest.Node("b", plugintest.CPU("8"), tc.onB...))
+			got := plugintest.Scores(
+				t,
+				pl,
+				tc.pod,
+				plugintest.Node("a", plugintest.CPU("8"), tc.onA...),
+				plugintest.Node("b", plugintest.CPU("8"), tc.onB...),
+			)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("scores (-want +got):\n%s", diff)
 			}
@@ -289,7 +295,12 @@ func TestScore_FollowsTheNode(t *testing.T) {
 
 // Limits are compared with what the node has, and not with what it offers to pods.
 func TestScore_Capacity(t *testing.T) {
-	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, "riskLimitWeights: {memory: 0}"), map[string]load.NodeLoad{"n": uniform()})
+	pl := plugintest.Build(
+		t,
+		Describe().New,
+		plugintest.Args(t, kind, "riskLimitWeights: {memory: 0}"),
+		map[string]load.NodeLoad{"n": uniform()},
+	)
 	node := plugintest.Node("n", plugintest.CPU("8"), podOf("x", "2", "4"))
 	object := node.Node().DeepCopy()
 	object.Status.Allocatable = st.MakeNode().Capacity(plugintest.CPU("4")).Obj().Status.Capacity
@@ -339,7 +350,12 @@ func TestSignPod(t *testing.T) {
 }
 
 func TestExplain(t *testing.T) {
-	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, "riskLimitWeights: {memory: 0}"), map[string]load.NodeLoad{"n": uniform()})
+	pl := plugintest.Build(
+		t,
+		Describe().New,
+		plugintest.Args(t, kind, "riskLimitWeights: {memory: 0}"),
+		map[string]load.NodeLoad{"n": uniform()},
+	)
 	node := plugintest.Node("n", plugintest.CPUAndMemory("8", "8Gi"), podOf("x", "4", "6"))
 	terms := pl.(*LowRiskOverCommitment).Explain(t.Context(), framework.NewCycleState(), podOf("p", "1", "4"), node)
 	if got := terms.Score(); math.Abs(got-100*(1-0.2-1.0/6)) > 1e-9 {
@@ -350,10 +366,24 @@ func TestExplain(t *testing.T) {
 		got = append(got, term.String())
 	}
 	want := []string{
-		"cpu measured 50%", "cpu deviation 12.91%", "cpu pending 0%", "cpu of the pod 12.5%",
-		"cpu requests of all pods 62.5%", "cpu limits of all pods 125%", "cpu risk by limits 40%", "cpu risk by load 33.33%", "cpu risk 36.67%",
-		"memory measured 0%", "memory deviation 0%", "memory pending 0%", "memory of the pod 0%",
-		"memory requests of all pods 0%", "memory limits of all pods 0%", "memory risk by limits 0%", "memory risk by load 0%", "memory risk 0%",
+		"cpu measured 50%",
+		"cpu deviation 12.91%",
+		"cpu pending 0%",
+		"cpu of the pod 12.5%",
+		"cpu requests of all pods 62.5%",
+		"cpu limits of all pods 125%",
+		"cpu risk by limits 40%",
+		"cpu risk by load 33.33%",
+		"cpu risk 36.67%",
+		"memory measured 0%",
+		"memory deviation 0%",
+		"memory pending 0%",
+		"memory of the pod 0%",
+		"memory requests of all pods 0%",
+		"memory limits of all pods 0%",
+		"memory risk by limits 0%",
+		"memory risk by load 0%",
+		"memory risk 0%",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("terms (-want +got):\n%s", diff)

@@ -193,7 +193,13 @@ func TestScore_PublishedFormula(t *testing.T) {
 		mebi := rapid.IntRange(1, 8192).Draw(t, "memory request in MiB of "+name)
 		cpuLimit := millis + rapid.IntRange(0, 4000).Draw(t, "cpu limit above it")
 		memoryLimit := mebi + rapid.IntRange(0, 8192).Draw(t, "memory limit above it")
-		request, limit := plugintest.CPUAndMemory(fmt.Sprint(millis, "m"), fmt.Sprint(mebi, "Mi")), plugintest.CPUAndMemory(fmt.Sprint(cpuLimit, "m"), fmt.Sprint(memoryLimit, "Mi"))
+		request, limit := plugintest.CPUAndMemory(
+			fmt.Sprint(millis, "m"),
+			fmt.Sprint(mebi, "Mi"),
+		), plugintest.CPUAndMemory(
+			fmt.Sprint(cpuLimit, "m"),
+			fmt.Sprint(memoryLimit, "Mi"),
+		)
 		pod := plugintest.Running(st.MakePod().Name(name).UID(name).Req(request).Obj(), time.Hour)
 		pod.Spec.Containers[0].Resources.Limits = st.MakePod().Lim(limit).Obj().Spec.Containers[0].Resources.Limits
 		return pod, [load.ResourceCount][2]float64{
@@ -222,8 +228,18 @@ func TestScore_PublishedFormula(t *testing.T) {
 			measured[r] = plugintest.Measurement(mean, stdDev)
 			risk = math.Max(risk, published(sums[r], states[r], capacity[r], mean, stdDev, float64(window), weights[r]))
 		}
-		args := fmt.Sprintf("smoothingWindowSize: %d\nriskLimitWeights: {cpu: %v, memory: %v}", window, weights[load.CPU], weights[load.Memory])
-		pl := plugintest.Build(t, Describe().New, plugintest.Args(t, "LowRiskOverCommitmentArgs", args), map[string]load.NodeLoad{"n": measured})
+		args := fmt.Sprintf(
+			"smoothingWindowSize: %d\nriskLimitWeights: {cpu: %v, memory: %v}",
+			window,
+			weights[load.CPU],
+			weights[load.Memory],
+		)
+		pl := plugintest.Build(
+			t,
+			Describe().New,
+			plugintest.Args(t, "LowRiskOverCommitmentArgs", args),
+			map[string]load.NodeLoad{"n": measured},
+		)
 		got := plugintest.Scores(t, pl, pod, plugintest.Node("n", plugintest.CPUAndMemory("8", "16Gi"), pods...))["n"]
 		if want := 100 * (1 - risk); math.Abs(float64(got)-want) > 1 {
 			rt.Fatalf("score %d, the published formula gives %v", got, want)

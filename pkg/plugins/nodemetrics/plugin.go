@@ -151,7 +151,12 @@ func (s *cycleState) scoreAt(row int) int64 {
 }
 
 // PreFilter skips filtering where no rule rules out any node, and for pods that the rules are waived for.
-func (pl *NodeMetrics) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*minor.PreFilterResult, *fwk.Status) {
+func (pl *NodeMetrics) PreFilter(
+	ctx context.Context,
+	state fwk.CycleState,
+	pod *corev1.Pod,
+	_ []fwk.NodeInfo,
+) (*minor.PreFilterResult, *fwk.Status) {
 	waived, s := pl.gate.Begin(state, pod), pl.cycleState(ctx, state) // before the state is cloned
 	if waived || !pl.rejectsAny(s) {
 		return nil, fwk.NewStatus(fwk.Skip)
@@ -209,7 +214,12 @@ func (pl *NodeMetrics) rejecting(at *metricsAt, row int) (rejecting *metric, unk
 }
 
 // PostFilter relaxes the rules or lets the pod wait, as the arguments say.
-func (pl *NodeMetrics) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses minor.NodeToStatusReader) (*minor.PostFilterResult, *fwk.Status) {
+func (pl *NodeMetrics) PostFilter(
+	ctx context.Context,
+	state fwk.CycleState,
+	pod *corev1.Pod,
+	statuses minor.NodeToStatusReader,
+) (*minor.PostFilterResult, *fwk.Status) {
 	return pl.gate.PostFilter(ctx, state, pod, statuses)
 }
 
@@ -254,7 +264,12 @@ func (pl *NodeMetrics) Score(ctx context.Context, state fwk.CycleState, _ *corev
 func (pl *NodeMetrics) ScoreExtensions() minor.ScoreExtensions { return pl }
 
 // NormalizeScore scores the candidates where PreScore is not called. It finds them by name, which takes longer.
-func (pl *NodeMetrics) NormalizeScore(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, scores minor.NodeScoreList) *fwk.Status {
+func (pl *NodeMetrics) NormalizeScore(
+	ctx context.Context,
+	state fwk.CycleState,
+	_ *corev1.Pod,
+	scores minor.NodeScoreList,
+) *fwk.Status {
 	s := pl.cycleState(ctx, state)
 	if len(s.scales) > 0 {
 		return nil
@@ -309,7 +324,10 @@ func (pl *NodeMetrics) Explain(ctx context.Context, state fwk.CycleState, _ *cor
 	terms := Terms{scales: s.scales, row: s.view.Row(node)}
 	for i, m := range pl.metrics {
 		if value, known := s.values[i].At(terms.row); known && !m.reject.IsZero() {
-			terms.limits = append(terms.limits, explain.Limit{Name: m.Name, Value: value, Rule: m.reject.String(), Exceeded: m.reject.RulesOut(value)})
+			terms.limits = append(
+				terms.limits,
+				explain.Limit{Name: m.Name, Value: value, Rule: m.reject.String(), Exceeded: m.reject.RulesOut(value)},
+			)
 		}
 	}
 	return terms

@@ -363,7 +363,14 @@ func TestExplain(t *testing.T) {
 	for _, state := range []fwk.CycleState{scored, normalized} {
 		// x is the worse of 2 and 1; w is the mean of one value, which is the best: 100·(0 + 1)/4 = 25.
 		explained(state, []explain.Term{
-			{Name: "x", Value: 2}, {Name: "x mark", Value: 0}, {Name: "x weight", Value: 3}, {Name: "w mark", Value: 1}, {Name: "w weight", Value: 1},
+			{
+				Name:  "x",
+				Value: 2,
+			},
+			{Name: "x mark", Value: 0},
+			{Name: "x weight", Value: 3},
+			{Name: "w mark", Value: 1},
+			{Name: "w weight", Value: 1},
 		}, 25)
 	}
 }

@@ -40,7 +40,11 @@ func (t Terms) List() (terms []explain.Term) {
 		if value, known := s.values.At(t.row); known {
 			terms = append(terms, explain.Term{Name: s.name, Value: value})
 		}
-		terms = append(terms, explain.Term{Name: s.name + " mark", Value: s.markAt(t.row)}, explain.Term{Name: s.name + " weight", Value: s.weight})
+		terms = append(
+			terms,
+			explain.Term{Name: s.name + " mark", Value: s.markAt(t.row)},
+			explain.Term{Name: s.name + " weight", Value: s.weight},
+		)
 	}
 	return terms
 }

@@ -39,7 +39,9 @@ func withModels(ctx context.Context, args *config.PeaksArgs) (*config.PeaksArgs,
 	}
 	if len(args.NodePowerModel)+len(args.NodePowerModels) == 0 {
 		return nil, field.Required(field.NewPath("nodePowerModel"), fmt.Sprintf(
-			"there is no power model: write nodePowerModel, such as {node-1: {k0: 470, k1: -91, k2: -0.07}}, or nodePowerModels, or name a JSON file in the environment variable %s", config.NodePowerModelVariable))
+			"there is no power model: write nodePowerModel, such as {node-1: {k0: 470, k1: -91, k2: -0.07}}, or nodePowerModels, or name a JSON file in the environment variable %s",
+			config.NodePowerModelVariable,
+		))
 	}
 	return args, nil
 }

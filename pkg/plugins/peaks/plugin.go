@@ -121,7 +121,12 @@ func (pl *Peaks) ScoreExtensions() minor.ScoreExtensions { return pl }
 
 // NormalizeScore gives the candidate of the lowest cost 100, that of the highest 0, and the others what lies between; nodes that
 // would pass their capacity get 0, and those whose cost is not known the mean of all others, or 0 if missingLoad is Lowest.
-func (pl *Peaks) NormalizeScore(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, scores minor.NodeScoreList) *fwk.Status {
+func (pl *Peaks) NormalizeScore(
+	ctx context.Context,
+	state fwk.CycleState,
+	pod *corev1.Pod,
+	scores minor.NodeScoreList,
+) *fwk.Status {
 	s := pl.PreScoreState(state, pod)
 	if s.Skip {
 		return nil

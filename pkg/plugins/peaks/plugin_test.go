@@ -64,7 +64,12 @@ func TestCost(t *testing.T) {
 }
 
 func TestScore(t *testing.T) {
-	byName := fmt.Sprintf("nodePowerModel: {a: {k0: 100, k1: 10, k2: %v}, b: {k0: 50, k1: 5, k2: %v}, c: {k0: 1, k1: 10, k2: %v}}\n", k2, k2, k2)
+	byName := fmt.Sprintf(
+		"nodePowerModel: {a: {k0: 100, k1: 10, k2: %v}, b: {k0: 50, k1: 5, k2: %v}, c: {k0: 1, k1: 10, k2: %v}}\n",
+		k2,
+		k2,
+		k2,
+	)
 	assumed := st.MakePod().Name("assumed").Req(plugintest.CPU("2")).Obj()
 	// All nodes have 8 cores; the pod requests 2 of them, 25 %.
 	for _, tc := range []struct {
@@ -182,7 +187,14 @@ func TestScore(t *testing.T) {
 			if tc.pod != "" {
 				request = tc.pod
 			}
-			got := plugintest.Scores(t, pl, st.MakePod().Req(plugintest.CPU(request)).Obj(), labelled("a", "small", tc.onA...), labelled("b", "large"), labelled("c", "small"))
+			got := plugintest.Scores(
+				t,
+				pl,
+				st.MakePod().Req(plugintest.CPU(request)).Obj(),
+				labelled("a", "small", tc.onA...),
+				labelled("b", "large"),
+				labelled("c", "small"),
+			)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("scores (-want +got):\n%s", diff)
 			}
@@ -192,8 +204,19 @@ func TestScore(t *testing.T) {
 
 // A node without cpu is not the best because nothing changes there.
 func TestScore_NoCapacity(t *testing.T) {
-	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, "nodePowerModels: [{k1: 1, k2: 0.01}]"), map[string]load.NodeLoad{"a": cpu(0.5), "b": cpu(0.5)})
-	got := plugintest.Scores(t, pl, st.MakePod().Req(plugintest.CPU("1")).Obj(), plugintest.Node("a", nil), plugintest.Node("b", plugintest.CPU("8")))
+	pl := plugintest.Build(
+		t,
+		Describe().New,
+		plugintest.Args(t, kind, "nodePowerModels: [{k1: 1, k2: 0.01}]"),
+		map[string]load.NodeLoad{"a": cpu(0.5), "b": cpu(0.5)},
+	)
+	got := plugintest.Scores(
+		t,
+		pl,
+		st.MakePod().Req(plugintest.CPU("1")).Obj(),
+		plugintest.Node("a", nil),
+		plugintest.Node("b", plugintest.CPU("8")),
+	)
 	if want := (map[string]int64{"a": 0, "b": 100}); !cmp.Equal(got, want) {
 		t.Errorf("scores %v, want %v", got, want)
 	}
@@ -201,8 +224,16 @@ func TestScore_NoCapacity(t *testing.T) {
 
 // A node's labels count as they are.
 func TestScore_FollowsLabels(t *testing.T) {
-	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, fmt.Sprintf("nodePowerModels: [{nodeSelector: {type: large}, k1: 40, k2: %v}, {k1: 20, k2: %v}]", k2, k2)),
-		map[string]load.NodeLoad{"a": cpu(0), "b": cpu(0)})
+	pl := plugintest.Build(
+		t,
+		Describe().New,
+		plugintest.Args(
+			t,
+			kind,
+			fmt.Sprintf("nodePowerModels: [{nodeSelector: {type: large}, k1: 40, k2: %v}, {k1: 20, k2: %v}]", k2, k2),
+		),
+		map[string]load.NodeLoad{"a": cpu(0), "b": cpu(0)},
+	)
 	pod, a, b := st.MakePod().Req(plugintest.CPU("2")).Obj(), labelled("a", "small"), labelled("b", "large")
 	check := func(want map[string]int64) {
 		t.Helper()
@@ -241,7 +272,8 @@ func TestScore_LogsNodesWithoutModel(t *testing.T) {
 			}
 			logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
 			lines := strings.Split(strings.TrimSpace(logged), "\n")
-			if len(lines) != 2 || !strings.Contains(lines[0], `score="`+score+`" nodes=19 examples=["n1","n2"`) || strings.Contains(lines[0], "n11") ||
+			if len(lines) != 2 || !strings.Contains(lines[0], `score="`+score+`" nodes=19 examples=["n1","n2"`) ||
+				strings.Contains(lines[0], "n11") ||
 				!strings.Contains(lines[1], `nodes=2 examples=["n20","n21"]`) {
 				t.Errorf("logged, want one line for 19 nodes, ten of them named, and one for two:\n%s", logged)
 			}
@@ -310,7 +342,13 @@ func TestNew_File(t *testing.T) {
 				t.Fatal(err)
 			}
 			// a: 10·(4 − 2) = 20; b: 5·(16 − 8) = 40.
-			got := plugintest.Scores(t, pl.(minor.ScorePlugin), st.MakePod().Req(plugintest.CPU("2")).Obj(), labelled("a", "small"), labelled("b", "small"))
+			got := plugintest.Scores(
+				t,
+				pl.(minor.ScorePlugin),
+				st.MakePod().Req(plugintest.CPU("2")).Obj(),
+				labelled("a", "small"),
+				labelled("b", "small"),
+			)
 			if want := (map[string]int64{"a": 100, "b": 0}); !cmp.Equal(got, want) {
 				t.Errorf("scores %v, want %v", got, want)
 			}
@@ -321,15 +359,26 @@ func TestNew_File(t *testing.T) {
 func TestNew_MissingFile(t *testing.T) {
 	t.Setenv(config.NodePowerModelVariable, filepath.Join(t.TempDir(), "missing.json"))
 	_, err := Describe().New(t.Context(), plugintest.Args(t, kind, ""), plugintest.NewHandle(), plugintest.NewLoads().Deps())
-	if err == nil || !strings.Contains(err.Error(), config.NodePowerModelVariable) || !strings.Contains(err.Error(), "missing.json: no such file") {
+	if err == nil || !strings.Contains(err.Error(), config.NodePowerModelVariable) ||
+		!strings.Contains(err.Error(), "missing.json: no such file") {
 		t.Errorf("error %v, want one that names the variable and the file", err)
 	}
 }
 
 func TestExplain(t *testing.T) {
-	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, fmt.Sprintf("nodePowerModel: {a: {k0: 100, k1: 10, k2: %v}}", k2)), map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.9)})
+	pl := plugintest.Build(
+		t,
+		Describe().New,
+		plugintest.Args(t, kind, fmt.Sprintf("nodePowerModel: {a: {k0: 100, k1: 10, k2: %v}}", k2)),
+		map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.9)},
+	)
 	explain := func(name string) (float64, []string) {
-		terms := pl.(*Peaks).Explain(t.Context(), framework.NewCycleState(), st.MakePod().Req(plugintest.CPU("2")).Obj(), plugintest.Node(name, plugintest.CPU("8"), plugintest.Running(st.MakePod().Obj(), time.Hour)))
+		terms := pl.(*Peaks).Explain(
+			t.Context(),
+			framework.NewCycleState(),
+			st.MakePod().Req(plugintest.CPU("2")).Obj(),
+			plugintest.Node(name, plugintest.CPU("8"), plugintest.Running(st.MakePod().Obj(), time.Hour)),
+		)
 		var list []string
 		for _, term := range terms.List() {
 			list = append(list, term.String())
@@ -337,11 +386,23 @@ func TestExplain(t *testing.T) {
 		return terms.Score(), list
 	}
 	if got, list := explain("a"); math.Abs(got-20) > 1e-9 || !cmp.Equal(list, []string{
-		"cpu measured 25%", "cpu deviation 0%", "cpu pending 0%", "cpu of the pod 25%", "cpu utilization 50%", "power 120", "power with the pod 140",
+		"cpu measured 25%",
+		"cpu deviation 0%",
+		"cpu pending 0%",
+		"cpu of the pod 25%",
+		"cpu utilization 50%",
+		"power 120",
+		"power with the pod 140",
 	}) {
 		t.Errorf("with a model: %v, %q", got, list)
 	}
-	if got, list := explain("b"); got != 0 || !cmp.Equal(list, []string{"cpu measured 90%", "cpu deviation 0%", "cpu pending 0%", "cpu of the pod 25%", "cpu utilization 115%"}) {
+	if got, list := explain(
+		"b",
+	); got != 0 ||
+		!cmp.Equal(
+			list,
+			[]string{"cpu measured 90%", "cpu deviation 0%", "cpu pending 0%", "cpu of the pod 25%", "cpu utilization 115%"},
+		) {
 		t.Errorf("without a model: %v, %q", got, list)
 	}
 }

@@ -39,7 +39,11 @@ func (t Terms) List() []explain.Term {
 	if t.Model == nil || then > 100 {
 		return terms
 	}
-	return append(terms, explain.Term{Name: "power", Value: power(t.Model, now)}, explain.Term{Name: "power with the pod", Value: power(t.Model, then)})
+	return append(
+		terms,
+		explain.Term{Name: "power", Value: power(t.Model, now)},
+		explain.Term{Name: "power with the pod", Value: power(t.Model, then)},
+	)
 }
 
 // power is the power that a node draws at a CPU utilization of x percent.

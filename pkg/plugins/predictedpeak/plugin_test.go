@@ -225,7 +225,9 @@ func TestScore(t *testing.T) {
 }
 
 func TestScore_Memory(t *testing.T) {
-	loads := loadsOf(map[string]load.NodeLoad{"n": {load.CPU: plugintest.Measurement(0.1, 0), load.Memory: plugintest.Measurement(0.5, 0)}})
+	loads := loadsOf(
+		map[string]load.NodeLoad{"n": {load.CPU: plugintest.Measurement(0.1, 0), load.Memory: plugintest.Measurement(0.5, 0)}},
+	)
 	loads.Learn(map[learned.Workload][load.ResourceCount]learned.Moments{
 		workload("m"): {load.Memory: {Mean: 1 << 30, Variance: 1 << 60}},
 	}, 0)
@@ -244,9 +246,12 @@ func TestScore_Tenants(t *testing.T) {
 		return covered(p)
 	}
 	waiting := func(p *corev1.Pod) *corev1.Pod {
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{
-			Name: p.Spec.Containers[0].Name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}},
-		}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{
+				Name:  p.Spec.Containers[0].Name,
+				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}},
+			},
+		}
 		return p
 	}
 	for _, tc := range []struct {
@@ -292,7 +297,10 @@ func TestScore_Tenants(t *testing.T) {
 // A workload's statistics never count more than the node offers.
 func TestScore_KnownWorkloadWithinNode(t *testing.T) {
 	loads := loadsOf(measured(0))
-	loads.Learn(map[learned.Workload][load.ResourceCount]learned.Moments{workload("huge"): cpuOf(1e6, 1e6), workload("a"): cpuOf(0, 0)}, 0.5)
+	loads.Learn(
+		map[learned.Workload][load.ResourceCount]learned.Moments{workload("huge"): cpuOf(1e6, 1e6), workload("a"): cpuOf(0, 0)},
+		0.5,
+	)
 	got := newPlugin(t, loads, noMemory).Explain(t.Context(), framework.NewCycleState(), pod("p", "a", "1", ""), nodeOf(covered(pod("h", "huge", "1", "")))).(*Terms)
 	// Mean 8,000, p95 8,000.
 	if peak := got.Peak(); peak != 1 {
@@ -328,7 +336,10 @@ func TestScore_FollowsStatistics(t *testing.T) {
 	if got := score(framework.NewCycleState()); got != 48 {
 		t.Errorf("score %d with a volatile pod on the node, want 48", got)
 	}
-	loads.Learn(map[learned.Workload][load.ResourceCount]learned.Moments{workload("a"): cpuOf(1000, 200), workload("v"): cpuOf(1000, 0)}, 0.5)
+	loads.Learn(
+		map[learned.Workload][load.ResourceCount]learned.Moments{workload("a"): cpuOf(1000, 200), workload("v"): cpuOf(1000, 0)},
+		0.5,
+	)
 	// The pod to place is the largest again: 63
 	if got := score(framework.NewCycleState()); got != 63 {
 		t.Errorf("score %d once that is known to be steady, want 63", got)

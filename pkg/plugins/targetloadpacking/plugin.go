@@ -71,7 +71,12 @@ func reads(args *config.TargetLoadPackingArgs) reading.Request {
 func (pl *TargetLoadPacking) Name() string { return Name }
 
 // Score scores the CPU utilization that the node would have with the pod on it.
-func (pl *TargetLoadPacking) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+func (pl *TargetLoadPacking) Score(
+	_ context.Context,
+	state fwk.CycleState,
+	pod *corev1.Pod,
+	node fwk.NodeInfo,
+) (int64, *fwk.Status) {
 	s := pl.PreScoreState(state, pod)
 	if s.Skip {
 		return minor.MinScore, nil

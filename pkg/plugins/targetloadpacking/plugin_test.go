@@ -111,7 +111,12 @@ func TestScore(t *testing.T) {
 // Known memory alone is no reason to score.
 func TestPreScore_MemoryOnly(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
-	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, "TargetLoadPackingArgs", ""), map[string]load.NodeLoad{"a": {load.Memory: plugintest.Measurement(0.5, 0)}})
+	pl := plugintest.Build(
+		t,
+		Describe().New,
+		plugintest.Args(t, "TargetLoadPackingArgs", ""),
+		map[string]load.NodeLoad{"a": {load.Memory: plugintest.Measurement(0.5, 0)}},
+	)
 	status := pl.(minor.PreScorePlugin).PreScore(ctx, framework.NewCycleState(), st.MakePod().Obj(), nil)
 	if !status.IsSkip() {
 		t.Errorf("PreScore: %v, want Skip", status)

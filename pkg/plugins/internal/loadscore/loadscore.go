@@ -39,7 +39,13 @@ type Extensions struct {
 
 // New returns the extensions of the named plugin, which scores by the resources' load.
 // All resources have the same window.
-func New(plugin string, reader *reading.Reader, resources []load.Resource, missingLoad config.MissingLoad, c counters.Counters) *Extensions {
+func New(
+	plugin string,
+	reader *reading.Reader,
+	resources []load.Resource,
+	missingLoad config.MissingLoad,
+	c counters.Counters,
+) *Extensions {
 	return &Extensions{
 		plugin: plugin, reader: reader, model: reader.Model(load.CPU), resources: resources, missingLoad: missingLoad,
 		counters: c, states: cyclestate.New[PreScoreState](plugin),

@@ -76,7 +76,12 @@ func newPercent(loads *plugintest.Loads, missingLoad config.MissingLoad) *percen
 	return newCounted(loads, missingLoad, &counting{}, plugintest.Counters())
 }
 
-func newCounted(loads *plugintest.Loads, missingLoad config.MissingLoad, estimator podusage.Estimator, c counters.Counters) *percent {
+func newCounted(
+	loads *plugintest.Loads,
+	missingLoad config.MissingLoad,
+	estimator podusage.Estimator,
+	c counters.Counters,
+) *percent {
 	return &percent{Extensions: loadscore.New("Percent", loads.ReaderOver(estimator), []load.Resource{load.CPU}, missingLoad, c)}
 }
 

@@ -117,7 +117,12 @@ func (h *Handle) SharedInformerFactory() informers.SharedInformerFactory { retur
 func (h *Handle) SnapshotSharedLister() minor.SharedLister { return h.snapshot }
 
 // RunFilterPluginsWithNominatedPods implements minor.Handle.
-func (h *Handle) RunFilterPluginsWithNominatedPods(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
+func (h *Handle) RunFilterPluginsWithNominatedPods(
+	_ context.Context,
+	state fwk.CycleState,
+	pod *corev1.Pod,
+	node fwk.NodeInfo,
+) *fwk.Status {
 	if h.Passes(state, pod, node) {
 		return nil
 	}
@@ -125,7 +130,13 @@ func (h *Handle) RunFilterPluginsWithNominatedPods(_ context.Context, state fwk.
 }
 
 // RunPreFilterExtensionRemovePod implements minor.Handle.
-func (h *Handle) RunPreFilterExtensionRemovePod(context.Context, fwk.CycleState, *corev1.Pod, fwk.PodInfo, fwk.NodeInfo) *fwk.Status {
+func (h *Handle) RunPreFilterExtensionRemovePod(
+	context.Context,
+	fwk.CycleState,
+	*corev1.Pod,
+	fwk.PodInfo,
+	fwk.NodeInfo,
+) *fwk.Status {
 	return nil
 }
 

@@ -29,7 +29,10 @@ func RefusedIn(t *testing.T, plugin minor.EnqueueExtensions, pod *corev1.Pod) *q
 		}
 		hints[event.Event] = append(hints[event.Event], &queue.QueueingHintFunction{PluginName: plugin.Name(), QueueingHintFn: fn})
 	}
-	q := minortest.NewQueue(t.Context(), queue.WithQueueingHintMapPerProfile(queue.QueueingHintMapPerProfile{pod.Spec.SchedulerName: hints}))
+	q := minortest.NewQueue(
+		t.Context(),
+		queue.WithQueueingHintMapPerProfile(queue.QueueingHintMapPerProfile{pod.Spec.SchedulerName: hints}),
+	)
 	t.Cleanup(q.Close)
 	if err := minortest.Refuse(t.Context(), q, pod, plugin.Name()); err != nil {
 		t.Fatal(err)

@@ -38,7 +38,12 @@ type Gate struct {
 
 // NewGate returns the gate of the limit on what the snapshots show, and requeues pods until ctx is done.
 func NewGate(ctx context.Context, limit Limit, handle minor.Handle, snapshots *estimate.Snapshots, c clock.Clock) *Gate {
-	g := &Gate{limit: limit, handle: handle, waivers: newWaivers(limit.Plugin, handle, c), requeuer: newRequeuer(limit, handle, snapshots, c)}
+	g := &Gate{
+		limit:    limit,
+		handle:   handle,
+		waivers:  newWaivers(limit.Plugin, handle, c),
+		requeuer: newRequeuer(limit, handle, snapshots, c),
+	}
 	go g.requeuer.run(ctx)
 	return g
 }
@@ -79,7 +84,12 @@ func (g *Gate) Refuse(reason string) *fwk.Status {
 // of a place that it has the right to. A limit that is not relaxed always holds.
 //
 // Where the limit holds, the pod waits until a node has room.
-func (g *Gate) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses minor.NodeToStatusReader) (*minor.PostFilterResult, *fwk.Status) {
+func (g *Gate) PostFilter(
+	ctx context.Context,
+	state fwk.CycleState,
+	pod *corev1.Pod,
+	statuses minor.NodeToStatusReader,
+) (*minor.PostFilterResult, *fwk.Status) {
 	unschedulable := fwk.NewStatus(fwk.Unschedulable)
 	if state.GetSkipFilterPlugins().Has(g.limit.Plugin) {
 		return nil, unschedulable // the limit has no part in it

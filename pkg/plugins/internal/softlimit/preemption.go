@@ -35,7 +35,8 @@ func (g *Gate) fitsOnceEvicted(ctx context.Context, state fwk.CycleState, pod *c
 		if !outranks(pod, other.GetPod()) {
 			continue
 		}
-		if node.RemovePod(logger, other.GetPod()) != nil || !g.handle.RunPreFilterExtensionRemovePod(ctx, state, pod, other, node).IsSuccess() {
+		if node.RemovePod(logger, other.GetPod()) != nil ||
+			!g.handle.RunPreFilterExtensionRemovePod(ctx, state, pod, other, node).IsSuccess() {
 			return false
 		}
 	}

@@ -90,7 +90,13 @@ const insufficientKey fwk.StateKey = "softlimit/insufficient"
 // waiveNext waives the limit for the pod's next attempt, and makes it at once, if the pod can then have one of the nodes. If
 // this limit alone does not help, all limits are tried whose plugins were asked before in the cycle. It returns whether
 // any was waived.
-func (w *waivers) waiveNext(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo, statuses minor.NodeToStatusReader) bool {
+func (w *waivers) waiveNext(
+	ctx context.Context,
+	state fwk.CycleState,
+	pod *corev1.Pod,
+	nodes []fwk.NodeInfo,
+	statuses minor.NodeToStatusReader,
+) bool {
 	limits := w.sufficient(ctx, state, pod, nodes, statuses)
 	if limits == nil {
 		return false
@@ -98,7 +104,8 @@ func (w *waivers) waiveNext(ctx context.Context, state fwk.CycleState, pod *core
 	logger := klog.FromContext(ctx)
 	for _, limit := range limits {
 		limit.grant(pod.UID)
-		logger.V(4).Info("No node is left below the limit: it is waived for the pod's next attempt", "plugin", limit.plugin, "pod", klog.KObj(pod))
+		logger.V(4).
+			Info("No node is left below the limit: it is waived for the pod's next attempt", "plugin", limit.plugin, "pod", klog.KObj(pod))
 	}
 	w.handle.Activate(logger, map[string]*corev1.Pod{keyOf(pod): pod})
 	return true
@@ -106,7 +113,13 @@ func (w *waivers) waiveNext(ctx context.Context, state fwk.CycleState, pod *core
 
 // sufficient returns the limits that, waived, leave the pod some of the nodes: this one, or else all whose plugins' PostFilter
 // was called in the cycle. It returns nil if waiving does not help.
-func (w *waivers) sufficient(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo, statuses minor.NodeToStatusReader) []*waivers {
+func (w *waivers) sufficient(
+	ctx context.Context,
+	state fwk.CycleState,
+	pod *corev1.Pod,
+	nodes []fwk.NodeInfo,
+	statuses minor.NodeToStatusReader,
+) []*waivers {
 	// Where PreFilter is not enabled no attempt would find a waiver: the pod would be refused and waived for ever.
 	if !begun(state, w.plugin) {
 		return nil
@@ -132,7 +145,14 @@ func (w *waivers) sufficient(ctx context.Context, state fwk.CycleState, pod *cor
 
 // suffices reports whether the pod can have one of the nodes that the limits ruled out once they are waived. It waives them in
 // the state.
-func (w *waivers) suffices(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo, statuses minor.NodeToStatusReader, limits []*waivers) bool {
+func (w *waivers) suffices(
+	ctx context.Context,
+	state fwk.CycleState,
+	pod *corev1.Pod,
+	nodes []fwk.NodeInfo,
+	statuses minor.NodeToStatusReader,
+	limits []*waivers,
+) bool {
 	for _, limit := range limits {
 		limit.waive(state)
 	}
