@@ -11,8 +11,12 @@ import (
 func TestCompleteFromEnvironment(t *testing.T) {
 	type spec = config.MetricProviderSpec
 	environment := map[string]string{
-		"METRICS_PROVIDER_TOKEN": "token", "METRICS_PROVIDER_APP_KEY": "key",
-		"SIGNALFX_CLUSTER_NAME": "s-cluster", "SIGNALFX_HOST_NAME_SUFFIX": ".s", "DATADOG_CLUSTER_NAME": "d-cluster", "DATADOG_HOST_NAME_SUFFIX": ".d",
+		"METRICS_PROVIDER_TOKEN":    "token",
+		"METRICS_PROVIDER_APP_KEY":  "key",
+		"SIGNALFX_CLUSTER_NAME":     "s-cluster",
+		"SIGNALFX_HOST_NAME_SUFFIX": ".s",
+		"DATADOG_CLUSTER_NAME":      "d-cluster",
+		"DATADOG_HOST_NAME_SUFFIX":  ".d",
 	}
 	for _, tt := range []struct {
 		name        string

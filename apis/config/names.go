@@ -13,5 +13,13 @@ const (
 
 // PluginNames returns the names of all plugins.
 func PluginNames() []string {
-	return []string{LoadThreshold, LoadVariationRiskBalancing, LowRiskOverCommitment, NodeMetrics, Peaks, PredictedPeak, TargetLoadPacking}
+	return []string{
+		LoadThreshold,
+		LoadVariationRiskBalancing,
+		LowRiskOverCommitment,
+		NodeMetrics,
+		Peaks,
+		PredictedPeak,
+		TargetLoadPacking,
+	}
 }

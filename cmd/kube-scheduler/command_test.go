@@ -274,10 +274,10 @@ func TestCommand_ValidateOnly(t *testing.T) {
 		t.Errorf("a warning: code %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 	for _, tt := range []struct{ name, config, want string }{
-		{"a misspelt argument", configuration("TargetLoadPacking", "targetUtilisation: 40"), "did you mean targetUtilization?"},
+		{"a misspelled argument", configuration("TargetLoadPacking", "targetUtilisation: 40"), "did you mean targetUtilization?"},
 		{"a value out of range", configuration("TargetLoadPacking", "targetUtilization: 140"), "targetUtilization: Invalid value: 140"},
 		{"a plugin of another project", configuration("Coscheduling", "permitWaitingTimeSeconds: 1"), "one of sigs.k8s.io/scheduler-plugins"},
-		{"a misspelt plugin", configuration("TargetLoadPaking", "targetUtilization: 40"), `similar=["TargetLoadPacking"]`},
+		{"a misspelled plugin", configuration("TargetLoadPaking", "targetUtilization: 40"), `similar=["TargetLoadPacking"]`},
 		{"what the stock scheduler validates", valid + "parallelism: -1\n", "parallelism: Invalid value: -1"},
 		{"an old version", strings.Replace(valid, "k8s.io/v1", "k8s.io/v1beta3", 1), "is no longer read"},
 	} {

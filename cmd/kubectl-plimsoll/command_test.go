@@ -91,7 +91,7 @@ func checkHelp(t *testing.T, c *cobra.Command) {
 }
 
 func TestCommand_UnknownFlag(t *testing.T) {
-	_, err := execute(t.Context(), "explain", "p", "--colour")
+	_, err := execute(t.Context(), "explain", "p", "--color")
 	if _, ok := errors.AsType[usageError](err); !ok || exitCode(err) != 2 {
 		t.Errorf("error %v with exit code %d", err, exitCode(err))
 	}

@@ -22,7 +22,7 @@ func TestWhatIf_UsageErrors(t *testing.T) {
 		{"a model of no nodes", []string{"--like", "n", "--pending"}, []string{"--add-nodes and --like"}},
 		{"no nodes", []string{"--add-nodes", "0", "--like", "n"}, []string{"--add-nodes: 0", "from 1"}},
 		{"an empty name", []string{"--pending", "--profile-from", ""}, []string{"--profile-from", "empty"}},
-		{"a misspelt manifest", []string{"-f", file, "--server", "http://localhost:1"}, []string{"--filename", "pod.yaml", `unknown field "spec.continers"`}},
+		{"a misspelled manifest", []string{"-f", file, "--server", "http://localhost:1"}, []string{"--filename", "pod.yaml", `unknown field "spec.continers"`}},
 		{"no such manifest", []string{"-f", "/nowhere", "--server", "http://localhost:1"}, []string{"--filename", "/nowhere"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

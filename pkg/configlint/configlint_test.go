@@ -42,7 +42,10 @@ func check(t *testing.T, config string, args ...string) []configlint.Finding {
 		t.Fatal(err)
 	}
 	content := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" + config
-	findings, err := configlint.Check([]byte(content), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint(), Flags: flags})
+	findings, err := configlint.Check(
+		[]byte(content),
+		configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint(), Flags: flags},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -171,5 +171,11 @@ func freshUntil(m *load.Measurement, trust load.Trust) int64 {
 
 // fresh returns the estimate by a fresh measurement, with nothing pending.
 func fresh(m *load.Measurement, capacity, allocatable float64) ResourceEstimate {
-	return ResourceEstimate{Mean: m.Mean * capacity, StdDev: m.StdDev * capacity, Base: capacity, Allocatable: allocatable, State: load.Fresh}
+	return ResourceEstimate{
+		Mean:        m.Mean * capacity,
+		StdDev:      m.StdDev * capacity,
+		Base:        capacity,
+		Allocatable: allocatable,
+		State:       load.Fresh,
+	}
 }

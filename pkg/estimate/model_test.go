@@ -131,7 +131,10 @@ func TestEstimate(t *testing.T) {
 }
 
 func TestEstimateFollowsCapacity(t *testing.T) {
-	model, _ := newModel(flat(0), map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0), load.Memory: measurement(0.25, 0, 0)}})
+	model, _ := newModel(
+		flat(0),
+		map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0), load.Memory: measurement(0.25, 0, 0)}},
+	)
 	info := newNode(t, "n")
 	for _, cores := range []int64{8, 16} {
 		grown := info.Node().DeepCopy()
@@ -199,7 +202,10 @@ func TestCycleSeesOneSnapshot(t *testing.T) {
 }
 
 func TestEstimateDoesNotAllocate(t *testing.T) {
-	model, _ := newModel(flat(0), map[string]load.NodeLoad{"n": {load.CPU: measurement(0.5, 0.1, 0), load.Memory: measurement(0.5, 0.1, 0)}})
+	model, _ := newModel(
+		flat(0),
+		map[string]load.NodeLoad{"n": {load.CPU: measurement(0.5, 0.1, 0), load.Memory: measurement(0.5, 0.1, 0)}},
+	)
 	n, view := newNode(t, "n"), model.View(framework.NewCycleState())
 	view.Estimate(n)
 	if allocs := testing.AllocsPerRun(100, func() { view.Estimate(n) }); allocs != 0 {
@@ -208,9 +214,14 @@ func TestEstimateDoesNotAllocate(t *testing.T) {
 }
 
 func BenchmarkEstimate(b *testing.B) {
-	model, _ := newModel(flat(0), map[string]load.NodeLoad{"n": {load.CPU: measurement(0.5, 0.1, 0), load.Memory: measurement(0.5, 0.1, 0)}})
+	model, _ := newModel(
+		flat(0),
+		map[string]load.NodeLoad{"n": {load.CPU: measurement(0.5, 0.1, 0), load.Memory: measurement(0.5, 0.1, 0)}},
+	)
 	info := framework.NewNodeInfo()
-	info.SetNode(st.MakeNode().Name("n").Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "8", corev1.ResourceMemory: "16Gi"}).Obj())
+	info.SetNode(
+		st.MakeNode().Name("n").Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "8", corev1.ResourceMemory: "16Gi"}).Obj(),
+	)
 	view := model.View(framework.NewCycleState())
 	b.ReportAllocs()
 	for b.Loop() {
@@ -284,7 +295,9 @@ func TestModel_Quantile(t *testing.T) {
 		} else if known && (e.Mean != tc.wantMean || e.Pending != tc.wantPending) {
 			t.Errorf("%s: mean %v and pending %v, want %v and %v", tc.name, e.Mean, e.Pending, tc.wantMean, tc.wantPending)
 		}
-		if loads := model.View(framework.NewCycleState()).Pods(info); tc.wantMean > 0 && loads[0].Resources[load.CPU].Pending != tc.wantPending {
+		if loads := model.View(framework.NewCycleState()).
+			Pods(info); tc.wantMean > 0 &&
+			loads[0].Resources[load.CPU].Pending != tc.wantPending {
 			t.Errorf("%s: pending of the pod is %v, want %v", tc.name, loads[0].Resources[load.CPU].Pending, tc.wantPending)
 		}
 		if got := model.Measured(info.Node())[load.CPU].Mean; got != tc.wantMean {

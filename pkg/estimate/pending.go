@@ -91,7 +91,8 @@ const startupWindows = 2
 // boundSince returns the time of the pod's binding, in nanoseconds since 1970; notYet for an assumed pod.
 func boundSince(pod *corev1.Pod) int64 {
 	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue && !c.LastTransitionTime.IsZero() {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue &&
+			!c.LastTransitionTime.IsZero() {
 			return c.LastTransitionTime.UnixNano()
 		}
 	}

@@ -348,7 +348,8 @@ func TestPending_PodGroupCyclesKeepTheGeneration(t *testing.T) {
 }
 
 func drawPod(t *rapid.T, i int) *corev1.Pod {
-	phase := rapid.SampledFrom([]corev1.PodPhase{"", corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed}).Draw(t, "phase")
+	phase := rapid.SampledFrom([]corev1.PodPhase{"", corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed}).
+		Draw(t, "phase")
 	drawTime := func(label string) *metav1.Time {
 		if rapid.Bool().Draw(t, label+" is set") {
 			return ago(time.Duration(rapid.Int64Range(-int64(window), 3*int64(window)).Draw(t, label)))
@@ -358,7 +359,10 @@ func drawPod(t *rapid.T, i int) *corev1.Pod {
 	pod := podOf(phase, drawTime("start"), drawTime("container"), drawTime("container"))
 	pod.Name = string(rune('a' + i))
 	cpu := rapid.Int64Range(0, 4000).Draw(t, "cpu")
-	pod.Spec = st.MakePod().Res(map[corev1.ResourceName]string{corev1.ResourceCPU: strconv.FormatInt(cpu, 10) + "m", corev1.ResourceMemory: strconv.FormatInt(cpu, 10)}).Obj().Spec
+	pod.Spec = st.MakePod().
+		Res(map[corev1.ResourceName]string{corev1.ResourceCPU: strconv.FormatInt(cpu, 10) + "m", corev1.ResourceMemory: strconv.FormatInt(cpu, 10)}).
+		Obj().
+		Spec
 	return pod
 }
 
@@ -451,7 +455,9 @@ func (c cpuOnly) PendingUsage(*corev1.Pod) podusage.Amounts {
 func boundAgo(d time.Duration, request string) *corev1.Pod {
 	pod := podOf(corev1.PodPending, nil)
 	pod.Spec = st.MakePod().Req(map[corev1.ResourceName]string{corev1.ResourceCPU: request}).Obj().Spec
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: *ago(d)}}
+	pod.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: *ago(d)},
+	}
 	return pod
 }
 

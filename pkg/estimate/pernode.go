@@ -117,7 +117,13 @@ func (c *perNodeCache[T]) unmeasuredNode(v *View, node fwk.NodeInfo, d Deriver[T
 	return v.estimate(n, node), &value.value
 }
 
-func derive[T any](d Deriver[T], n *nodeEstimate, node fwk.NodeInfo, measured *load.NodeLoad, earlier *perNodeValue[T]) *perNodeValue[T] {
+func derive[T any](
+	d Deriver[T],
+	n *nodeEstimate,
+	node fwk.NodeInfo,
+	measured *load.NodeLoad,
+	earlier *perNodeValue[T],
+) *perNodeValue[T] {
 	f := Facts{Node: node, Pods: n.pods, Measured: measured, Fresh: &n.fresh}
 	var known *T
 	if earlier != nil {

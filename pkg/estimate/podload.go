@@ -54,7 +54,10 @@ func (v *View) Pods(node fwk.NodeInfo) []PodLoad {
 		for r := range load.ResourceCount {
 			of := &l.Resources[r]
 			if n == nil || stateAt(v.now, n.freshUntil[r]) != load.Fresh {
-				*of = PodResourceLoad{Usage: float64([load.ResourceCount]int64{load.CPU: requests.Non0CPU, load.Memory: requests.Non0Mem}[r]), Coverage: 1}
+				*of = PodResourceLoad{
+					Usage:    float64([load.ResourceCount]int64{load.CPU: requests.Non0CPU, load.Memory: requests.Non0Mem}[r]),
+					Coverage: 1,
+				}
 				continue
 			}
 			of.Usage, of.Coverage = uncovered.on(n.fresh[r].Allocatable, &measured[r], r)

@@ -182,7 +182,11 @@ func checkExplain(t *testing.T, c *cluster, plugin string, figures []reading.Fig
 				if strings.HasPrefix(term.Name, f.Name+" measured") && math.Abs(term.Value-100*f.Value) > 1e-9 {
 					t.Errorf("explain: %+v, want %+v", term, f)
 				}
-				if quantile := fmt.Sprintf("quantile %g", f.Fraction); f.Fraction > 0 && strings.Contains(term.Name, "measured") && !strings.Contains(term.Name, quantile) {
+				if quantile := fmt.Sprintf(
+					"quantile %g",
+					f.Fraction,
+				); f.Fraction > 0 && strings.Contains(term.Name, "measured") &&
+					!strings.Contains(term.Name, quantile) {
 					t.Errorf("explain: %+v does not name %s", term, quantile)
 				}
 			}

@@ -38,7 +38,11 @@ func TestSnapshot_Metric(t *testing.T) {
 	end := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	index := load.NewIndex([]string{"a", "b"})
 	s := load.NewSnapshot(index, nil, map[string]load.MetricTable{
-		"x": {"a": {Value: 3, End: end}, "b": {Value: -1, End: end.Add(-time.Minute)}, "elsewhere": {Value: 100, End: end.Add(time.Hour)}},
+		"x": {
+			"a":         {Value: 3, End: end},
+			"b":         {Value: -1, End: end.Add(-time.Minute)},
+			"elsewhere": {Value: 100, End: end.Add(time.Hour)},
+		},
 		"y": {"b": {Value: 7, End: end}},
 	})
 	rowOf := func(node string) int { row, _ := index.Row(node); return row }

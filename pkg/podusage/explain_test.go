@@ -73,7 +73,10 @@ func TestExplain_AddsUp(t *testing.T) {
 		}
 		pod := &corev1.Pod{Spec: corev1.PodSpec{Overhead: list("overhead")}}
 		for i := range rapid.IntRange(0, 4).Draw(t, "containers") {
-			c := corev1.Container{Name: fmt.Sprint(i), Resources: corev1.ResourceRequirements{Requests: list("request"), Limits: list("limit")}}
+			c := corev1.Container{
+				Name:      fmt.Sprint(i),
+				Resources: corev1.ResourceRequirements{Requests: list("request"), Limits: list("limit")},
+			}
 			if rapid.Bool().Draw(t, "init") {
 				if rapid.Bool().Draw(t, "sidecar") {
 					c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)

@@ -134,7 +134,9 @@ func TestStatedLimit(t *testing.T) {
 
 func TestBySpec_StatedMemory(t *testing.T) {
 	container := func(request, limit string) corev1.Container {
-		return corev1.Container{Resources: corev1.ResourceRequirements{Requests: amountsList("1", request), Limits: amountsList("", limit)}}
+		return corev1.Container{
+			Resources: corev1.ResourceRequirements{Requests: amountsList("1", request), Limits: amountsList("", limit)},
+		}
 	}
 	e := BySpec{Multiplier: 1.5}
 	for _, tc := range []struct {
@@ -160,7 +162,9 @@ func TestBySpec_StatedMemory(t *testing.T) {
 
 func TestByRequests_Default(t *testing.T) {
 	e := ByRequests{Default: Amounts{load.CPU: 300, load.Memory: 700}}
-	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: amountsList("100m", "")}}}}}
+	pod := &corev1.Pod{
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: amountsList("100m", "")}}}},
+	}
 	want := Amounts{load.CPU: 100, load.Memory: 700}
 	if got := e.Estimate(pod); got != want {
 		t.Errorf("Estimate %v, want %v", got, want)

@@ -177,7 +177,9 @@ func TestBySpec(t *testing.T) {
 			name:      "a pod-level request that the API server derived does not hide the containers' limits",
 			estimator: defaults,
 			spec: corev1.PodSpec{
-				Resources:      podLevel(corev1.ResourceRequirements{Requests: list("cpu", "600m", "memory", "1Gi"), Limits: list("memory", "1Gi")}),
+				Resources: podLevel(
+					corev1.ResourceRequirements{Requests: list("cpu", "600m", "memory", "1Gi"), Limits: list("memory", "1Gi")},
+				),
 				Containers:     containers(container(both("500m", "2"))),
 				InitContainers: containers(sidecar(both("100m", "1"))),
 			},
@@ -285,7 +287,9 @@ func TestByRequests(t *testing.T) {
 		{
 			name: "while a container is being resized the larger of old and new counts",
 			pod: corev1.Pod{
-				Spec: corev1.PodSpec{Containers: containers(corev1.Container{Name: "a", Resources: requests("cpu", "500m", "memory", "512Mi")})},
+				Spec: corev1.PodSpec{
+					Containers: containers(corev1.Container{Name: "a", Resources: requests("cpu", "500m", "memory", "512Mi")}),
+				},
 				Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
 					Name: "a", Resources: podLevel(requests("cpu", "1", "memory", "256Mi")),
 				}}},
@@ -306,7 +310,11 @@ func TestByRequests(t *testing.T) {
 
 func everything() *corev1.Pod {
 	return &corev1.Pod{Spec: corev1.PodSpec{
-		Containers:     containers(container(both("500m", "2")), container(requests("cpu", "1500m")), container(corev1.ResourceRequirements{})),
+		Containers: containers(
+			container(both("500m", "2")),
+			container(requests("cpu", "1500m")),
+			container(corev1.ResourceRequirements{}),
+		),
 		InitContainers: containers(sidecar(requests("cpu", "100m")), container(limits("cpu", "8"))),
 		Resources:      podLevel(corev1.ResourceRequirements{Requests: list("cpu", "2100m"), Limits: list("memory", "1Gi")}),
 		Overhead:       list("cpu", "50m"),
@@ -317,8 +325,12 @@ func TestContainersRequestMillis(t *testing.T) {
 	specs := map[string]corev1.PodSpec{
 		"containers": {Containers: containers(container(requests("cpu", "500m")), container(requests("cpu", "1")))},
 		"a large init container before and after a sidecar": {
-			Containers:     containers(container(requests("cpu", "500m"))),
-			InitContainers: containers(container(requests("cpu", "2")), sidecar(requests("cpu", "300m")), container(requests("cpu", "1900m"))),
+			Containers: containers(container(requests("cpu", "500m"))),
+			InitContainers: containers(
+				container(requests("cpu", "2")),
+				sidecar(requests("cpu", "300m")),
+				container(requests("cpu", "1900m")),
+			),
 		},
 		"sidecars alone": {InitContainers: containers(sidecar(requests("cpu", "300m")), sidecar(requests("cpu", "1")))},
 		"nothing":        {Containers: containers(container(corev1.ResourceRequirements{}))},

@@ -12,7 +12,10 @@ import (
 // is returned as it is where all of its containers count.
 func StartingPod(pod *corev1.Pod) (starting *corev1.Pod, ok bool) {
 	statuses := pod.Status.ContainerStatuses
-	initFails := slices.ContainsFunc(pod.Status.InitContainerStatuses, func(s corev1.ContainerStatus) bool { return fails(s.State.Waiting) })
+	initFails := slices.ContainsFunc(
+		pod.Status.InitContainerStatuses,
+		func(s corev1.ContainerStatus) bool { return fails(s.State.Waiting) },
+	)
 	if !initFails && !slices.ContainsFunc(statuses, isDown) {
 		return pod, true
 	}

@@ -125,7 +125,12 @@ func endOf(stated, now time.Time, tolerance time.Duration) windowEnd {
 	if stated.Unix() > math.MaxInt64/int64(time.Second) {
 		unixNano = math.MaxInt64 // after the year 2262
 	}
-	end := windowEnd{Time: stated, readAt: now, tolerance: tolerance, stated: statedEnd{unixNano: unixNano, future: stated.Sub(now) > tolerance}}
+	end := windowEnd{
+		Time:      stated,
+		readAt:    now,
+		tolerance: tolerance,
+		stated:    statedEnd{unixNano: unixNano, future: stated.Sub(now) > tolerance},
+	}
 	if stated.After(now) {
 		end.Time = now
 	}

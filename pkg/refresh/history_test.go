@@ -52,10 +52,18 @@ func TestMoments_MakeWindows(t *testing.T) {
 		}
 		step.five.Known, step.ten.Known = true, true
 		five, ten := tables()
-		if diff := cmp.Diff(load.Measurement{Stat: step.five, Window: step.span[0] * time.Minute, End: clock.Now()}, five, approximately); diff != "" {
+		if diff := cmp.Diff(
+			load.Measurement{Stat: step.five, Window: step.span[0] * time.Minute, End: clock.Now()},
+			five,
+			approximately,
+		); diff != "" {
 			t.Errorf("minute %d, over five minutes (-want +got):\n%s", minute, diff)
 		}
-		if diff := cmp.Diff(load.Measurement{Stat: step.ten, Window: step.span[1] * time.Minute, End: clock.Now()}, ten, approximately); diff != "" {
+		if diff := cmp.Diff(
+			load.Measurement{Stat: step.ten, Window: step.span[1] * time.Minute, End: clock.Now()},
+			ten,
+			approximately,
+		); diff != "" {
 			t.Errorf("minute %d, over ten minutes (-want +got):\n%s", minute, diff)
 		}
 	}

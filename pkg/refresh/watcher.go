@@ -154,7 +154,13 @@ func (w *Watcher) Run(ctx context.Context) {
 
 // repeat calls refresh, at once and at intervals, until ctx is done. After a failure it tries again sooner, with backoff from retry
 // on.
-func repeat(ctx context.Context, c clock.Clock, retry time.Duration, refresh func(context.Context) error, currentInterval func() time.Duration) {
+func repeat(
+	ctx context.Context,
+	c clock.Clock,
+	retry time.Duration,
+	refresh func(context.Context) error,
+	currentInterval func() time.Duration,
+) {
 	var backoff *wait.Backoff
 	for {
 		err := refresh(ctx)
@@ -184,7 +190,10 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 	logger := klog.FromContext(ctx).WithValues("source", w.label)
 	requirements, trust := w.registered()
 	began := w.clock.Now()
-	batch, err := w.source.Fetch(ctx, source.Request{Windows: requirements.Windows, Quantiles: requirements.Quantiles, Metrics: requirements.Metrics})
+	batch, err := w.source.Fetch(
+		ctx,
+		source.Request{Windows: requirements.Windows, Quantiles: requirements.Quantiles, Metrics: requirements.Metrics},
+	)
 	if err == nil && len(batch.Samples)+len(batch.Metrics) == 0 {
 		err = errors.New("the source returned no node")
 	}

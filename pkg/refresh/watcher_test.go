@@ -155,7 +155,9 @@ func TestRefresh(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			_, ctx := ktesting.NewTestContext(t)
 			w, src, clock := newTestWatcher()
-			src.respond(load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.25), load.Memory: known(0.5)}})
+			src.respond(
+				load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.25), load.Memory: known(0.5)}},
+			)
 			if err := w.Refresh(ctx); err != nil {
 				t.Fatal(err)
 			}
@@ -192,7 +194,14 @@ func TestRefresh_KeepsTheLastDeviation(t *testing.T) {
 		{trust.MaxAge + 5, math.NaN(), 0},    // is still steady
 	} {
 		clock.SetTime(start.Add(step.after))
-		src.respond(load.Sample{Node: "a", Window: window, End: clock.Now(), Stats: load.Stats{load.CPU: load.Stat{Mean: 0.5, StdDev: step.measured, Known: true}}})
+		src.respond(
+			load.Sample{
+				Node:   "a",
+				Window: window,
+				End:    clock.Now(),
+				Stats:  load.Stats{load.CPU: load.Stat{Mean: 0.5, StdDev: step.measured, Known: true}},
+			},
+		)
 		if err := w.Refresh(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -249,7 +258,12 @@ func TestRefresh_BatchThatNeverChangesGrowsOld(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, clock := newTestWatcher()
 	register(w, load.Trust{RefreshInterval: time.Minute, MaxAge: time.Hour, DriftTolerance: 10}, window)
-	stuck := load.Sample{Node: "a", Window: window, End: start.Add(time.Hour), Stats: load.Stats{load.CPU: known(0.1)}} // a clock an hour ahead
+	stuck := load.Sample{
+		Node:   "a",
+		Window: window,
+		End:    start.Add(time.Hour),
+		Stats:  load.Stats{load.CPU: known(0.1)},
+	} // a clock an hour ahead
 	for range 10 {
 		src.respond(stuck)
 		if err := w.Refresh(ctx); err != nil {
@@ -535,7 +549,11 @@ func run(t *testing.T, w *Watcher, src *fakeSource, next func(n int) error) (fet
 		case fetched <- n:
 		case <-ctx.Done():
 		}
-		return source.Batch{Samples: []load.Sample{{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.5)}}}}, next(n)
+		return source.Batch{
+				Samples: []load.Sample{{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.5)}}},
+			}, next(
+				n,
+			)
 	}
 	go func() { defer close(done); w.Run(ctx) }()
 	return fetched, func() { cancel(); <-done }
@@ -758,7 +776,10 @@ func TestRefresh_NodeMetricsAlone(t *testing.T) {
 	registry, src, clock := metrics.NewKubeRegistry(), &fakeSource{}, clocktesting.NewFakeClock(start)
 	w := NewWatcher(src, "fake", cluster{names: []string{"a"}}, clock, NewMetrics(registry))
 	for _, metrics := range [][]string{{"x", "w"}, {"w", "v"}} {
-		w.Register(load.Requirements{Metrics: metrics, RefreshInterval: time.Minute}, load.Trust{RefreshInterval: time.Minute, MaxAge: time.Minute})
+		w.Register(
+			load.Requirements{Metrics: metrics, RefreshInterval: time.Minute},
+			load.Trust{RefreshInterval: time.Minute, MaxAge: time.Minute},
+		)
 	}
 	var asked source.Request
 	src.fetch = func(_ context.Context, request source.Request) (source.Batch, error) {
@@ -837,7 +858,10 @@ func TestRefresh_Quantiles(t *testing.T) {
 func TestStates_QuantilesAlone(t *testing.T) {
 	src, clock := &fakeSource{}, clocktesting.NewFakeClock(start)
 	w := NewWatcher(src, "fake", cluster{names: []string{"a", "b"}}, clock, NewMetrics(metrics.NewKubeRegistry()))
-	w.Register(load.Requirements{Quantiles: []load.Quantile{{Window: window, Fraction: 1}}, RefreshInterval: trust.RefreshInterval}, trust)
+	w.Register(
+		load.Requirements{Quantiles: []load.Quantile{{Window: window, Fraction: 1}}, RefreshInterval: trust.RefreshInterval},
+		trust,
+	)
 	src.respond(load.Sample{Node: "a", Window: window, Fraction: 1, End: start, Stats: load.Stats{load.CPU: known(0.5)}})
 	if err := w.Refresh(t.Context()); err != nil {
 		t.Fatal(err)

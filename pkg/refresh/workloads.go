@@ -150,7 +150,11 @@ func (w *WorkloadWatcher) observe(ctx context.Context, now time.Time) error {
 		return ctx.Err()
 	}
 	if t.foreign > 0 && t.known == 0 && len(pods) > 0 {
-		err := fmt.Errorf("none of %d values is of a pod of this cluster, one is of %s: check the address, and that the scrape of the kubelets honors labels", t.foreign, t.example)
+		err := fmt.Errorf(
+			"none of %d values is of a pod of this cluster, one is of %s: check the address, and that the scrape of the kubelets honors labels",
+			t.foreign,
+			t.example,
+		)
 		failed = [load.ResourceCount]error{err, err}
 	}
 	w.logFailure(ctx, failed)
@@ -163,7 +167,9 @@ func (w *WorkloadWatcher) observe(ctx context.Context, now time.Time) error {
 		}
 	}
 	w.publisher.Publish(w.publisher.Latest().WithTally(t.usages, now, WorkloadInterval, w.bounds()))
-	klog.FromContext(ctx).V(4).Info("Usage of pods read", "pods", len(pods), "known", t.known, "measured", t.measured, "workloads", w.publisher.Latest().Len())
+	klog.FromContext(ctx).
+		V(4).
+		Info("Usage of pods read", "pods", len(pods), "known", t.known, "measured", t.measured, "workloads", w.publisher.Latest().Len())
 	return nil
 }
 

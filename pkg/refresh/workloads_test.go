@@ -88,9 +88,11 @@ func newPodCluster(t *testing.T, src source.PodSource, label string) *podCluster
 		pods: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
 	}
 	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	err := nodes.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Status: corev1.NodeStatus{Capacity: corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"),
-	}}})
+	err := nodes.Add(
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Status: corev1.NodeStatus{Capacity: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"),
+		}}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,8 +139,13 @@ func (c *podCluster) cpuOf(namespace, name string) learned.Moments {
 func ownedPod(namespace, kind, owner, suffix string) *corev1.Pod {
 	controller := true
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: owner + "-" + suffix, GenerateName: owner + "-", Labels: map[string]string{}},
-		Spec:       corev1.PodSpec{NodeName: "worker"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:    namespace,
+			Name:         owner + "-" + suffix,
+			GenerateName: owner + "-",
+			Labels:       map[string]string{},
+		},
+		Spec: corev1.PodSpec{NodeName: "worker"},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(start.Add(-time.Hour))}},
 		}}},
@@ -169,7 +176,10 @@ func TestWorkloads_OneDeployment(t *testing.T) {
 	c := newPodCluster(t, src, "")
 	c.add(t, ownedPod("shop", "ReplicaSet", "web-6d5f8c7b9d", "aaaaa"), ownedPod("shop", "ReplicaSet", "web-6d5f8c7b9d", "bbbbb"))
 	src.cpu(map[string]float64{"shop/web-6d5f8c7b9d-aaaaa": 100, "shop/web-6d5f8c7b9d-bbbbb": 300})
-	src.usages = append(src.usages, source.PodUsage{Namespace: "shop", Pod: "web-6d5f8c7b9d-aaaaa", Resource: load.Memory, Usage: 1 << 30})
+	src.usages = append(
+		src.usages,
+		source.PodUsage{Namespace: "shop", Pod: "web-6d5f8c7b9d-aaaaa", Resource: load.Memory, Usage: 1 << 30},
+	)
 	c.refresh(t)
 	wantMoments(t, "cpu", c.cpuOf("shop", "web"), learned.Moments{PodTime: 2 * window, Mean: 200, Variance: 100 * 100})
 	memory := c.Publisher().Latest().Lookup(learned.Workload{Namespace: "shop", Name: "web"})[load.Memory]
@@ -257,7 +267,17 @@ func TestWorkloads_TenantsAreApart(t *testing.T) {
 func TestWorkloads_Label(t *testing.T) {
 	src := &fakePods{}
 	c := newPodCluster(t, src, "team/app")
-	blue, green := ownedPod("shop", "ReplicaSet", "blue-6d5f8c7b9d", "aaaaa"), ownedPod("shop", "ReplicaSet", "green-6d5f8c7b9d", "aaaaa")
+	blue, green := ownedPod(
+		"shop",
+		"ReplicaSet",
+		"blue-6d5f8c7b9d",
+		"aaaaa",
+	), ownedPod(
+		"shop",
+		"ReplicaSet",
+		"green-6d5f8c7b9d",
+		"aaaaa",
+	)
 	blue.Labels["team/app"], green.Labels["team/app"] = "web", "web"
 	c.add(t, blue, green)
 	src.cpu(map[string]float64{"shop/blue-6d5f8c7b9d-aaaaa": 100, "shop/green-6d5f8c7b9d-aaaaa": 200})
@@ -344,7 +364,9 @@ func TestWorkloads_UsagePerRequest(t *testing.T) {
 	src := &fakePods{}
 	c := newPodCluster(t, src, "")
 	requesting := func(pod *corev1.Pod, cpu string) *corev1.Pod {
-		pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}}}
+		pod.Spec.Containers = []corev1.Container{
+			{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}},
+		}
 		return pod
 	}
 	always := corev1.ContainerRestartPolicyAlways
@@ -355,7 +377,9 @@ func TestWorkloads_UsagePerRequest(t *testing.T) {
 	whole.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")}}
 	c.add(t, requesting(ownedPod("shop", "DaemonSet", "a", "aaaaa"), "1"), sidecar, ownedPod("shop", "DaemonSet", "c", "aaaaa"), whole,
 		requesting(ownedPod("mallory", "DaemonSet", "e", "aaaaa"), "10m"))
-	src.cpu(map[string]float64{"shop/a-aaaaa": 300, "shop/b-aaaaa": 400, "shop/c-aaaaa": 5000, "shop/d-aaaaa": 100, "mallory/e-aaaaa": 8000})
+	src.cpu(
+		map[string]float64{"shop/a-aaaaa": 300, "shop/b-aaaaa": 400, "shop/c-aaaaa": 5000, "shop/d-aaaaa": 100, "mallory/e-aaaaa": 8000},
+	)
 	c.refresh(t)
 	// 300 + 400 + 100 + 1.5·10 of 1000 + 2·250 + 500 + 10; the third requests nothing.
 	if got := c.Publisher().Latest().Cluster().UsagePerRequest; !near(got[load.CPU], 815./2010) || got[load.Memory] != 0 {
@@ -494,13 +518,31 @@ func TestWorkloads_History(t *testing.T) {
 func TestWorkloads_HistoryByLabel(t *testing.T) {
 	src := &fakeHistory{}
 	c := newPodCluster(t, src, "app")
-	web, mixed1, mixed2 := ownedPod("shop", "DaemonSet", "web", "aaaaa"), ownedPod("shop", "DaemonSet", "mixed", "aaaaa"), ownedPod("shop", "DaemonSet", "mixed", "bbbbb")
+	web, mixed1, mixed2 := ownedPod(
+		"shop",
+		"DaemonSet",
+		"web",
+		"aaaaa",
+	), ownedPod(
+		"shop",
+		"DaemonSet",
+		"mixed",
+		"aaaaa",
+	), ownedPod(
+		"shop",
+		"DaemonSet",
+		"mixed",
+		"bbbbb",
+	)
 	web.Labels["app"], mixed1.Labels["app"], mixed2.Labels["app"] = "frontend", "one", "two"
 	c.add(t, web, mixed1, mixed2)
 	src.history = func(source.Period) (usages []source.WorkloadUsage, err error) {
 		for _, w := range []string{"shop/web", "shop/mixed", "shop/gone", "mallory/web"} {
 			namespace, name, _ := strings.Cut(w, "/")
-			usages = append(usages, source.WorkloadUsage{Namespace: namespace, Workload: name, Resource: load.CPU, Pods: 1, Sum: 100, SumSquares: 10000})
+			usages = append(
+				usages,
+				source.WorkloadUsage{Namespace: namespace, Workload: name, Resource: load.CPU, Pods: 1, Sum: 100, SumSquares: 10000},
+			)
 		}
 		return usages, nil
 	}
@@ -603,7 +645,12 @@ plimsoll_workload_statistics_age_seconds{source="fake"} 60
 # TYPE plimsoll_workloads gauge
 plimsoll_workloads{source="fake"} 3
 `
-	if err := testutil.GatherAndCompare(c.registry, strings.NewReader(want), "plimsoll_workloads", "plimsoll_workload_statistics_age_seconds"); err != nil {
+	if err := testutil.GatherAndCompare(
+		c.registry,
+		strings.NewReader(want),
+		"plimsoll_workloads",
+		"plimsoll_workload_statistics_age_seconds",
+	); err != nil {
 		t.Error(err)
 	}
 }

@@ -367,7 +367,7 @@ func (e environment) wantInvalidAnnotationOn(node, profile string) {
 func (e environment) wantAdmission() {
 	e.t.Helper()
 	const label, stock = "plimsoll.io/scheduler", corev1.DefaultSchedulerName
-	for namespace, value := range map[string]string{"shop": "plimsoll", "limits": "limited", "misspelt": "plimsol"} {
+	for namespace, value := range map[string]string{"shop": "plimsoll", "limits": "limited", "misspelled": "plimsol"} {
 		e.createNamespace(namespace, map[string]string{label: value})
 	}
 	e.createNamespace("unlabeled", nil)
@@ -397,7 +397,7 @@ func (e environment) wantAdmission() {
 			p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 53, Protocol: corev1.ProtocolTCP}, {ContainerPort: 53, Protocol: corev1.ProtocolUDP}}
 		}, "plimsoll"},
 		{"a namespace without the label", "unlabeled", nil, stock},
-		{"a label value that is no profile", "misspelt", nil, stock},
+		{"a label value that is no profile", "misspelled", nil, stock},
 		{"a pod that names a scheduler", "shop", func(p *corev1.Pod) { p.Spec.SchedulerName = "another" }, "another"},
 		{"a pod that opts out", "shop", func(p *corev1.Pod) { p.Labels = map[string]string{label: stock} }, stock},
 		{"a pod that is bound", "shop", func(p *corev1.Pod) { p.Spec.NodeName = "worker-1" }, stock},

@@ -697,7 +697,7 @@ func TestDoctor_Configuration(t *testing.T) {
 			"write kubescheduler.config.k8s.io/v1",
 		)
 	})
-	t.Run("a misspelt plugin is disabled", func(t *testing.T) {
+	t.Run("a misspelled plugin is disabled", func(t *testing.T) {
 		c := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)
 		disabled := args{"name": "NodeResourceFit"}
 		c.profile(0)["plugins"].(args)["score"].(args)["disabled"] = []any{disabled}
@@ -705,7 +705,7 @@ func TestDoctor_Configuration(t *testing.T) {
 		follow(t, disabled, advice[0])
 		shared.eventually(t, []string{"--config=" + c.file(t)}, "configuration.effect")
 	})
-	t.Run("a misspelt plugin is enabled", func(t *testing.T) {
+	t.Run("a misspelled plugin is enabled", func(t *testing.T) {
 		c := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)
 		c.profile(0)["plugins"].(args)["score"].(args)["enabled"] = []any{args{"name": "TargetLoadPaking"}}
 		advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "configuration.runs", doctor.Error, "TargetLoadPaking")

@@ -263,8 +263,8 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 	arguments := func(plugin, args string) string {
 		return "config: {profiles: [{schedulerName: a, pluginConfig: [{name: NodeResourcesFit}, {name: " + plugin + ", args: " + args + "}]}]}"
 	}
-	// misspelt is how the error names a field of the second plugin's arguments.
-	misspelt := func(field, advice string) []string {
+	// misspelled is how the error names a field of the second plugin's arguments.
+	misspelled := func(field, advice string) []string {
 		return []string{"config.profiles[0].pluginConfig[1].args." + field + ": there is no such field: " + advice + "\n"}
 	}
 	tests := []struct {
@@ -313,19 +313,19 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 			[]string{"config.profiles[0].plugins.permit.enabled[0]: remove Coscheduling", "run that project's scheduler beside this one"},
 		},
 		{
-			"a misspelt argument",
+			"a misspelled argument",
 			arguments("TargetLoadPacking", "{targetUtilisation: 40}"),
-			misspelt("targetUtilisation", "did you mean targetUtilization?"),
+			misspelled("targetUtilisation", "did you mean targetUtilization?"),
 		},
 		{
-			"a misspelt argument in another case",
+			"a misspelled argument in another case",
 			arguments("PredictedPeak", "{MAXLIMITREQUESTRATIOS: 2}"),
-			misspelt("MAXLIMITREQUESTRATIOS", "did you mean maxLimitRequestRatio?"),
+			misspelled("MAXLIMITREQUESTRATIOS", "did you mean maxLimitRequestRatio?"),
 		},
 		{
 			"the beginning of an argument",
 			arguments("LowRiskOverCommitment", "{smoothing: 1}"),
-			misspelt("smoothing", "did you mean smoothingWindowSize?"),
+			misspelled("smoothing", "did you mean smoothingWindowSize?"),
 		},
 		{
 			"an argument of another plugin",
@@ -333,36 +333,36 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 			[]string{"args.thresholds: there is no such field: the fields are apiVersion, deviations, "},
 		},
 		{
-			"a misspelt field of the source",
+			"a misspelled field of the source",
 			arguments("LoadThreshold", "{metricProvider: {tokenfile: a}}"),
-			misspelt("metricProvider.tokenfile", "did you mean tokenFile?"),
+			misspelled("metricProvider.tokenfile", "did you mean tokenFile?"),
 		},
 		{
-			"a misspelt field of a metric",
+			"a misspelled field of a metric",
 			arguments("NodeMetrics", "{metrics: [{name: a}, {name: b, wieght: 1}]}"),
-			misspelt("metrics[1].wieght", "did you mean weight?"),
+			misspelled("metrics[1].wieght", "did you mean weight?"),
 		},
 		{"a variable without a name", "extraEnv: [{value: a}]", []string{"extraEnv", "name"}},
 		{"a variable that the chart sets", "extraEnv: [{name: NODE_POWER_MODEL, value: /a}]", []string{"extraEnv/0/name"}},
 		{
-			"a misspelt field of a power model",
+			"a misspelled field of a power model",
 			arguments("Peaks", "{nodePowerModels: [{nodeSelectors: {a: b}}]}"),
-			misspelt("nodePowerModels[0].nodeSelectors", "did you mean nodeSelector?"),
+			misspelled("nodePowerModels[0].nodeSelectors", "did you mean nodeSelector?"),
 		},
 		{
-			"a misspelt field of a node's power model",
+			"a misspelled field of a node's power model",
 			arguments("Peaks", "{nodePowerModel: {n1: {k0: 1, K1: 1}}}"),
-			misspelt("nodePowerModel.n1.K1", "did you mean k1?"),
+			misspelled("nodePowerModel.n1.K1", "did you mean k1?"),
 		},
 		{
-			"a misspelt field of a selector",
+			"a misspelled field of a selector",
 			arguments("LoadThreshold", "{exempt: {podSelector: {matchLabel: {}}}}"),
-			misspelt("exempt.podSelector.matchLabel", "did you mean matchLabels?"),
+			misspelled("exempt.podSelector.matchLabel", "did you mean matchLabels?"),
 		},
 		{
 			"an argument that is similar to none",
 			arguments("LoadThreshold", "{thresholds: {ephemeral: 1}}"),
-			misspelt("thresholds.ephemeral", "the fields are cpu, memory"),
+			misspelled("thresholds.ephemeral", "the fields are cpu, memory"),
 		},
 		{
 			"an argument of another type", arguments("TargetLoadPacking", "{targetUtilization: forty}"),
@@ -475,7 +475,7 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 			[]string{"/openshift/logLevel", "'TraceAll'"},
 		},
 		{
-			"a misspelt topology",
+			"a misspelled topology",
 			"{target: OpenShift, openshift: {topology: {replicas: 2}}}",
 			[]string{"/openshift/topology", "'replicas' not allowed"},
 		},
@@ -514,15 +514,15 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 			[]string{"target OpenShift: the namespace is plimsoll-system", "--namespace " + operatorNamespace},
 		},
 		{
-			"a misspelt plugin",
+			"a misspelled plugin",
 			"config: {profiles: [{schedulerName: a, plugins: {score: {enabled: [{name: NodeResourcesFit}, {name: TargetLoadPackin}]}}}]}",
 			[]string{"config.profiles[0].plugins.score.enabled[1]: there is no plugin TargetLoadPackin: did you mean TargetLoadPacking?"},
 		},
 		{
-			"arguments of a misspelt plugin", arguments("lowRiskOvercomitment", "{window: 5m}"),
+			"arguments of a misspelled plugin", arguments("lowRiskOvercomitment", "{window: 5m}"),
 			[]string{"config.profiles[0].pluginConfig[1]: there is no plugin lowRiskOvercomitment: did you mean LowRiskOverCommitment?"},
 		},
-		{"a misspelt plugin with a short name", arguments("Peask", "{}"), []string{"there is no plugin Peask: did you mean Peaks?"}},
+		{"a misspelled plugin with a short name", arguments("Peask", "{}"), []string{"there is no plugin Peask: did you mean Peaks?"}},
 		{
 			"a common label that selectors use",
 			"commonLabels: {app.kubernetes.io/name: a}",
@@ -593,7 +593,7 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 	}
 }
 
-// TestChart_AcceptsOtherPlugins expects that no plugin of others is taken for a misspelt one.
+// TestChart_AcceptsOtherPlugins expects that no plugin of others is taken for a misspelled one.
 func TestChart_AcceptsOtherPlugins(t *testing.T) {
 	var known struct {
 		OtherPlugins []string `json:"otherPlugins"`

@@ -53,7 +53,9 @@ var documentedCommands = map[string]string{
 }
 
 // program begins a command of the docs. Other indented blocks are formulas, outputs and YAML.
-var program = regexp.MustCompile(`^(\$ |(kubectl|helm|oc|make|gh|cosign|sed|crictl|mkdir|cp|kubeadm|rm|printf|curl|chmod|skopeo|sha256sum|kube-scheduler) |bin/)`)
+var program = regexp.MustCompile(
+	`^(\$ |(kubectl|helm|oc|make|gh|cosign|sed|crictl|mkdir|cp|kubeadm|rm|printf|curl|chmod|skopeo|sha256sum|kube-scheduler) |bin/)`,
+)
 
 // commandsOf returns the commands in the indented blocks of a page, with the lines that continue them.
 func commandsOf(page string) []string {

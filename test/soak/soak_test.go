@@ -118,7 +118,13 @@ func (s *soak) must(err error) {
 // eventually waits in real time for a condition. Simulated time does not pass.
 func (s *soak) eventually(what string, holds func() bool) {
 	s.t.Helper()
-	err := wait.PollUntilContextTimeout(s.ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return holds(), nil })
+	err := wait.PollUntilContextTimeout(
+		s.ctx,
+		time.Millisecond,
+		time.Minute,
+		true,
+		func(context.Context) (bool, error) { return holds(), nil },
+	)
 	if err != nil {
 		s.t.Fatalf("waiting until %s: %v", what, err)
 	}

@@ -46,7 +46,13 @@ func (l softLimit) ScoreExtensions() minor.ScoreExtensions { return nil }
 func (l softLimit) PreScore(context.Context, fwk.CycleState, *corev1.Pod, []fwk.NodeInfo) *fwk.Status {
 	return nil
 }
-func (l softLimit) PostFilter(context.Context, fwk.CycleState, *corev1.Pod, minor.NodeToStatusReader) (*minor.PostFilterResult, *fwk.Status) {
+
+func (l softLimit) PostFilter(
+	context.Context,
+	fwk.CycleState,
+	*corev1.Pod,
+	minor.NodeToStatusReader,
+) (*minor.PostFilterResult, *fwk.Status) {
 	return nil, nil
 }
 
@@ -57,7 +63,10 @@ func pluginsOf(t *testing.T, profile string) *stockconfig.Plugins {
 	metrics.Register()
 	registry := plugins.NewInTreeRegistry()
 	for _, name := range []string{"LoadThreshold", "NodeMetrics"} {
-		if err := registry.Register(name, func(context.Context, runtime.Object, minor.Handle) (minor.Plugin, error) { return softLimit{name}, nil }); err != nil {
+		if err := registry.Register(
+			name,
+			func(context.Context, runtime.Object, minor.Handle) (minor.Plugin, error) { return softLimit{name}, nil },
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -232,18 +241,23 @@ profiles:
 		threshold.Windows.Memory.Duration != 15*time.Minute || !threshold.IgnoreDaemonSets || threshold.WhenNoneFits != config.WhenNoneFitsRelax {
 		t.Errorf("LoadThreshold: %+v", threshold)
 	}
-	exempt := config.Exemption{PriorityClassNames: []string{"critical"}, PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}}
+	exempt := config.Exemption{
+		PriorityClassNames: []string{"critical"},
+		PodSelector:        &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+	}
 	if diff := cmp.Diff(exempt, threshold.Exempt); diff != "" {
 		t.Errorf("exempt (-want +got):\n%s", diff)
 	}
-	want := []config.NodeMetric{{
-		Name:   "http-latency",
-		Query:  "sum by (node) (rate(http_request_duration_seconds_sum[5m])) / sum by (node) (rate(http_request_duration_seconds_count[5m]))",
-		Prefer: config.PreferLower,
-		Weight: 3,
-		Bounds: &config.MetricBounds{Best: 0.05, Worst: 2},
-		Reject: "> 5",
-	}}
+	want := []config.NodeMetric{
+		{
+			Name:   "http-latency",
+			Query:  "sum by (node) (rate(http_request_duration_seconds_sum[5m])) / sum by (node) (rate(http_request_duration_seconds_count[5m]))",
+			Prefer: config.PreferLower,
+			Weight: 3,
+			Bounds: &config.MetricBounds{Best: 0.05, Worst: 2},
+			Reject: "> 5",
+		},
+	}
 	if diff := cmp.Diff(want, argsOf(t, cfg, "NodeMetrics").(*config.NodeMetricsArgs).Metrics); diff != "" {
 		t.Errorf("metrics (-want +got):\n%s", diff)
 	}

@@ -72,20 +72,26 @@ func fullInternalLoadSpec() config.LoadSpec {
 // fullPeakSpec has a value in every field, none of them the default.
 func fullPeakSpec() v1.PeakSpec {
 	return v1.PeakSpec{
-		StatisticsSpec:       v1.StatisticsSpec{History: duration(time.Hour), WorkloadLabel: "app"},
-		MinHistory:           duration(time.Minute),
-		Deviations:           ptr.To(2.0),
-		Unknown:              v1.UnknownUsage{RequestMultiplier: ptr.To(3.0), Default: v1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}},
+		StatisticsSpec: v1.StatisticsSpec{History: duration(time.Hour), WorkloadLabel: "app"},
+		MinHistory:     duration(time.Minute),
+		Deviations:     ptr.To(2.0),
+		Unknown: v1.UnknownUsage{
+			RequestMultiplier: ptr.To(3.0),
+			Default:           v1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")},
+		},
 		MaxLimitRequestRatio: ptr.To(4.0),
 	}
 }
 
 func fullInternalPeakSpec() config.PeakSpec {
 	return config.PeakSpec{
-		StatisticsSpec:       config.StatisticsSpec{History: metav1.Duration{Duration: time.Hour}, WorkloadLabel: "app"},
-		MinHistory:           metav1.Duration{Duration: time.Minute},
-		Deviations:           2,
-		Unknown:              config.UnknownUsage{RequestMultiplier: 3, Default: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}},
+		StatisticsSpec: config.StatisticsSpec{History: metav1.Duration{Duration: time.Hour}, WorkloadLabel: "app"},
+		MinHistory:     metav1.Duration{Duration: time.Minute},
+		Deviations:     2,
+		Unknown: config.UnknownUsage{
+			RequestMultiplier: 3,
+			Default:           corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")},
+		},
 		MaxLimitRequestRatio: 4,
 	}
 }

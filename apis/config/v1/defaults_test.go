@@ -82,7 +82,10 @@ func defaultPeakSpec() v1.PeakSpec {
 		Deviations:     ptr.To(1.0),
 		Unknown: v1.UnknownUsage{
 			RequestMultiplier: ptr.To(1.5),
-			Default:           v1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("200Mi")},
+			Default: v1.ResourceList{
+				corev1.ResourceCPU:    resource.MustParse("2"),
+				corev1.ResourceMemory: resource.MustParse("200Mi"),
+			},
 		},
 		MaxLimitRequestRatio: ptr.To(10.0),
 	}

@@ -120,8 +120,11 @@ func ValidateLowRiskOverCommitmentArgs(path *field.Path, args *config.LowRiskOve
 	allErrs := ValidateLoadSpec(path, &args.LoadSpec)
 	allErrs = append(allErrs, validateMissingLoad(path.Child("missingLoad"), args.MissingLoad)...)
 	if args.SmoothingWindowSize < 1 {
-		allErrs = append(allErrs, field.Invalid(path.Child("smoothingWindowSize"), args.SmoothingWindowSize,
-			"must be at least 1: write the number of samples that each measured value is a mean of, such as 5, or 1 to use the deviation unchanged"))
+		allErrs = append(allErrs, field.Invalid(
+			path.Child("smoothingWindowSize"),
+			args.SmoothingWindowSize,
+			"must be at least 1: write the number of samples that each measured value is a mean of, such as 5, or 1 to use the deviation unchanged",
+		))
 	}
 	for _, name := range slices.Sorted(maps.Keys(args.RiskLimitWeights)) {
 		keyPath := path.Child("riskLimitWeights").Key(string(name))

@@ -63,7 +63,13 @@ func validateToken(path *field.Path, provider *config.MetricProviderSpec) field.
 
 // validateApplicationKey validates the key that is sent beside the token.
 func validateApplicationKey(path *field.Path, provider *config.MetricProviderSpec) field.ErrorList {
-	return validateSecret(path.Child("applicationKey"), path.Child("applicationKeyFile"), provider.ApplicationKey, provider.ApplicationKeyFile, "application key")
+	return validateSecret(
+		path.Child("applicationKey"),
+		path.Child("applicationKeyFile"),
+		provider.ApplicationKey,
+		provider.ApplicationKeyFile,
+		"application key",
+	)
 }
 
 // validateSecret validates a credential, called what, that is given as a value or in a file, or not at all.
@@ -72,8 +78,15 @@ func validateSecret(path, filePath *field.Path, value config.Secret, file, what 
 	switch {
 	case value == config.RedactedSecret:
 		// The placeholder is no secret.
-		allErrs = append(allErrs, field.Invalid(path, config.RedactedSecret,
-			fmt.Sprintf("is the placeholder that a written configuration has in place of the %[1]s: put the %[1]s back, or use %[2]s", what, lastElement(filePath))))
+		allErrs = append(allErrs, field.Invalid(
+			path,
+			config.RedactedSecret,
+			fmt.Sprintf(
+				"is the placeholder that a written configuration has in place of the %[1]s: put the %[1]s back, or use %[2]s",
+				what,
+				lastElement(filePath),
+			),
+		))
 	case value != "" && !tokenIsValid(string(value)):
 		allErrs = append(allErrs, field.Invalid(path, config.RedactedSecret, tokenRule))
 	}
@@ -115,8 +128,17 @@ func ValidateCredentials(path *field.Path, spec *config.LoadSpec, files Files) e
 func validateTokenFile(path *field.Path, name, what string, files Files) field.ErrorList {
 	content, err := files.Token(name)
 	if err != nil {
-		return field.ErrorList{field.Invalid(path, name,
-			fmt.Sprintf("must be a readable file that holds the %[1]s, but %[2]v: mount the file or correct the path, or write the %[1]s to it", what, withoutPath(err)))}
+		return field.ErrorList{
+			field.Invalid(
+				path,
+				name,
+				fmt.Sprintf(
+					"must be a readable file that holds the %[1]s, but %[2]v: mount the file or correct the path, or write the %[1]s to it",
+					what,
+					withoutPath(err),
+				),
+			),
+		}
 	}
 	// Files usually end with a line break, which is dropped before the token is sent.
 	if !tokenIsValid(strings.TrimSpace(string(content))) {
@@ -128,8 +150,16 @@ func validateTokenFile(path *field.Path, name, what string, files Files) field.E
 func validateCAFile(path *field.Path, name string, files Files) field.ErrorList {
 	content, err := files.CA(name)
 	if err != nil {
-		return field.ErrorList{field.Invalid(path, name,
-			fmt.Sprintf("must be a readable file that holds at least one PEM certificate, but %v: mount the file or correct the path, or name the bundle of the authority that signed the server's certificate", withoutPath(err)))}
+		return field.ErrorList{
+			field.Invalid(
+				path,
+				name,
+				fmt.Sprintf(
+					"must be a readable file that holds at least one PEM certificate, but %v: mount the file or correct the path, or name the bundle of the authority that signed the server's certificate",
+					withoutPath(err),
+				),
+			),
+		}
 	}
 	if !x509.NewCertPool().AppendCertsFromPEM(content) {
 		return field.ErrorList{field.Invalid(path, name,

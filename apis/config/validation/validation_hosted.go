@@ -46,8 +46,13 @@ func validateHosted(path *field.Path, provider *config.MetricProviderSpec) field
 		}
 	}
 	if given := provider.ApplicationKey != "" || provider.ApplicationKeyFile != ""; given && provider.Type != config.Datadog {
-		allErrs = append(allErrs, field.Forbidden(path.Child("applicationKeyFile"),
-			fmt.Sprintf("an application key is used with type Datadog alone, not with %q: remove applicationKey and applicationKeyFile, or set the type", provider.Type)))
+		allErrs = append(allErrs, field.Forbidden(
+			path.Child("applicationKeyFile"),
+			fmt.Sprintf(
+				"an application key is used with type Datadog alone, not with %q: remove applicationKey and applicationKeyFile, or set the type",
+				provider.Type,
+			),
+		))
 	}
 	return append(allErrs, validateApplicationKey(path, provider)...)
 }
@@ -66,8 +71,10 @@ func validateGiven(path *field.Path, spec *config.LoadSpec) field.ErrorList {
 			fmt.Sprintf("type %s needs %s: %s%s", provider.Type, what, where, config.TokenVariable)))
 	}
 	if provider.Type == config.Datadog && provider.ApplicationKey == "" && provider.ApplicationKeyFile == "" {
-		allErrs = append(allErrs, field.Required(path.Child("applicationKeyFile"),
-			"type Datadog needs an application key with the scope timeseries_query beside the API key: "+where+config.ApplicationKeyVariable))
+		allErrs = append(allErrs, field.Required(
+			path.Child("applicationKeyFile"),
+			"type Datadog needs an application key with the scope timeseries_query beside the API key: "+where+config.ApplicationKeyVariable,
+		))
 	}
 	return allErrs
 }

@@ -38,10 +38,12 @@ func ValidateLoadThresholdArgs(path *field.Path, args *config.LoadThresholdArgs)
 	}
 	allErrs = append(allErrs, validateOneOf(path.Child("statistic"), args.Statistic,
 		config.StatisticMean, config.StatisticMeanPlusStdDev, config.StatisticP95, config.StatisticMax, config.StatisticPredictedPeak)...)
-	if statistic := args.Statistic; (statistic == config.StatisticP95 || statistic == config.StatisticMax) && !readsPrometheus(&args.LoadSpec) {
+	if statistic := args.Statistic; (statistic == config.StatisticP95 || statistic == config.StatisticMax) &&
+		!readsPrometheus(&args.LoadSpec) {
 		allErrs = append(allErrs, field.Invalid(path.Child("statistic"), statistic, fmt.Sprintf(
 			"needs metricProvider.type Prometheus and no watcherAddress, for %s knows no percentile and no maximum: set them, or write Mean or MeanPlusStdDev",
-			sourceOf(&args.LoadSpec))))
+			sourceOf(&args.LoadSpec),
+		)))
 	}
 	allErrs = append(allErrs, validatePeakSpec(path.Child("predictedPeak"), &args.PredictedPeak)...)
 	allErrs = append(allErrs, validateDefaultRequests(path.Child("defaultRequests"), args.DefaultRequests)...)
@@ -59,14 +61,19 @@ func validateThresholdWindow(path *field.Path, window time.Duration, args *confi
 	why := ""
 	switch {
 	case !readsPrometheus(&args.LoadSpec) && !args.IsHosted():
-		why = fmt.Sprintf("%s knows no longer past: read metricProvider.type Prometheus, SignalFx or Datadog without watcherAddress, or write a shorter window", sourceOf(&args.LoadSpec))
+		why = fmt.Sprintf(
+			"%s knows no longer past: read metricProvider.type Prometheus, SignalFx or Datadog without watcherAddress, or write a shorter window",
+			sourceOf(&args.LoadSpec),
+		)
 	case args.Statistic == config.StatisticPredictedPeak:
 		why = "the past of statistic PredictedPeak is predictedPeak.history: write a shorter window"
 	default:
 		return validateWindowUpTo(path, window, maxThresholdWindow)
 	}
 	if window > maxWindow && window <= maxThresholdWindow {
-		return field.ErrorList{field.Invalid(path, window.String(), fmt.Sprintf("must be in [%s, %s], because %s", minWindow, maxWindow, why))}
+		return field.ErrorList{
+			field.Invalid(path, window.String(), fmt.Sprintf("must be in [%s, %s], because %s", minWindow, maxWindow, why)),
+		}
 	}
 	return validateWindow(path, window)
 }

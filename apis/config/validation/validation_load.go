@@ -85,8 +85,13 @@ func validateMetricProvider(path *field.Path, spec *config.LoadSpec) field.Error
 	allErrs = append(allErrs, validateQueries(path.Child("queries"), provider)...)
 	allErrs = append(allErrs, validateNodeLabels(path.Child("nodeLabels"), provider.NodeLabels)...)
 	if spec.IsHosted() && !slices.Equal(provider.NodeLabels, config.DefaultNodeLabels()) {
-		allErrs = append(allErrs, field.Forbidden(path.Child("nodeLabels"),
-			fmt.Sprintf("is used with type Prometheus, not with %q: remove it; if another tag of Datadog names the node, group your own queries by that tag", provider.Type)))
+		allErrs = append(allErrs, field.Forbidden(
+			path.Child("nodeLabels"),
+			fmt.Sprintf(
+				"is used with type Prometheus, not with %q: remove it; if another tag of Datadog names the node, group your own queries by that tag",
+				provider.Type,
+			),
+		))
 	}
 	return allErrs
 }

@@ -42,8 +42,14 @@ func validatePeakSpec(path *field.Path, spec *config.PeakSpec) field.ErrorList {
 	}
 	// Other fields are not compared with an invalid history.
 	if least := spec.MinHistory.Duration; least < 0 || historyIsValid && least > history {
-		allErrs = append(allErrs, field.Invalid(path.Child("minHistory"), least.String(),
-			fmt.Sprintf("must be at least 0 and at most history (%s): write how long pods of a workload must have been observed, such as 30m", history)))
+		allErrs = append(allErrs, field.Invalid(
+			path.Child("minHistory"),
+			least.String(),
+			fmt.Sprintf(
+				"must be at least 0 and at most history (%s): write how long pods of a workload must have been observed, such as 30m",
+				history,
+			),
+		))
 	}
 	if spec.WorkloadLabel != "" {
 		if problems := utilvalidation.IsQualifiedName(spec.WorkloadLabel); len(problems) > 0 {

@@ -47,7 +47,10 @@ func TestValidatePeaksArgs(t *testing.T) {
 	}
 	bySelector := func(selector map[string]string) func(*args) {
 		return func(a *args) {
-			a.NodePowerModels = []config.NodePowerModel{{PowerModel: config.PowerModel{K1: 1, K2: 0.01}}, {NodeSelector: selector, PowerModel: config.PowerModel{K0: 1, K1: 1, K2: 0.01}}}
+			a.NodePowerModels = []config.NodePowerModel{
+				{PowerModel: config.PowerModel{K1: 1, K2: 0.01}},
+				{NodeSelector: selector, PowerModel: config.PowerModel{K0: 1, K1: 1, K2: 0.01}},
+			}
 		}
 	}
 	many := map[string]string{}
@@ -102,7 +105,10 @@ func TestValidatePeaksArgs(t *testing.T) {
 			checkRefusals(t, validation.ValidatePeaksArgs(field.NewPath("args"), a), tt.want)
 		})
 	}
-	if !strings.Contains(validation.ValidatePowerModels(nil, map[string]config.PowerModel{"a": {K0: math.NaN(), K1: 1, K2: 1}}).ToAggregate().Error(), "[a]: Invalid value") {
+	if !strings.Contains(
+		validation.ValidatePowerModels(nil, map[string]config.PowerModel{"a": {K0: math.NaN(), K1: 1, K2: 1}}).ToAggregate().Error(),
+		"[a]: Invalid value",
+	) {
 		t.Error("the error of a file does not name the node")
 	}
 }

@@ -512,7 +512,12 @@ func TestValidateLoadSpec_MetricProvider(t *testing.T) {
 		{
 			name:   "Prometheus without an address is refused",
 			change: prometheus(func(provider *config.MetricProviderSpec) { provider.Address = "" }),
-			want:   refused("metricProvider.address", "Required", "type Prometheus needs the server's URL", `"http://prometheus.monitoring.svc:9090"`),
+			want: refused(
+				"metricProvider.address",
+				"Required",
+				"type Prometheus needs the server's URL",
+				`"http://prometheus.monitoring.svc:9090"`,
+			),
 		},
 		{
 			name: "an invalid address is refused although it is not used: the type may have been forgotten",
@@ -584,7 +589,13 @@ func TestValidateLoadSpec_MetricProvider(t *testing.T) {
 		{
 			name:   "labels of nodes are refused with Datadog",
 			change: datadog(func(provider *config.MetricProviderSpec) { provider.NodeLabels = []string{"my_host"} }),
-			want:   refused("metricProvider.nodeLabels", "Forbidden", "with type Prometheus", `"Datadog"`, "group your own queries by that tag"),
+			want: refused(
+				"metricProvider.nodeLabels",
+				"Forbidden",
+				"with type Prometheus",
+				`"Datadog"`,
+				"group your own queries by that tag",
+			),
 		},
 		{
 			name:   "a dialect is refused with SignalFx",
@@ -697,7 +708,15 @@ func TestValidateLoadSpec_MetricProvider(t *testing.T) {
 		{
 			name:   "an unknown dialect is refused",
 			change: prometheus(func(provider *config.MetricProviderSpec) { provider.Dialect = "CAdvisor" }),
-			want:   refused("metricProvider.dialect", `"CAdvisor"`, `"Auto"`, `"NodeExporter"`, `"KubePrometheus"`, `"Kubelet"`, `"cAdvisor"`),
+			want: refused(
+				"metricProvider.dialect",
+				`"CAdvisor"`,
+				`"Auto"`,
+				`"NodeExporter"`,
+				`"KubePrometheus"`,
+				`"Kubelet"`,
+				`"cAdvisor"`,
+			),
 		},
 		{
 			name:   "a query for cpu alone is accepted",
@@ -724,7 +743,13 @@ func TestValidateLoadSpec_MetricProvider(t *testing.T) {
 			change: func(spec *config.LoadSpec) {
 				spec.MetricProvider.Queries = &config.LoadQueries{CPU: "a"}
 			},
-			want: refused("metricProvider.queries", "Forbidden", "the types Prometheus, SignalFx and Datadog", `"KubernetesMetricsServer"`, "remove them or set the type"),
+			want: refused(
+				"metricProvider.queries",
+				"Forbidden",
+				"the types Prometheus, SignalFx and Datadog",
+				`"KubernetesMetricsServer"`,
+				"remove them or set the type",
+			),
 		},
 		{
 			name:   "more than 32 node labels are refused",
@@ -755,7 +780,10 @@ func TestValidateLoadSpec_MetricProvider(t *testing.T) {
 				provider.NodeLabels = []string{"node", "kubernetes.io/hostname", "", "1st", "_ok1"}
 			}),
 			want: []refusal{
-				{path: "metricProvider.nodeLabels[1]", parts: []string{`"kubernetes.io/hostname"`, "letter or underscore", "such as kubernetes_node"}},
+				{
+					path:  "metricProvider.nodeLabels[1]",
+					parts: []string{`"kubernetes.io/hostname"`, "letter or underscore", "such as kubernetes_node"},
+				},
 				{path: "metricProvider.nodeLabels[2]", parts: []string{`""`}},
 				{path: "metricProvider.nodeLabels[3]", parts: []string{`"1st"`}},
 			},
@@ -799,22 +827,66 @@ func TestValidateLoadSpec_Credentials(t *testing.T) {
 
 	runLoadSpecTests(t, []loadSpecTest{
 		{name: "a token is accepted", change: token("eyJhbGciOi.hunter2-_~+/==")},
-		{name: "a token with a line break is refused and hidden", change: token(secret + "\n"), want: refused("metricProvider.token", append(tokenRule, "<redacted>")...)},
-		{name: "a token with a carriage return is refused", change: token("a\r\nX-Evil: " + secret), want: refused("metricProvider.token", tokenRule...)},
-		{name: "a token with a blank is refused", change: token("Bearer " + secret), want: refused("metricProvider.token", append(tokenRule, `without "Bearer"`)...)},
+		{
+			name:   "a token with a line break is refused and hidden",
+			change: token(secret + "\n"),
+			want:   refused("metricProvider.token", append(tokenRule, "<redacted>")...),
+		},
+		{
+			name:   "a token with a carriage return is refused",
+			change: token("a\r\nX-Evil: " + secret),
+			want:   refused("metricProvider.token", tokenRule...),
+		},
+		{
+			name:   "a token with a blank is refused",
+			change: token("Bearer " + secret),
+			want:   refused("metricProvider.token", append(tokenRule, `without "Bearer"`)...),
+		},
 		{name: "a token with a NUL is refused", change: token(secret + "\x00"), want: refused("metricProvider.token", tokenRule...)},
 		{name: "a token beyond ASCII is refused", change: token(secret + "é"), want: refused("metricProvider.token", tokenRule...)},
 		{name: "a token of blanks is refused", change: token("  "), want: refused("metricProvider.token", tokenRule...)},
-		{name: "the placeholder of a written configuration is refused", change: token("<redacted>"), want: refused("metricProvider.token", "in place of the token", "put the token back")},
+		{
+			name:   "the placeholder of a written configuration is refused",
+			change: token("<redacted>"),
+			want:   refused("metricProvider.token", "in place of the token", "put the token back"),
+		},
 
 		{name: "a token file that ends with a line break is accepted", change: tokenFile(file("token", secret+"\n"))},
-		{name: "a missing token file is refused", change: tokenFile(missing), want: refused("metricProvider.tokenFile", missing, "no such file", "mount the file or correct the path")},
-		{name: "a directory as token file is refused", change: tokenFile(dir), want: refused("metricProvider.tokenFile", dir, "not a regular file")},
-		{name: "a pipe as token file is refused, and does not block", change: tokenFile(pipe), want: refused("metricProvider.tokenFile", "not a regular file")},
-		{name: "an empty token file is refused", change: tokenFile(file("empty", "")), want: refused("metricProvider.tokenFile", "is empty", "write the token")},
-		{name: "a token file of line breaks is refused", change: tokenFile(file("blank", "\n\n")), want: refused("metricProvider.tokenFile", "is empty")},
-		{name: "a token file of two lines is refused and hidden", change: tokenFile(file("lines", secret+"\n"+secret)), want: refused("metricProvider.tokenFile", append(tokenRule, "the token in it")...)},
-		{name: "a token file that is too large is refused", change: tokenFile(file("large", strings.Repeat("a", 64<<10+1))), want: refused("metricProvider.tokenFile", "more than 65536 bytes")},
+		{
+			name:   "a missing token file is refused",
+			change: tokenFile(missing),
+			want:   refused("metricProvider.tokenFile", missing, "no such file", "mount the file or correct the path"),
+		},
+		{
+			name:   "a directory as token file is refused",
+			change: tokenFile(dir),
+			want:   refused("metricProvider.tokenFile", dir, "not a regular file"),
+		},
+		{
+			name:   "a pipe as token file is refused, and does not block",
+			change: tokenFile(pipe),
+			want:   refused("metricProvider.tokenFile", "not a regular file"),
+		},
+		{
+			name:   "an empty token file is refused",
+			change: tokenFile(file("empty", "")),
+			want:   refused("metricProvider.tokenFile", "is empty", "write the token"),
+		},
+		{
+			name:   "a token file of line breaks is refused",
+			change: tokenFile(file("blank", "\n\n")),
+			want:   refused("metricProvider.tokenFile", "is empty"),
+		},
+		{
+			name:   "a token file of two lines is refused and hidden",
+			change: tokenFile(file("lines", secret+"\n"+secret)),
+			want:   refused("metricProvider.tokenFile", append(tokenRule, "the token in it")...),
+		},
+		{
+			name:   "a token file that is too large is refused",
+			change: tokenFile(file("large", strings.Repeat("a", 64<<10+1))),
+			want:   refused("metricProvider.tokenFile", "more than 65536 bytes"),
+		},
 		{
 			name: "a token and a token file together are refused",
 			change: func(spec *config.LoadSpec) {
@@ -826,9 +898,21 @@ func TestValidateLoadSpec_Credentials(t *testing.T) {
 
 		{name: "a bundle of one certificate is accepted", change: caFile(file("one.crt", certificate))},
 		{name: "a bundle with comments is accepted", change: caFile(file("two.crt", "# first\n"+certificate+"# second\n"+certificate))},
-		{name: "a missing bundle is refused", change: caFile(missing), want: refused("metricProvider.caFile", missing, "no such file", "mount the file or correct the path")},
-		{name: "an empty bundle is refused", change: caFile(file("empty.crt", "")), want: refused("metricProvider.caFile", "at least one PEM certificate", "name the bundle")},
-		{name: "a bundle without certificates is refused", change: caFile(file("text.crt", "no certificate")), want: refused("metricProvider.caFile", "at least one PEM certificate")},
+		{
+			name:   "a missing bundle is refused",
+			change: caFile(missing),
+			want:   refused("metricProvider.caFile", missing, "no such file", "mount the file or correct the path"),
+		},
+		{
+			name:   "an empty bundle is refused",
+			change: caFile(file("empty.crt", "")),
+			want:   refused("metricProvider.caFile", "at least one PEM certificate", "name the bundle"),
+		},
+		{
+			name:   "a bundle without certificates is refused",
+			change: caFile(file("text.crt", "no certificate")),
+			want:   refused("metricProvider.caFile", "at least one PEM certificate"),
+		},
 		{
 			name: "a key instead of a bundle is refused and hidden",
 			change: caFile(file("key.pem", string(pem.EncodeToMemory(&pem.Block{
@@ -878,18 +962,50 @@ func TestValidateLoadSpec_Timing(t *testing.T) {
 	runLoadSpecTests(t, []loadSpecTest{
 		{name: "the shortest of everything is accepted", change: timing(10*s, s, s, s)},
 		{name: "the longest window is accepted", change: timing(h, 30*s, 5*m, 10*s)},
-		{name: "a window under 10s is refused", change: timing(9*s, 30*s, 5*m, 10*s), want: refused("window", `"9s"`, "[10s, 1h0m0s]", "such as 5m")},
+		{
+			name:   "a window under 10s is refused",
+			change: timing(9*s, 30*s, 5*m, 10*s),
+			want:   refused("window", `"9s"`, "[10s, 1h0m0s]", "such as 5m"),
+		},
 		{name: "a window over 1h is refused", change: timing(h+s, 30*s, 5*m, 10*s), want: refused("window", `"1h0m1s"`, "[10s, 1h0m0s]")},
 		{name: "a negative window is refused", change: timing(-5*m, 30*s, 5*m, 10*s), want: refused("window", `"-5m0s"`)},
-		{name: "a refreshInterval of 0 is refused", change: timing(5*m, 0, 5*m, 10*s), want: refused("refreshInterval", `"0s"`, "at least 1s", "at most maxAge", "such as 30s")},
-		{name: "a refreshInterval under 1s is refused", change: timing(5*m, s/2, 5*m, 10*s), want: refused("refreshInterval", `"500ms"`, "at least 1s")},
-		{name: "a refreshInterval over maxAge is refused", change: timing(5*m, 10*m, 5*m, 10*s), want: refused("refreshInterval", `"10m0s"`, "at most maxAge (5m0s)", "lower refreshInterval or raise maxAge")},
-		{name: "a maxAge of 0 is refused once: other fields are not compared with it", change: timing(5*m, 30*s, 0, 10*s), want: refused("maxAge", `"0s"`, "at least 1s", "such as 5m")},
+		{
+			name:   "a refreshInterval of 0 is refused",
+			change: timing(5*m, 0, 5*m, 10*s),
+			want:   refused("refreshInterval", `"0s"`, "at least 1s", "at most maxAge", "such as 30s"),
+		},
+		{
+			name:   "a refreshInterval under 1s is refused",
+			change: timing(5*m, s/2, 5*m, 10*s),
+			want:   refused("refreshInterval", `"500ms"`, "at least 1s"),
+		},
+		{
+			name:   "a refreshInterval over maxAge is refused",
+			change: timing(5*m, 10*m, 5*m, 10*s),
+			want:   refused("refreshInterval", `"10m0s"`, "at most maxAge (5m0s)", "lower refreshInterval or raise maxAge"),
+		},
+		{
+			name:   "a maxAge of 0 is refused once: other fields are not compared with it",
+			change: timing(5*m, 30*s, 0, 10*s),
+			want:   refused("maxAge", `"0s"`, "at least 1s", "such as 5m"),
+		},
 		{name: "a negative maxAge is refused once", change: timing(5*m, 30*s, -m, 10*s), want: refused("maxAge", `"-1m0s"`)},
-		{name: "a timeout of 0 is refused", change: timing(5*m, 30*s, 5*m, 0), want: refused("metricProvider.timeout", `"0s"`, "more than 0", "such as 10s")},
-		{name: "a negative timeout is refused", change: timing(5*m, 30*s, 5*m, -s), want: refused("metricProvider.timeout", `"-1s"`, "more than 0")},
+		{
+			name:   "a timeout of 0 is refused",
+			change: timing(5*m, 30*s, 5*m, 0),
+			want:   refused("metricProvider.timeout", `"0s"`, "more than 0", "such as 10s"),
+		},
+		{
+			name:   "a negative timeout is refused",
+			change: timing(5*m, 30*s, 5*m, -s),
+			want:   refused("metricProvider.timeout", `"-1s"`, "more than 0"),
+		},
 		{name: "a timeout of maxAge is accepted", change: timing(5*m, 30*s, 5*m, 5*m)},
-		{name: "a timeout over maxAge is refused", change: timing(5*m, 30*s, 5*m, 6*m), want: refused("metricProvider.timeout", `"6m0s"`, "at most maxAge (5m0s)", "lower timeout or raise maxAge")},
+		{
+			name:   "a timeout over maxAge is refused",
+			change: timing(5*m, 30*s, 5*m, 6*m),
+			want:   refused("metricProvider.timeout", `"6m0s"`, "at most maxAge (5m0s)", "lower timeout or raise maxAge"),
+		},
 		{name: "a small driftTolerance is accepted", change: drift(0.1)},
 		{name: "a driftTolerance of 0 is refused", change: drift(0), want: refused("driftTolerance", "0", "above 0", "such as 10")},
 		{name: "a negative driftTolerance is refused", change: drift(-1), want: refused("driftTolerance", "-1", "above 0")},
@@ -904,7 +1020,11 @@ func TestValidatePluginConfigs_Files(t *testing.T) {
 	c := &kubeschedulerconfig.KubeSchedulerConfiguration{Profiles: []kubeschedulerconfig.KubeSchedulerProfile{
 		{PluginConfig: []kubeschedulerconfig.PluginConfig{{Name: "TargetLoadPacking", Args: args}}},
 	}}
-	if err := validation.ValidatePluginConfigs(c, files); err == nil || !strings.Contains(err.Error(), "profiles[0].pluginConfig[0].args.metricProvider.caFile") {
+	if err := validation.ValidatePluginConfigs(
+		c,
+		files,
+	); err == nil ||
+		!strings.Contains(err.Error(), "profiles[0].pluginConfig[0].args.metricProvider.caFile") {
 		t.Errorf("error %v, want one that names the field", err)
 	}
 	if err := validation.ValidatePluginConfigs(c, validation.Files{}); err != nil {

@@ -103,14 +103,19 @@ func measurement(age time.Duration) load.Measurement {
 // newNode has 8 cores, of which 6 are allocatable.
 func newNode(pods ...*corev1.Pod) *framework.NodeInfo {
 	object := st.MakeNode().Name("n").Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "8"}).Obj()
-	object.Status.Allocatable = st.MakeNode().Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "6"}).Obj().Status.Allocatable
+	object.Status.Allocatable = st.MakeNode().
+		Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "6"}).
+		Obj().
+		Status.Allocatable
 	info := framework.NewNodeInfo(pods...)
 	info.SetNode(object)
 	return info
 }
 
 func bound(pod *corev1.Pod, ago time.Duration) *corev1.Pod {
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-ago))}}
+	pod.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-ago))},
+	}
 	return pod
 }
 
@@ -354,13 +359,21 @@ func TestCacheChangesNoPodSums(t *testing.T) {
 		n := framework.NewNodeInfo()
 		n.SetNode(object)
 		for i := range rapid.IntRange(1, 30).Draw(t, "steps") {
-			switch pods := n.GetPods(); rapid.SampledFrom([]string{"add", "add", "remove", "change", "publish", "learn", "look"}).Draw(t, "step") {
+			switch pods := n.GetPods(); rapid.SampledFrom([]string{"add", "add", "remove", "change", "publish", "learn", "look"}).
+				Draw(t, "step") {
 			case "add":
-				pod := podNamed("p"+strconv.Itoa(i), rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "owner"), rapid.SampledFrom([]string{"", "100m", "2"}).Draw(t, "cpu"))
+				pod := podNamed(
+					"p"+strconv.Itoa(i),
+					rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "owner"),
+					rapid.SampledFrom([]string{"", "100m", "2"}).Draw(t, "cpu"),
+				)
 				pod.UID = types.UID(pod.Name)
-				pod.Status.Phase = rapid.SampledFrom([]corev1.PodPhase{"", corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded}).Draw(t, "phase")
+				pod.Status.Phase = rapid.SampledFrom([]corev1.PodPhase{"", corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded}).
+					Draw(t, "phase")
 				if rapid.Bool().Draw(t, "started") {
-					pod.Status.StartTime = &metav1.Time{Time: now.Add(-time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "started ago")))}
+					pod.Status.StartTime = &metav1.Time{
+						Time: now.Add(-time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "started ago"))),
+					}
 				}
 				if rapid.Bool().Draw(t, "bound") {
 					bound(pod, time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "bound ago")))

@@ -69,9 +69,22 @@ func healthy() *sourceFacts {
 	for _, node := range []string{"n1", "n2"} {
 		s.figures = append(
 			s.figures,
-			figure{Figure: reading.Figure{Name: "cpu", Value: 0.5, Window: 5 * time.Minute, End: s.now, State: load.Fresh}, node: node, maxAge: 5 * time.Minute},
-			figure{Figure: reading.Figure{Name: "cpu", Value: 0.7, Window: 5 * time.Minute, Fraction: 0.95, End: s.now, State: load.Fresh}, node: node, maxAge: 5 * time.Minute},
-			figure{Figure: reading.Figure{Name: "pressure", End: s.now, State: load.Fresh}, node: node, metric: true, maxAge: 5 * time.Minute},
+			figure{
+				Figure: reading.Figure{Name: "cpu", Value: 0.5, Window: 5 * time.Minute, End: s.now, State: load.Fresh},
+				node:   node,
+				maxAge: 5 * time.Minute,
+			},
+			figure{
+				Figure: reading.Figure{Name: "cpu", Value: 0.7, Window: 5 * time.Minute, Fraction: 0.95, End: s.now, State: load.Fresh},
+				node:   node,
+				maxAge: 5 * time.Minute,
+			},
+			figure{
+				Figure: reading.Figure{Name: "pressure", End: s.now, State: load.Fresh},
+				node:   node,
+				metric: true,
+				maxAge: 5 * time.Minute,
+			},
 		)
 	}
 	return s
@@ -295,7 +308,8 @@ func TestAddReaders(t *testing.T) {
 				t.Fatalf("deviation %v, figures %+v", s.usesDeviation, s.figures)
 			}
 			for _, f := range s.figures {
-				if f.Value != tt.want || f.State != load.Fresh || !f.End.Equal(now) || f.node != "n1" || f.deviation != tt.deviation || f.Fraction != tt.request.Fraction {
+				if f.Value != tt.want || f.State != load.Fresh || !f.End.Equal(now) || f.node != "n1" || f.deviation != tt.deviation ||
+					f.Fraction != tt.request.Fraction {
 					t.Errorf("figure %+v, want %v", f, tt.want)
 				}
 			}

@@ -290,7 +290,7 @@ func TestWaitingChecks(t *testing.T) {
 		{"a pod that has just been created", []*corev1.Pod{pod("a", "other", time.Second, nil)}, true, OK, nil},
 		{"a pod on a node", []*corev1.Pod{pod("a", "other", time.Hour, func(p *corev1.Pod) { p.Spec.NodeName = "n" })}, true, OK, nil},
 		{"a pod with a gate", []*corev1.Pod{pod("a", "other", time.Hour, func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}} })}, true, OK, nil},
-		{"a misspelt name", []*corev1.Pod{pod("a", "plimsol", time.Hour, nil)}, true, Error, []string{`did you mean "plimsoll"?`, `"schedulerName":"plimsoll"`, "get pod a"}},
+		{"a misspelled name", []*corev1.Pod{pod("a", "plimsol", time.Hour, nil)}, true, Error, []string{`did you mean "plimsoll"?`, `"schedulerName":"plimsoll"`, "get pod a"}},
 		{"a name that is like no other", []*corev1.Pod{pod("a", "zzz", time.Hour, nil)}, true, Error, []string{`"schedulerName":"default-scheduler"`}},
 		{"pods of a StatefulSet", []*corev1.Pod{pod("a-0", "plimsol", time.Hour, owned("StatefulSet", "a")), pod("a-1", "plimsol", time.Hour, owned("StatefulSet", "a"))},
 			true, Error, []string{"2 pods wait", "kubectl -n shop patch statefulset a --type=merge"}},

@@ -689,8 +689,8 @@ func TestFilter_Exempt(t *testing.T) {
 	inSystem.Namespace = "system"
 	critical := nothing()
 	critical.Spec.PriorityClassName = "critical"
-	labelled := nothing()
-	labelled.Labels = map[string]string{"tier": "front", "app": "a"}
+	labeled := nothing()
+	labeled.Labels = map[string]string{"tier": "front", "app": "a"}
 	exempt := "exempt: {priorityClassNames: [other, critical], podSelector: {matchLabels: {tier: front}}}"
 
 	for _, tc := range []struct {
@@ -712,8 +712,8 @@ func TestFilter_Exempt(t *testing.T) {
 		{"a pod in a namespace that is not known", "exempt: {namespaceSelector: {}}", nothing(), false},
 		{"a pod of an exempt priority class", exempt, critical, true},
 		{"a pod of a priority class", "", critical, false},
-		{"a pod with exempt labels", exempt, labelled, true},
-		{"a pod with labels", "", labelled, false},
+		{"a pod with exempt labels", exempt, labeled, true},
+		{"a pod with labels", "", labeled, false},
 		{"an empty selector exempts all", "exempt: {podSelector: {}}", nothing(), true},
 		{"any other pod", exempt, nothing(), false},
 	} {

@@ -18,7 +18,7 @@ func TestEventsToRegister(t *testing.T) {
 	pod := nothing()
 	other := podOf("1", "0")
 	other.UID, other.Name, other.Spec.NodeName = "other", "other", "n"
-	labelled := func(pod *corev1.Pod, value string) *corev1.Pod {
+	labeled := func(pod *corev1.Pod, value string) *corev1.Pod {
 		changed := pod.DeepCopy()
 		changed.Labels = map[string]string{"tier": value}
 		return changed
@@ -67,9 +67,9 @@ func TestEventsToRegister(t *testing.T) {
 			q.MoveAllToActiveOrBackoffQueue(klog.FromContext(t.Context()), framework.EventAssignedPodDelete, other, nil, nil)
 		}, true},
 		{"a pod asks for less", podEvent(smaller), true},
-		{"the labels of another pod change", podEvent(labelled(other, "front")), false},
-		{"the pod's own labels come to exempt it", updated(labelled(pod, "front")), true},
-		{"the pod's own labels change, and do not exempt it", updated(labelled(pod, "back")), false},
+		{"the labels of another pod change", podEvent(labeled(other, "front")), false},
+		{"the pod's own labels come to exempt it", updated(labeled(pod, "front")), true},
+		{"the pod's own labels change, and do not exempt it", updated(labeled(pod, "back")), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			q := plugintest.RefusedIn(t, build(t, "exempt: {podSelector: {matchLabels: {tier: front}}}", nil), pod)

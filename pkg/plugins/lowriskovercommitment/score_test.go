@@ -171,8 +171,8 @@ func betaIntegral(a, b, x float64) float64 {
 	}
 	const steps, lowest = 5000, -600.0
 	// What lies further out than dozens of deviations counts nothing.
-	centre, width := math.Log(a/b), 60*(1/math.Sqrt(math.Min(a, b))+1/math.Min(a, b))
-	from, to := math.Max(lowest, centre-width), math.Min(math.Log(x/(1-x)), centre+width)
+	center, width := math.Log(a/b), 60*(1/math.Sqrt(math.Min(a, b))+1/math.Min(a, b))
+	from, to := math.Max(lowest, center-width), math.Min(math.Log(x/(1-x)), center+width)
 	if to <= from {
 		return 0
 	}

@@ -27,8 +27,8 @@ const kind = "PeaksArgs"
 
 func cpu(mean float64) load.NodeLoad { return load.NodeLoad{load.CPU: plugintest.Measurement(mean, 0)} }
 
-// labelled is a node of 8 cores with a label.
-func labelled(name, instanceType string, pods ...*corev1.Pod) fwk.NodeInfo {
+// labeled is a node of 8 cores with a label.
+func labeled(name, instanceType string, pods ...*corev1.Pod) fwk.NodeInfo {
 	node := plugintest.Node(name, plugintest.CPU("8"), pods...)
 	object := node.Node().DeepCopy()
 	object.Labels = map[string]string{"type": instanceType}
@@ -191,9 +191,9 @@ func TestScore(t *testing.T) {
 				t,
 				pl,
 				st.MakePod().Req(plugintest.CPU(request)).Obj(),
-				labelled("a", "small", tc.onA...),
-				labelled("b", "large"),
-				labelled("c", "small"),
+				labeled("a", "small", tc.onA...),
+				labeled("b", "large"),
+				labeled("c", "small"),
 			)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("scores (-want +got):\n%s", diff)
@@ -234,7 +234,7 @@ func TestScore_FollowsLabels(t *testing.T) {
 		),
 		map[string]load.NodeLoad{"a": cpu(0), "b": cpu(0)},
 	)
-	pod, a, b := st.MakePod().Req(plugintest.CPU("2")).Obj(), labelled("a", "small"), labelled("b", "large")
+	pod, a, b := st.MakePod().Req(plugintest.CPU("2")).Obj(), labeled("a", "small"), labeled("b", "large")
 	check := func(want map[string]int64) {
 		t.Helper()
 		if diff := cmp.Diff(want, plugintest.Scores(t, pl, pod, a, b)); diff != "" {
@@ -261,7 +261,7 @@ func TestScore_LogsNodesWithoutModel(t *testing.T) {
 				state, pod := framework.NewCycleState(), st.MakePod().Req(plugintest.CPU("1")).Obj()
 				var scores minor.NodeScoreList
 				for i := range nodes {
-					node := labelled(fmt.Sprint("n", i), "small")
+					node := labeled(fmt.Sprint("n", i), "small")
 					score, _ := pl.Score(ctx, state, pod, node)
 					scores = append(scores, minor.NodeScore{Name: node.Node().Name, Score: score})
 				}
@@ -346,8 +346,8 @@ func TestNew_File(t *testing.T) {
 				t,
 				pl.(minor.ScorePlugin),
 				st.MakePod().Req(plugintest.CPU("2")).Obj(),
-				labelled("a", "small"),
-				labelled("b", "small"),
+				labeled("a", "small"),
+				labeled("b", "small"),
 			)
 			if want := (map[string]int64{"a": 100, "b": 0}); !cmp.Equal(got, want) {
 				t.Errorf("scores %v, want %v", got, want)
@@ -413,7 +413,7 @@ func TestScore_KeepsExplainedCost(t *testing.T) {
 		map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.5)}).(*Peaks)
 	state, pod := framework.NewCycleState(), st.MakePod().Req(plugintest.CPU("2")).Obj()
 	for position, name := range []string{"a", "b"} {
-		node := labelled(name, "small")
+		node := labeled(name, "small")
 		score, _ := pl.Score(t.Context(), state, pod, node)
 		explained := pl.Explain(t.Context(), state, pod, node).Score()
 		if got := pl.PreScoreState(state, pod).Pod.(*costs).at(score); score != int64(position) || got != explained {

@@ -157,7 +157,8 @@ const maxUsage = 1e15
 // valid reports whether the observation's numbers are possible.
 func (o *Observation) valid() bool {
 	possible := func(sum, most float64) bool { return sum >= 0 && sum <= most*o.Pods }
-	return o.Pods > 0 && o.Pods <= math.MaxInt32 && o.Span > 0 && possible(o.Sum, maxUsage) && possible(o.SumSquares, maxUsage*maxUsage)
+	return o.Pods > 0 && o.Pods <= math.MaxInt32 && o.Span > 0 && possible(o.Sum, maxUsage) &&
+		possible(o.SumSquares, maxUsage*maxUsage)
 }
 
 // add adds an observation of the given weight: mean and variance of both together (T. F. Chan et al., "Updating Formulae and a

@@ -204,7 +204,13 @@ func TestSnapshot_KeepsThoseWithMostPodTime(t *testing.T) {
 			}
 		}
 	}
-	s := with(&Snapshot{}, observed("four", start, 1, 1, 1, 1), observed("two", start, 1, 1), observed("one", start, 1), observed("three", start, 1, 1, 1))
+	s := with(
+		&Snapshot{},
+		observed("four", start, 1, 1, 1, 1),
+		observed("two", start, 1, 1),
+		observed("one", start, 1),
+		observed("three", start, 1, 1, 1),
+	)
 	known(s, "four", "three", "two")
 	// As many new ones as there may be do not displace those that live with more pods.
 	later := start.Add(span)

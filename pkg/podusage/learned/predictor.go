@@ -117,7 +117,11 @@ func (p *Prediction) OnNode(pod *corev1.Pod) (usages, steady Usages, changes boo
 }
 
 // predict implements OnNode. It also explains the usages in x, unless that is nil.
-func (p *Prediction) predict(pod, starting *corev1.Pod, maxRatio float64, x *[load.ResourceCount]podusage.Explanation) (usages, steady Usages, changes bool) {
+func (p *Prediction) predict(
+	pod, starting *corev1.Pod,
+	maxRatio float64,
+	x *[load.ResourceCount]podusage.Explanation,
+) (usages, steady Usages, changes bool) {
 	var moments [load.ResourceCount]Moments
 	w, ok := WorkloadOf(pod, p.WorkloadLabel)
 	if ok {

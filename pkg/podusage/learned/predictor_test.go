@@ -41,8 +41,11 @@ func predictor(usagePerRequest float64) *Prediction {
 		Workload: Workload{"ns", "steady"}, Resource: load.CPU, At: time.Unix(1e9, 0), Span: time.Hour,
 		Pods: 1, Sum: 1000, SumSquares: 1000*1000 + 100*100,
 	}
-	snapshot := (&Snapshot{}).With([]Observation{observation}, Cluster{UsagePerRequest: [load.ResourceCount]float64{load.CPU: usagePerRequest}},
-		Config{History: 24 * time.Hour, MaxWorkloads: 10})
+	snapshot := (&Snapshot{}).With(
+		[]Observation{observation},
+		Cluster{UsagePerRequest: [load.ResourceCount]float64{load.CPU: usagePerRequest}},
+		Config{History: 24 * time.Hour, MaxWorkloads: 10},
+	)
 	return Predictor{
 		MinHistory: time.Hour, Multiplier: 1.5, Default: podusage.Amounts{load.CPU: 900, load.Memory: 300}, MaxRequestRatio: 10,
 	}.At(snapshot)
@@ -125,7 +128,8 @@ func TestPrediction(t *testing.T) {
 			}
 			// Memory has no request: the default of 300 during startup, and nothing afterwards.
 			wantChanges := tc.onNode != Usage{}
-			if memory := onNode[load.Memory].P95; changes != wantChanges || wantChanges && memory != 300 || steady[load.Memory] != (Usage{}) {
+			if memory := onNode[load.Memory].P95; changes != wantChanges || wantChanges && memory != 300 ||
+				steady[load.Memory] != (Usage{}) {
 				t.Errorf("changes: %v; memory on a node %v, steady %v", changes, onNode[load.Memory], steady[load.Memory])
 			}
 			if got, want := p.PendingUsage(tc.pod)[load.CPU], onNode[load.CPU].Mean; got != want {
@@ -155,7 +159,15 @@ func TestUsage_Within(t *testing.T) {
 func TestPrediction_KnownWorkloadDoesNotAllocate(t *testing.T) {
 	p := predictor(0.5)
 	p.Default = podusage.Amounts{}
-	observation := Observation{Workload: Workload{"ns", "steady"}, Resource: load.Memory, At: time.Unix(1e9, 0), Span: time.Hour, Pods: 1, Sum: 1, SumSquares: 1}
+	observation := Observation{
+		Workload:   Workload{"ns", "steady"},
+		Resource:   load.Memory,
+		At:         time.Unix(1e9, 0),
+		Span:       time.Hour,
+		Pods:       1,
+		Sum:        1,
+		SumSquares: 1,
+	}
 	prediction := p.At(p.Snapshot.With([]Observation{observation}, Cluster{}, Config{History: 24 * time.Hour, MaxWorkloads: 10}))
 	pod := podOf("steady", container("4", ""))
 	if allocs := testing.AllocsPerRun(100, func() { prediction.OnNode(pod) }); allocs != 0 {

@@ -12,7 +12,10 @@ func ownedPod(namespace, kind, owner string, labels ...string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: owner + "-x", Labels: map[string]string{}}}
 	if kind != "" {
 		controller := true
-		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Parent", Name: "parent"}, {Kind: kind, Name: owner, Controller: &controller}}
+		pod.OwnerReferences = []metav1.OwnerReference{
+			{Kind: "Parent", Name: "parent"},
+			{Kind: kind, Name: owner, Controller: &controller},
+		}
 	}
 	for i := 0; i < len(labels); i += 2 {
 		pod.Labels[labels[i]] = labels[i+1]
@@ -76,7 +79,10 @@ func TestWorkloadOf_Label(t *testing.T) {
 func TestWorkloadOf_OtherNamespacesAreOtherWorkloads(t *testing.T) {
 	for _, label := range []string{"", "app"} {
 		ours, _ := WorkloadOf(ownedPod("shop", "ReplicaSet", "web-6d5f8c7b9d", "app", "web", "pod-template-hash", "6d5f8c7b9d"), label)
-		theirs, _ := WorkloadOf(ownedPod("mallory", "ReplicaSet", "web-6d5f8c7b9d", "app", "web", "pod-template-hash", "6d5f8c7b9d"), label)
+		theirs, _ := WorkloadOf(
+			ownedPod("mallory", "ReplicaSet", "web-6d5f8c7b9d", "app", "web", "pod-template-hash", "6d5f8c7b9d"),
+			label,
+		)
 		if ours == theirs {
 			t.Errorf("label %q: both are %v", label, ours)
 		}

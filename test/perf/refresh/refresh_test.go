@@ -178,7 +178,10 @@ func newNodes(b *testing.B, count int) *nodes {
 		name := fmt.Sprintf("worker-%05d.example", i)
 		node := st.MakeNode().Name(name).Label(corev1.LabelHostname, name).
 			Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "8", corev1.ResourceMemory: "32Gi"}).Obj()
-		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address(i)}, {Type: corev1.NodeHostName, Address: name}}
+		node.Status.Addresses = []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: address(i)},
+			{Type: corev1.NodeHostName, Address: name},
+		}
 		if err := n.indexer.Add(node); err != nil {
 			b.Fatal(err)
 		}
@@ -237,7 +240,10 @@ func benchmarkRefresh(b *testing.B, estimators []podusage.Estimator, metricCount
 	snapshots := estimate.NewSnapshots(watcher.Publisher())
 	models := make([]*estimate.Model, len(estimators))
 	for i, estimator := range estimators {
-		models[i] = estimate.NewModel(snapshots, estimate.Config{Window: window, Trust: trust, Estimators: estimate.Fixed{Estimator: estimator}, Clock: clock.RealClock{}})
+		models[i] = estimate.NewModel(
+			snapshots,
+			estimate.Config{Window: window, Trust: trust, Estimators: estimate.Fixed{Estimator: estimator}, Clock: clock.RealClock{}},
+		)
 	}
 	ctx := klog.NewContext(b.Context(), logr.Discard())
 	refreshOnce := func() {

@@ -49,14 +49,23 @@ func newPodServer(pods int) *podServer {
 	perPod, perWorkload := make([]string, pods), make([]string, int(float64(pods)/podsPerWorkload))
 	for i := range perPod {
 		_, _, name := podName(i)
-		perPod[i] = fmt.Sprintf(`{"metric":{"namespace":%q,"pod":%q},"value":[1700000000.123,"%v"]}`, podNamespace(i), name, random.Float64())
+		perPod[i] = fmt.Sprintf(
+			`{"metric":{"namespace":%q,"pod":%q},"value":[1700000000.123,"%v"]}`,
+			podNamespace(i),
+			name,
+			random.Float64(),
+		)
 	}
 	for i := range perWorkload {
 		perWorkload[i] = fmt.Sprintf(`{"metric":{"namespace":%q,"workload":"workload-%05d"},"value":[1700000000.123,"%v"]}`,
 			podNamespace(int(float64(i)*podsPerWorkload)), i, random.Float64())
 	}
 	return &podServer{
-		count: packedVector([]string{`{"metric":{},"value":[1700000000.123,"1"]}`}), pods: packedVector(perPod), workloads: packedVector(perWorkload),
+		count: packedVector(
+			[]string{`{"metric":{},"value":[1700000000.123,"1"]}`},
+		),
+		pods:      packedVector(perPod),
+		workloads: packedVector(perWorkload),
 	}
 }
 
@@ -94,7 +103,9 @@ func newPods(b *testing.B, count int) (nodes, pods cache.Indexer) {
 			Req(map[corev1.ResourceName]string{corev1.ResourceCPU: "500m", corev1.ResourceMemory: "1Gi"}).Phase(corev1.PodRunning).Obj()
 		controller := true
 		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: replicaSet, Controller: &controller}}
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started}}}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started}}},
+		}
 		if err := pods.Add(pod); err != nil {
 			b.Fatal(err)
 		}

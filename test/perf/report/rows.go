@@ -34,8 +34,22 @@ func rows() []row {
 		call("the same with 20 recently placed pods on every node", 60, 0, "Score", "TargetLoadPacking", busy),
 		call("the same, and the node just changed", 1500, anyNumber, "Score", "TargetLoadPacking", changed),
 		call("Score, one node, LoadVariationRiskBalancing", 100, 0, "Score", "LoadVariationRiskBalancing", busy),
-		call("Score, one node, LowRiskOverCommitment, with 30 recently placed pods on every node", 200, 0, "Score", "LowRiskOverCommitment", "30_recent_pods_per_node"),
-		call("Score, one node, PredictedPeak, with 30 recently placed pods on every node", 80, 0, "Score", "PredictedPeak", "30_recent_pods_per_node"),
+		call(
+			"Score, one node, LowRiskOverCommitment, with 30 recently placed pods on every node",
+			200,
+			0,
+			"Score",
+			"LowRiskOverCommitment",
+			"30_recent_pods_per_node",
+		),
+		call(
+			"Score, one node, PredictedPeak, with 30 recently placed pods on every node",
+			80,
+			0,
+			"Score",
+			"PredictedPeak",
+			"30_recent_pods_per_node",
+		),
 		call("Filter, one node, LoadThreshold", 100, 0, "Filter", "LoadThreshold"),
 		call("Filter, one node, NodeMetrics", 100, 0, "Filter", "NodeMetrics"),
 		scoring("PreScore and Score, one node's share, NodeMetrics with three metrics", 100, "NodeMetrics"),
@@ -70,16 +84,29 @@ func rows() []row {
 		}
 	}
 	const one, every = "profile=TargetLoadPacking", "profile=all"
-	return append(all,
-		refresh("one Prometheus refresh, TargetLoadPacking: queries (means, deviations, when each node was scraped last)", "≤ 5", "%.0f", "queries/op", 5, 1, one),
+	return append(
+		all,
+		refresh(
+			"one Prometheus refresh, TargetLoadPacking: queries (means, deviations, when each node was scraped last)",
+			"≤ 5",
+			"%.0f",
+			"queries/op",
+			5,
+			1,
+			one,
+		),
 		refresh("the same: our CPU per node", "≤ 10 µs", "%.1f µs", "cpu-ns/node", 10, 1e3, one),
-		untargeted(refresh("the same, all plugins with three metrics, which are three more queries", "–", "%.1f µs", "cpu-ns/node", 0, 1e3, every)),
+		untargeted(
+			refresh("the same, all plugins with three metrics, which are three more queries", "–", "%.1f µs", "cpu-ns/node", 0, 1e3, every),
+		),
 		refresh("live heap of the whole load cache per node, TargetLoadPacking", "≤ 2 KiB", "%.2f KiB", "heap-B/node", 2, 1024, one),
 		refresh("the same, all plugins with three metrics", "≤ 2 KiB", "%.2f KiB", "heap-B/node", 2, 1024, every),
 		beside(workloads("statistics of 20,000 workloads, one refresh of 150,000 pods: our CPU", "≤ 1 s", "%.2f s", "cpu-s/op", 1, 1)),
 		beside(workloads("the same: all that is allocated meanwhile", "≤ 64 MiB", "%.0f MiB", "B/op", 64, 1<<20)),
 		beside(coldExplain("explain a pod, 5,000 nodes and 50,000 pods, once they are listed: our CPU", 3)),
-		beside(whatIf("what-if there, without default spreading: pods a second of CPU (300 a second of two processors)", 150, "spreading=none")),
+		beside(
+			whatIf("what-if there, without default spreading: pods a second of CPU (300 a second of two processors)", 150, "spreading=none"),
+		),
 		beside(whatIf("the same with PodTopologySpread's default, which looks at all pods for each", 150, "spreading=default")),
 		cost("cost of a refresh per node, 15,000 nodes over 500", "linear", "cpu-ns/node", "Refresh", one),
 		cost("cost of Score per node, 15,000 nodes over 500", "flat", "ns/op", "Score", "TargetLoadPacking", busy),
@@ -162,7 +189,13 @@ func tail(what string, most float64, profile string, workload []string) row {
 		middle := percent(compared(r, "cycle-p50-ms", profile, workload))
 		cycle, _ := median(cycles)
 		half, _ := median(middle)
-		return fmt.Sprintf("%+.1f %% (%s) · choosing a node %+.1f %%, p50 %+.1f %%", added, listed("%+.0f", attempts), cycle, half), added <= most
+		return fmt.Sprintf(
+			"%+.1f %% (%s) · choosing a node %+.1f %%, p50 %+.1f %%",
+			added,
+			listed("%+.0f", attempts),
+			cycle,
+			half,
+		), added <= most
 	}}
 }
 

@@ -55,7 +55,12 @@ type idleFilter struct{ name string }
 
 func (pl *idleFilter) Name() string { return pl.name }
 
-func (pl *idleFilter) PreFilter(context.Context, fwk.CycleState, *corev1.Pod, []fwk.NodeInfo) (*minor.PreFilterResult, *fwk.Status) {
+func (pl *idleFilter) PreFilter(
+	context.Context,
+	fwk.CycleState,
+	*corev1.Pod,
+	[]fwk.NodeInfo,
+) (*minor.PreFilterResult, *fwk.Status) {
 	return nil, nil
 }
 

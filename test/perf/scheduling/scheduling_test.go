@@ -133,7 +133,12 @@ func (r *run) prepare(ktesting.TContext, *schedulerperf.Workload) (cleanup func(
 
 // measureNodes is called once the nodes are created: their names are not known before. It waits until the load of all of them
 // is fresh.
-func (r *run) measureNodes(tCtx ktesting.TContext, _ *scheduler.Scheduler, _ *schedulerperf.Workload, nodes *corev1.NodeList) error {
+func (r *run) measureNodes(
+	tCtx ktesting.TContext,
+	_ *scheduler.Scheduler,
+	_ *schedulerperf.Workload,
+	nodes *corev1.NodeList,
+) error {
 	b, ok := tCtx.TB().(*testing.B)
 	if !ok {
 		return errors.New("not a benchmark")

@@ -54,7 +54,12 @@ var (
 // newStopwatch returns a stopwatch for the pods of a namespace.
 func newStopwatch(namespace string) *stopwatch {
 	const room = 1 << 14 // more than the pods of any workload, so that append does not copy during the measurement
-	return &stopwatch{namespace: namespace, skipped: map[string]int{}, cycles: make([]time.Duration, 0, room), attempts: make([]time.Duration, 0, room)}
+	return &stopwatch{
+		namespace: namespace,
+		skipped:   map[string]int{},
+		cycles:    make([]time.Duration, 0, room),
+		attempts:  make([]time.Duration, 0, room),
+	}
 }
 
 func (s *stopwatch) new(context.Context, runtime.Object, minor.Handle) (minor.Plugin, error) {
@@ -71,7 +76,12 @@ type lap struct{ began, reserved time.Time }
 func (l *lap) Clone() fwk.StateData { return l }
 
 // PreFilter implements minor.PreFilterPlugin: the attempt begins.
-func (s *stopwatch) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*minor.PreFilterResult, *fwk.Status) {
+func (s *stopwatch) PreFilter(
+	_ context.Context,
+	state fwk.CycleState,
+	pod *corev1.Pod,
+	_ []fwk.NodeInfo,
+) (*minor.PreFilterResult, *fwk.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if pod.Namespace == s.namespace && s.first.at.IsZero() {

@@ -31,7 +31,7 @@ type requeuer struct {
 	nodes     corelisters.NodeLister
 	snapshots *estimate.Snapshots
 	clock     clock.Clock
-	// outdated is signalled when a pod begins to wait that was refused by a snapshot that is no longer the latest.
+	// outdated is signaled when a pod begins to wait that was refused by a snapshot that is no longer the latest.
 	outdated chan struct{}
 
 	mu      sync.Mutex
