@@ -121,6 +121,14 @@ func find(report *doctor.Report, id string) *doctor.Check {
 	return found
 }
 
+// statusOf returns the status that find finds, empty without the check.
+func statusOf(report *doctor.Report, id string) doctor.Status {
+	if c := find(report, id); c != nil {
+		return c.Status
+	}
+	return ""
+}
+
 // shown returns the report as a test's failure shows it.
 func shown(report *doctor.Report) string {
 	var b strings.Builder
@@ -329,9 +337,10 @@ func TestDoctor_UnmeasuredNode(t *testing.T) {
 	c := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)
 	waitSeries(t, shared.Endpoints.Prometheus, `rate(node_cpu_usage_seconds_total{node="worker-1"}[10s])`, 1)
 	var report *doctor.Report
-	waitUntil(t, func() bool { // the other node's first samples do not fill the window yet
+	waitUntil(t, func() bool { // a node's first samples do not fill the window, and series of earlier nodes end later
 		report = shared.doctor(t, "--config="+c.file(t))
-		return strings.Contains(find(report, "nodes.measured").Message, "1 of 2")
+		measured := find(report, "nodes.measured")
+		return measured != nil && strings.Contains(measured.Message, "1 of 2") && find(report, "nodes.unmatched") == nil
 	})
 	for _, a := range wantsFound(t, report, "nodes.measured", doctor.Warning, "unmeasured-1") {
 		if strings.Contains(a.Text, "too few samples") {
@@ -471,6 +480,9 @@ func TestDoctor_SlowSource(t *testing.T) {
 	for range 5 {
 		follow(t, c.args(), advice[0])
 		check := find(shared.doctor(t, "--config="+c.file(t)), "source.duration")
+		if check == nil {
+			t.Fatal("there is no check source.duration")
+		}
 		if check.Status == doctor.OK {
 			return
 		}
