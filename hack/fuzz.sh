@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 module=$(go list -m)
 corpus=$(go env GOCACHE)/fuzz
 binaries=$PWD/bin/fuzz
-targets=$(grep -ro --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*(' apis cmd pkg | sed 's/func //; s/($//' | sort)
+targets=$(grep -ro --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*(' apis cmd internal pkg | sed 's/func //; s/($//' | sort)
 
 # run PACKAGE TARGET: uses the flags of go test -fuzz.
 run() {
