@@ -100,7 +100,7 @@ playground: ## place pods by measured load on a real control plane, on this mach
 check: ## check a change in three minutes: linters, prose, generated files, and the unit tests that it affects
 	@hack/check.sh
 
-# SUITES selects some of unit, e2e and long.
+# SUITES selects some of unit, e2e, fuzz, soak and release.
 test: ## run all tests of a minor: unit tests, end to end on a real control plane, and long ones (SUITES="unit e2e" for some)
 	@hack/test.sh $(SUITES)
 

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Runs test suites, and prints a table of them and one summary of all tests. Arguments select suites; the default is all:
 #
-#   unit  unit tests, with the race detector on the newest minor
-#   e2e   end to end on a real control plane; on older minors a core
-#   long  fuzzing (if FUZZTIME is set), soak, replay, release and benchmarks, on the newest minor
+#   unit     unit tests, with the race detector on the newest minor
+#   e2e      end to end on a real control plane; on older minors a core
+#   fuzz     the parsers, if FUZZTIME is set; it and those below run on the newest minor only
+#   soak     half an hour of simulated time, and replay's ranking of policies
+#   release  the release, the image and small benchmarks
 #
 # KUBERNETES names the minors of Kubernetes; the newest is the default. End-to-end tests mostly wait. They run in the background, beside
 # all other suites at the lowest priority.
@@ -112,12 +114,15 @@ end_to_end() {
 
 test_newest() {
 	if selected unit; then suite "$newest" "$units" test_units; fi
-	selected long || return 0
-	if [[ -n ${FUZZTIME:-} ]]; then suite "$newest" "$fuzz" hack/fuzz.sh -json; fi
-	suite "$newest" "$soak" go test -json -count=1 -timeout 30m ./test/soak/... ./test/perf/memory
-	suite "$newest" "$replay" go test -json -count=1 -timeout 30m -tags quality -run RanksPolicies ./pkg/replay
-	suite "$newest" "$release" test_release
-	suite "$newest" "$benchmarks" test_benchmarks
+	if selected fuzz && [[ -n ${FUZZTIME:-} ]]; then suite "$newest" "$fuzz" hack/fuzz.sh -json; fi
+	if selected soak; then
+		suite "$newest" "$soak" go test -json -count=1 -timeout 30m ./test/soak/... ./test/perf/memory
+		suite "$newest" "$replay" go test -json -count=1 -timeout 30m -tags quality -run RanksPolicies ./pkg/replay
+	fi
+	if selected release; then
+		suite "$newest" "$release" test_release
+		suite "$newest" "$benchmarks" test_benchmarks
+	fi
 }
 
 test_older() {
@@ -185,8 +190,8 @@ fi
 mkdir -p "$results"
 echo "== building the test runner"
 (cd hack/tools/gotestsum && go build -o ../../../bin/gotestsum gotest.tools/gotestsum)
-if [[ $# -eq 0 ]]; then set -- unit e2e long; fi
+if [[ $# -eq 0 ]]; then set -- unit e2e fuzz soak release; fi
 for name; do
-	[[ $name =~ ^(unit|e2e|long)$ ]] || { echo "hack/test.sh: suite \"$name\" must be unit, e2e or long" >&2 && exit 1; }
+	[[ $name =~ ^(unit|e2e|fuzz|soak|release)$ ]] || { echo "hack/test.sh: suite \"$name\" must be unit, e2e, fuzz, soak or release" >&2 && exit 1; }
 done
 exec bin/gotestsum --format pkgname --ignore-non-json-output-lines --raw-command -- "$0" --stream "$@"
