@@ -15,7 +15,7 @@ import (
 
 // errInterrupted follows a partial report.
 var errInterrupted = errors.New("interrupted: the report holds the days that all policies completed, " +
-	"or without such a day the first day of the policies that completed it")
+	"or, if there is none, the first day of the policies that completed it")
 
 func newReplayCommand() *cobra.Command {
 	s := &replay.Selection{}

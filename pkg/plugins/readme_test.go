@@ -14,8 +14,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 )
 
-// configurations are the YAML blocks of a page, as whole configurations. One that is a list of metrics alone is what stands
-// in the arguments of NodeMetrics.
+// configurations are the YAML blocks of a page, as whole configurations. A list of metrics becomes the arguments of
+// NodeMetrics.
 func configurations(t *testing.T, page string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", page))

@@ -27,7 +27,7 @@ import (
 // LoadProvider opens the sources that plugins' arguments name.
 type LoadProvider = deps.LoadProvider
 
-// Terms are what a plugin judges one node by.
+// Terms are the terms of one node's score.
 type Terms = explain.Terms
 
 // Term is one of the Terms, as an operator reads it.
@@ -36,10 +36,10 @@ type Term = explain.Term
 // Explainer is a plugin that shows its Terms. All plugins are Explainers.
 type Explainer = explain.Explainer
 
-// LoadReader is a plugin that judges nodes by their load. All plugins but NodeMetrics are LoadReaders.
+// LoadReader is a plugin that filters or scores nodes by their load. All plugins but NodeMetrics are LoadReaders.
 type LoadReader = explain.LoadReader
 
-// LoadLine is how a node stands against the load line of a LoadReader.
+// LoadLine compares a node with the load line of a LoadReader.
 type LoadLine = explain.LoadLine
 
 // Limit is a limit that a filter compares a figure of the node with.
@@ -48,13 +48,13 @@ type Limit = explain.Limit
 // Limiter is Terms of a plugin that filters by limits.
 type Limiter = explain.Limiter
 
-// PodUsage is what a plugin expects the pod to place to use of one resource.
+// PodUsage is the usage of one resource that a plugin expects of the incoming pod.
 type PodUsage = explain.PodUsage
 
-// UsageExplainer is an Explainer that judges nodes by what the pod to place is expected to use.
+// UsageExplainer is an Explainer that predicts the usage of the incoming pod.
 type UsageExplainer = explain.UsageExplainer
 
-// Descriptor is what the rest of the program knows of a plugin.
+// Descriptor describes a plugin to the rest of the program.
 type Descriptor = descriptor.Descriptor
 
 // All returns the descriptors of all plugins, for one scheduler.

@@ -117,8 +117,7 @@ func (p *Provider) label(name string) string {
 	return name
 }
 
-// sourceSpec identifies a source: a LoadSpec without the fields that only say how its load is used, and without those that have
-// no effect.
+// sourceSpec identifies a source: a LoadSpec without fields that have no effect, or that only say how its load is used.
 type sourceSpec config.LoadSpec
 
 func sourceSpecOf(spec config.LoadSpec) sourceSpec {

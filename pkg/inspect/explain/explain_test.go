@@ -391,8 +391,8 @@ func TestExplain_Quantile(t *testing.T) {
 	}
 }
 
-// Peaks has no finite cost for a node that the pod takes beyond its capacity, and LowRiskOverCommitment nothing to say
-// of a pod that states nothing. JSON has no infinity.
+// Peaks has no finite cost for a node that the pod takes beyond its capacity, and LowRiskOverCommitment does not score
+// a pod without requests and limits. JSON has no infinity.
 func TestExplain_PeaksAndLowRiskOverCommitment(t *testing.T) {
 	unlimited := strings.Replace(byPower, "statistic: P95, whenNoneFits: Reject", "missingLoad: Pass, exempt: {podSelector: {}}", 1)
 	s := newScheduler(t, unlimited, loads{"a": 0.25, "b": 0.5, "small": 0.9}, node("a", "8"), node("b", "8"), node("small", "1"))
@@ -421,14 +421,14 @@ func TestExplain_PeaksAndLowRiskOverCommitment(t *testing.T) {
 		"Peaks",
 	); fits.Score == nil || !has(fits, "power with the pod") || full.Score != nil ||
 		has(full, "power") {
-		t.Errorf("Peaks judges a by %+v and small by %+v; want a finite cost and powers for a alone", fits, full)
+		t.Errorf("Peaks has the terms %+v for a and %+v for small; want a finite cost and powers for a alone", fits, full)
 	}
 	if terms := of(
 		"a",
 		"LowRiskOverCommitment",
 	); !has(terms, "cpu risk by limits") || !has(terms, "cpu risk by load") ||
 		terms.Limited {
-		t.Errorf("LowRiskOverCommitment judges by %+v, want both risks, and no limit", terms)
+		t.Errorf("LowRiskOverCommitment has the terms %+v, want both risks, and no limit", terms)
 	}
 	for _, u := range r.ExpectedUsage {
 		if u.Peak != nil || len(u.Parts) != 1 || u.Parts[0].Basis != "request of the pod" {
@@ -454,8 +454,8 @@ func TestExplain_UnknownProfile(t *testing.T) {
 	}
 }
 
-// On any cluster, scores add up to totals, the winners are those of the highest, and deciding plugins are those that
-// brute force finds.
+// On any cluster, scores add up to totals, the winners have the highest total, and brute force finds the same deciding
+// plugins.
 func TestExplain_AnyCluster(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		l, objects := loads{}, []runtime.Object(nil)

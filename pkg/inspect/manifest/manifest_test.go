@@ -102,7 +102,7 @@ func TestPod_OfDeployment(t *testing.T) {
 	if first.Name == second.Name || first.UID == second.UID || first.UID == "" {
 		t.Errorf("pods %s (%s) and %s (%s), want distinct ones", first.Name, first.UID, second.Name, second.UID)
 	}
-	// The API server requests the limit where only that is stated.
+	// The API server defaults an unset request to the limit.
 	if request := first.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU]; request.String() != "500m" {
 		t.Errorf("request %s, want the limit of 500m", &request)
 	}

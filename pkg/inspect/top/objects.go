@@ -114,8 +114,8 @@ func Watch(ctx context.Context, client kubernetes.Interface, c clock.PassiveCloc
 	return o, nil
 }
 
-// listWatch makes the reflector list objects, rather than begin with a watch: while a watch cannot begin, the reflector tries again
-// for ever without a word, and takes one that timed out for one that has ended.
+// listWatch makes the reflector list objects first. If a watch cannot start, the reflector retries silently, and treats a timeout
+// as its normal end.
 type listWatch struct{ *cache.ListWatch }
 
 // IsWatchListSemanticsUnSupported is what the reflector asks.

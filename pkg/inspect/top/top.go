@@ -81,7 +81,7 @@ type View struct {
 	// Plugin is the plugin whose measured and pending load and whose load line are shown.
 	Plugin string    `json:"plugin"`
 	Time   time.Time `json:"time"`
-	// Unknown are the resources that no node's load is known of, so that the plugin judges none by it.
+	// Unknown are the resources without load on any node. The plugin ignores their load.
 	Unknown []string `json:"unknown,omitempty"`
 	// Configuration is where the configuration comes from, and Problems are why what is shown may be old or not all. Reader knows
 	// neither: its caller sets them.
@@ -106,7 +106,7 @@ type Node struct {
 
 // Resource is the load of one resource of a node. Percentages are of the capacity unless they say otherwise.
 type Resource struct {
-	// State is Fresh, Expired or Absent. Unless it is Fresh, the node is judged by what its pods request.
+	// State is Fresh, Expired or Absent. Unless it is Fresh, the requests of the pods replace the load.
 	State string `json:"state"`
 	// AgeSeconds is how long ago the window of the measurement ended; nil where nothing was measured.
 	AgeSeconds *float64 `json:"ageSeconds,omitempty"`
@@ -119,8 +119,8 @@ type Resource struct {
 	PendingPercent float64 `json:"pendingPercent"`
 	// RequestedPercent is what the pods request, of the allocatable.
 	RequestedPercent float64 `json:"requestedPercent"`
-	// UtilizationPercent is what the plugin compares with the line: measured and pending load, and a deviation or a predicted peak
-	// if the plugin reckons with one. Where State is not Fresh, it is of the allocatable.
+	// UtilizationPercent is what the plugin compares with the line: measured and pending load, and possibly a deviation or a
+	// predicted peak. It is of the allocatable unless State is Fresh.
 	UtilizationPercent float64 `json:"utilizationPercent"`
 	// LinePercent is the load line; nil where there is none.
 	LinePercent *float64 `json:"linePercent,omitempty"`

@@ -194,9 +194,9 @@ func TestNodes(t *testing.T) {
 		// The window ended as the young pod started: 2 and 1 of 16 GiB. Requested are 4 of 12 GiB.
 		{"Fresh", 60, 50, 18.75, 100. / 3, 68.75, -1, false, false, "4Gi", "12Gi", "16Gi"},
 		{"Fresh", 30, 50, 0, 50, 50, 60, true, false, "3", "6", "8"},
-		// Expired: judged by 3 of 12 GiB.
+		// Expired: 3 of 12 GiB are requested.
 		{"Expired", 3600, 50, 0, 25, 25, 80, true, false, "3Gi", "12Gi", "16Gi"},
-		// Never measured: judged by 3 of 6 cores, above 40 %.
+		// Never measured: 3 of 6 cores are requested, above 40 %.
 		{"Absent", -1, -1, 0, 50, 50, 40, false, true, "3", "6", "8"},
 		{"Absent", -1, -1, 0, 25, 25, -1, false, false, "3Gi", "12Gi", "16Gi"},
 	}

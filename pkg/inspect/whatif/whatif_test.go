@@ -293,7 +293,7 @@ func TestRun_Drain(t *testing.T) {
 	}
 }
 
-// Evicted pods leave what is measured: both nodes are judged without the 20 % that each pod used there.
+// The measured load of both nodes loses the 20 % that each evicted pod used there.
 func TestRun_EvictAllIn(t *testing.T) {
 	objects := []apiruntime.Object{
 		node("a"),
@@ -447,10 +447,10 @@ func TestRun_AddNodes(t *testing.T) {
 		t.Errorf("%s: %s; want 14 on each new node", count(o), placed(o))
 	}
 	if n := nodeNamed(t, o, "a-new-1"); !n.New || percents(n) != [2]int{-1, 80} || n.CPU.ByRequests {
-		t.Errorf("a-new-1: %+v with %v %%; want a new node at 80 %%, not judged by requests", n, percents(n))
+		t.Errorf("a-new-1: %+v with %v %%; want a new node at 80 %%, not by requests", n, percents(n))
 	}
 	if !strings.Contains(strings.Join(p.Notes, "\n"), "New nodes count as idle") {
-		t.Errorf("notes %q do not say how new nodes are judged", p.Notes)
+		t.Errorf("notes %q do not say that new nodes count as idle", p.Notes)
 	}
 }
 

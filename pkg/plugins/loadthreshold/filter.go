@@ -17,7 +17,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
-// filterState is what all nodes of one scheduling cycle are judged by.
+// filterState is shared by all nodes of one scheduling cycle.
 type filterState struct {
 	views    [load.ResourceCount]*estimate.View
 	podUsage podusage.Amounts
@@ -25,7 +25,7 @@ type filterState struct {
 	peaks     [load.ResourceCount]*peak.View
 	podUsages *learned.Usages
 	exempt    bool
-	// limited are the resources whose thresholds hold: those that some node's load is known of, and none for an exempt pod.
+	// limited are the resources with a known load on some node; none for an exempt pod. Only their thresholds hold.
 	limited   [load.ResourceCount]bool
 	fallbacks counters.Fallbacks
 }
@@ -81,7 +81,7 @@ func (pl *LoadThreshold) PreFilter(
 	return nil, nil
 }
 
-// PreFilterExtensions returns nil: a pod that comes or goes changes the NodeInfo, which the node is judged by.
+// PreFilterExtensions returns nil: a pod that comes or goes changes the NodeInfo, which Filter reads.
 func (pl *LoadThreshold) PreFilterExtensions() minor.PreFilterExtensions { return nil }
 
 // Filter rules the node out if it would be above its load line with the pod on it.

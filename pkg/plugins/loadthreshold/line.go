@@ -113,7 +113,7 @@ type parsedLine struct {
 	valid bool
 }
 
-// lookup returns the line that an annotation states; an invalid one states nothing.
+// lookup returns an annotation's line, which is empty if the annotation is invalid.
 func (a *annotations) lookup(annotation string) (l line, valid bool) {
 	if len(annotation) > maxAnnotationBytes {
 		return line{}, false // it takes long to look up
@@ -157,8 +157,8 @@ func annotationChanged(before, now *corev1.Node) bool {
 	return was != is || had != has
 }
 
-// lineOf returns the node's load line: what its annotation states, and the profile's thresholds for the rest. An annotation
-// that is not valid states nothing, and gets an Event on the node.
+// lineOf returns the node's load line: its annotation, completed by the profile's thresholds. An invalid annotation has no
+// effect, and gets an Event on the node.
 func (pl *LoadThreshold) lineOf(node *corev1.Node) line {
 	annotation, ok := node.Annotations[Annotation]
 	if !ok {
@@ -173,8 +173,7 @@ func (pl *LoadThreshold) lineOf(node *corev1.Node) line {
 	return parsed.orElse(pl.line)
 }
 
-// reportInvalid reports whether the node's invalid annotation has no Event yet, and notes that it gets one. What is kept of an
-// annotation is as long as one may be, and its length.
+// reportInvalid reports whether the node's invalid annotation has no Event yet, and notes that it gets one.
 func (a *annotations) reportInvalid(node, annotation string) bool {
 	kept := invalidAnnotation(annotation)
 	if last, ok := a.invalidAnnotations.Load(node); ok && last == kept {
@@ -185,7 +184,7 @@ func (a *annotations) reportInvalid(node, annotation string) bool {
 	return last != kept
 }
 
-// keptAnnotation is what is kept of an invalid annotation.
+// keptAnnotation is the prefix of an invalid annotation, of at most maxAnnotationBytes, and its full length.
 type keptAnnotation struct {
 	begin string
 	bytes int

@@ -31,7 +31,7 @@ func FuzzAnnotation(f *testing.F) {
 			return
 		}
 		if got == (line{}) {
-			t.Errorf("%q is accepted, but states nothing", annotation)
+			t.Errorf("%q is accepted, but sets no threshold", annotation)
 		}
 		for _, percent := range got {
 			if percent < 0 || percent > 100 {

@@ -70,18 +70,18 @@ func podOf(cpu, memory string) *corev1.Pod {
 
 func nothing() *corev1.Pod { return podOf("0", "0") }
 
-// testee is a plugin on a cluster of known load.
-type testee struct {
+// fixture is a plugin on a cluster of known load.
+type fixture struct {
 	*LoadThreshold
 	descriptor descriptor.Descriptor
 	handle     *plugintest.Handle
 	loads      *plugintest.Loads
 }
 
-func build(t testing.TB, args string, known loads, nodes ...*corev1.Node) *testee {
+func build(t testing.TB, args string, known loads, nodes ...*corev1.Node) *fixture {
 	t.Helper()
 	ctx := t.Context()
-	b := &testee{descriptor: Describe(), handle: plugintest.NewHandle(nodes...), loads: plugintest.NewLoads()}
+	b := &fixture{descriptor: Describe(), handle: plugintest.NewHandle(nodes...), loads: plugintest.NewLoads()}
 	b.loads.Measure(known, nil)
 	plugin, err := b.descriptor.New(ctx, plugintest.Args(t, "LoadThresholdArgs", args), b.handle, b.loads.Deps())
 	if err != nil {
@@ -95,7 +95,7 @@ func build(t testing.TB, args string, known loads, nodes ...*corev1.Node) *teste
 }
 
 // reasonOf is why the node cannot have the pod in a new cycle, or is empty; "skipped" if the plugin skips filtering.
-func (b *testee) reasonOf(t *testing.T, pod *corev1.Pod, node fwk.NodeInfo) string {
+func (b *fixture) reasonOf(t *testing.T, pod *corev1.Pod, node fwk.NodeInfo) string {
 	t.Helper()
 	state := framework.NewCycleState()
 	if _, status := b.PreFilter(t.Context(), state, pod, nil); status.IsSkip() {
@@ -140,7 +140,7 @@ func TestFilter(t *testing.T) {
 		// It ran for one of five minutes, so that 4/5 · 25 = 20 are not measured yet: 60 + 20 = 80.
 		{name: "a pod placed a minute ago counts for four fifths", known: both(0.6, 0.5), on: []*corev1.Pod{running}, pod: nothing()},
 		{name: "and takes the node above its line", known: both(0.61, 0.5), on: []*corev1.Pod{running}, pod: nothing(), want: cpu80},
-		{name: "a resource without a threshold is not judged", args: "thresholds: {cpu: 80}", known: both(0.5, 1), pod: nothing()},
+		{name: "a resource without a threshold is not limited", args: "thresholds: {cpu: 80}", known: both(0.5, 1), pod: nothing()},
 		{name: "the threshold is the operator's", args: "thresholds: {cpu: 50}", known: both(0.51, 0), pod: nothing(), want: "node(s) above their cpu load line (50 percent)"},
 		{
 			name: "the deviation does not count by default", args: "stdDevFactor: 2",
@@ -191,7 +191,7 @@ func flow(args string) string {
 
 // Each threshold has a window of its own.
 // volatileOn are loads and statistics of a node that carries a pod of the workload v, which it returns.
-func volatileOn(b *testee, cpu float64) *corev1.Pod {
+func volatileOn(b *fixture, cpu float64) *corev1.Pod {
 	b.loads.Measure(loads{"n": both(cpu, 0)}, nil)
 	b.loads.Learn(map[learned.Workload][load.ResourceCount]learned.Moments{
 		{Namespace: "ns", Name: "v"}: {load.CPU: {Mean: 1000, Variance: 1e6}},
@@ -485,7 +485,7 @@ func TestAnnotation_Invalid(t *testing.T) {
 }
 
 // wantEvent decides on the node until there is an Event, which has to be on its annotation and say message.
-func (b *testee) wantEvent(t *testing.T, n *corev1.Node, message string) {
+func (b *fixture) wantEvent(t *testing.T, n *corev1.Node, message string) {
 	t.Helper()
 	want := fmt.Sprintf(
 		"Warning InvalidThresholds Annotation plimsoll.io/thresholds=%q is not used: %s",
@@ -498,7 +498,7 @@ func (b *testee) wantEvent(t *testing.T, n *corev1.Node, message string) {
 }
 
 // nextEvent decides on the node until there is an Event.
-func (b *testee) nextEvent(t *testing.T, n *corev1.Node) string {
+func (b *fixture) nextEvent(t *testing.T, n *corev1.Node) string {
 	t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		b.reasonOf(t, nothing(), infoOf(n))
@@ -618,7 +618,7 @@ func TestAnnotation_EventWhenNew(t *testing.T) {
 	b.wantEvent(t, second, "") // and no further one on the first
 	modify(mended)
 	modify(second)
-	b.wantEvent(t, second, "") // it was mended in the meantime
+	b.wantEvent(t, second, "") // it was fixed in the meantime
 	watched.Delete(second.DeepCopy())
 	b.wantEvent(t, second, "") // it is another node of that name
 }
@@ -639,10 +639,10 @@ func TestFilter_MissingLoad(t *testing.T) {
 		node  fwk.NodeInfo
 		want  string
 	}{
-		{"a node is judged by requests", "", loads{"other": other}, full, "node(s) above their cpu load line (80 percent)"},
+		{"a node is limited by requests", "", loads{"other": other}, full, "node(s) above their cpu load line (80 percent)"},
 		{"and passes by requests", "", loads{"other": other}, idle, ""},
-		{"a node whose load is too old is judged by requests", "", loads{"other": other, "unknown": old}, full, "node(s) above their cpu load line (80 percent)"},
-		{"one resource of a node is judged by requests", "", loads{"other": other, "unknown": cpuOnly(0.1)}, memoryFull, "node(s) above their memory load line (90 percent)"},
+		{"a node whose load is too old is limited by requests", "", loads{"other": other, "unknown": old}, full, "node(s) above their cpu load line (80 percent)"},
+		{"one resource of a node is limited by requests", "", loads{"other": other, "unknown": cpuOnly(0.1)}, memoryFull, "node(s) above their memory load line (90 percent)"},
 		{"a node passes, if Pass", "missingLoad: Pass", loads{"other": other}, full, ""},
 		{"but not with a resource that is known, if Pass", "missingLoad: Pass", loads{"other": other, "unknown": cpuOnly(0.9)}, full, "node(s) above their cpu load line (80 percent)"},
 		{"a node is ruled out, if Reject", "missingLoad: Reject", loads{"other": other}, idle, "node(s) without known cpu load"},
@@ -652,7 +652,7 @@ func TestFilter_MissingLoad(t *testing.T) {
 		{"the plugin skips when all load is too old", "", loads{"unknown": {load.CPU: old[load.CPU]}}, full, "skipped"},
 		{"all nodes are ruled out when no load is known, if Reject", "missingLoad: Reject", nil, idle, "node(s) without known cpu load"},
 		// A source that knows cpu alone is no reason to hold requests, which are often near 100 %, against a memory threshold.
-		{"a resource is not judged when it is known of no node", "", loads{"unknown": cpuOnly(0.1)}, memoryFull, ""},
+		{"a resource without load on any node is not limited", "", loads{"unknown": cpuOnly(0.1)}, memoryFull, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := build(t, tc.args, tc.known).reasonOf(t, nothing(), tc.node); got != tc.want {
@@ -735,7 +735,7 @@ func TestFilter_Exempt(t *testing.T) {
 }
 
 // waivedState is a cycle that the thresholds are waived in.
-func (b *testee) waivedState(t *testing.T, pod *corev1.Pod, nodes ...fwk.NodeInfo) fwk.CycleState {
+func (b *fixture) waivedState(t *testing.T, pod *corev1.Pod, nodes ...fwk.NodeInfo) fwk.CycleState {
 	t.Helper()
 	state, statuses := framework.NewCycleState(), framework.NewDefaultNodeToStatus()
 	b.PreFilter(t.Context(), state, pod, nil)

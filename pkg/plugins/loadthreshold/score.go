@@ -10,15 +10,14 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
-// Terms are what a node is judged by.
+// Terms are the terms of Filter and Score for one node.
 type Terms struct {
-	// Node is what was measured of the node, and what is pending on it. Its means are quantiles where Fraction, that of the quantile,
-	// is above 0.
+	// Node is the measured and pending usage of the node. Its means are quantiles if Fraction, the quantile's, is above 0.
 	Node     estimate.Estimate
 	Fraction float64
 	// Pod is what the pod to place requests, or the mean that is predicted for it.
 	Pod podusage.Amounts
-	// Deviations is by how many standard deviations utilizations are judged above the mean.
+	// Deviations is the number of standard deviations that are added to the mean.
 	Deviations float64
 	// Peak is the predicted peak by load.Resource, as a fraction of capacity; 0 where the statistic is not PredictedPeak.
 	Peak [load.ResourceCount]float64
@@ -129,7 +128,7 @@ func (t *Terms) summands(r load.Resource) []explain.Term {
 	return terms
 }
 
-// measured returns the terms of a resource that is judged by what was measured.
+// measured returns the terms of the mean or quantile.
 func (t Terms) measured(r load.Resource) []explain.Term {
 	terms := explain.Resource(r, &t.Node[r], t.Pod[r], t.Node[r].Base)
 	if t.Fraction > 0 && t.Node[r].State == load.Fresh && len(terms) > 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 )
 
-// PreScore skips the scoring of all pods but those that the thresholds are waived for.
+// PreScore skips scoring unless the thresholds are waived for the pod.
 func (pl *LoadThreshold) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
 	if pl.gate.Waived(state) {
 		return nil

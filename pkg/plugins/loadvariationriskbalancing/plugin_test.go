@@ -60,7 +60,7 @@ func TestScore(t *testing.T) {
 			want: map[string]int64{"a": 67, "b": 87},
 		},
 		{
-			name: "a resource that was not measured is judged by requests",
+			name: "a resource that was not measured is scored by requests",
 			load: map[string]load.NodeLoad{"a": {load.CPU: measured(0.5, 0)}, "b": {load.Memory: measured(0.25, 0)}},
 			pod:  pod("0", "10Gi"),
 			// a, memory by requests: 10/16 = 0.625, halved 0.3125; cpu 0.25. b, memory: (4 + 10) / 16 = 0.875, halved 0.4375.
@@ -99,7 +99,7 @@ func TestScore(t *testing.T) {
 			want: map[string]int64{"a": 80, "b": 84},
 		},
 		{
-			name: "a node of which nothing is known is judged by requests",
+			name: "a node without load is scored by requests",
 			load: map[string]load.NodeLoad{"a": {load.CPU: measured(0.5, 0)}},
 			pod:  pod("1600m", "8Gi"),
 			// a: (4,000 + 1,600) / 8,000 = 0.7, halved 0.35. b: 1,600 / 8,000 = 0.2 of cpu, 8/16 = 0.5 of memory, halved 0.25.

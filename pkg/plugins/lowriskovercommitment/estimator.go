@@ -21,12 +21,12 @@ type estimator struct {
 
 var _ estimate.Deriver[nodeTerms] = &estimator{}
 
-// Stated is what pods state of each resource.
-type Stated struct{ Request, Limit podusage.Amounts }
+// PodResources holds the requests and limits of pods.
+type PodResources struct{ Request, Limit podusage.Amounts }
 
-// stated returns what the pod requests, and its limits, which are at least that.
-func (e estimator) stated(pod *corev1.Pod) Stated {
-	s := Stated{Request: e.Estimate(pod)}
+// podResources returns the requests of the pod, and its limits, which are at least the requests.
+func (e estimator) podResources(pod *corev1.Pod) PodResources {
+	s := PodResources{Request: e.Estimate(pod)}
 	for r := range load.ResourceCount {
 		s.Limit[r] = max(e.limit(pod, r), s.Request[r])
 	}
@@ -44,12 +44,12 @@ func (e estimator) limit(pod *corev1.Pod, r load.Resource) float64 {
 type nodeTerms struct {
 	capacity podusage.Amounts
 	// pods are the sums over the pods on the node.
-	pods Stated
+	pods PodResources
 	// loadRisk is the risk by the measured load, in [0, 1], while that is fresh.
 	loadRisk podusage.Amounts
 }
 
-// Derive implements estimate.Deriver. Other load leaves the sums as they are.
+// Derive implements estimate.Deriver. A change of load alone does not change the sums.
 func (e *estimator) Derive(f estimate.Facts, earlier *nodeTerms) (n nodeTerms, same bool) {
 	if f.Unchanged {
 		n = *earlier
@@ -90,7 +90,7 @@ func (e estimator) sumOfLimits(pods []fwk.PodInfo, r load.Resource) (sum float64
 	return sum
 }
 
-// isBestEffort reports whether the pod states neither a request nor a limit of any resource that is scored.
+// isBestEffort reports whether the pod has no request and no limit of a scored resource.
 func isBestEffort(pod *corev1.Pod) bool {
 	for r := range load.ResourceCount {
 		if podusage.Request(pod, r) > 0 || podusage.StatedLimit(pod, r) > 0 {
@@ -100,9 +100,9 @@ func isBestEffort(pod *corev1.Pod) bool {
 	return true
 }
 
-// signature returns what the scores of a pod follow from. A limit of +Inf, which JSON has not, is 0, which no other limit is then.
-func (e estimator) signature(pod *corev1.Pod) Stated {
-	s := e.stated(pod)
+// signature returns the fields that determine the scores of a pod. JSON has no +Inf: an unlimited resource has the limit 0.
+func (e estimator) signature(pod *corev1.Pod) PodResources {
+	s := e.podResources(pod)
 	for r := range s.Limit {
 		if math.IsInf(s.Limit[r], 1) {
 			s.Limit[r] = 0

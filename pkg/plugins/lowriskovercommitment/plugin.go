@@ -65,9 +65,9 @@ func build(_ context.Context, args *config.LowRiskOverCommitmentArgs, given desc
 	}
 	pl.SetPodState(func(_ fwk.CycleState, pod *corev1.Pod) (any, loadscore.Scoring) {
 		if isBestEffort(pod) {
-			return new(pl.estimator.stated(pod)), loadscore.Never
+			return new(pl.estimator.podResources(pod)), loadscore.Never
 		}
-		return new(pl.estimator.stated(pod)), loadscore.ByLoad
+		return new(pl.estimator.podResources(pod)), loadscore.ByLoad
 	})
 	return pl, nil
 }
@@ -105,7 +105,7 @@ func (pl *LowRiskOverCommitment) Score(
 
 func (pl *LowRiskOverCommitment) terms(s *loadscore.PreScoreState, node fwk.NodeInfo) Terms {
 	e, terms := pl.nodes.Of(s.View, node, &pl.estimator)
-	return Terms{Node: e, nodeTerms: terms, Pod: s.Pod.(*Stated), LimitWeights: pl.limitWeights}
+	return Terms{Node: e, nodeTerms: terms, Pod: s.Pod.(*PodResources), LimitWeights: pl.limitWeights}
 }
 
 // Explain returns the node's Terms.

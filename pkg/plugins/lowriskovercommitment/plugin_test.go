@@ -152,7 +152,7 @@ func TestScore(t *testing.T) {
 			want: map[string]int64{"a": 24, "b": 74},
 		},
 		{
-			name: "a node without load is judged by its limits, if Requests",
+			name: "a node without load is scored by its limits, if Requests",
 			args: "missingLoad: Requests",
 			load: map[string]load.NodeLoad{"a": uniform()},
 			onA:  []*corev1.Pod{podOf("x", "4", "6")},
@@ -323,7 +323,7 @@ func TestPreScore_BestEffort(t *testing.T) {
 		{"memory", st.MakePod().Req(plugintest.CPUAndMemory("0", "1Mi")).Obj(), false},
 	} {
 		if got := pl.PreScore(t.Context(), framework.NewCycleState(), tc.pod, nil).IsSkip(); got != tc.skip {
-			t.Errorf("%s stated: skipped %v, want %v", tc.name, got, tc.skip)
+			t.Errorf("pod with %s: skipped %v, want %v", tc.name, got, tc.skip)
 		}
 	}
 }

@@ -17,7 +17,7 @@ type Terms struct {
 	Node estimate.Estimate
 	*nodeTerms
 	// Pod is what the pod to place states.
-	Pod *Stated
+	Pod *PodResources
 	// LimitWeights are the weights of the risk by limits beside that by load, in [0, 1].
 	LimitWeights podusage.Amounts
 }
@@ -34,8 +34,7 @@ func (t *Terms) Risk(r load.Resource) float64 {
 	return clamp(risk + (1-weight)*t.LoadRisk(r))
 }
 
-// LimitRisk is the share, with the pod on the node, of what pods may use beyond their requests that lies beyond the node's capacity.
-// It is above 1 where the requests alone pass the capacity.
+// LimitRisk is limitRisk with the pod on the node. It is above 1 if the requests alone exceed the capacity.
 func (t *Terms) LimitRisk(r load.Resource) float64 {
 	return limitRisk(t.pods.Request[r]+t.Pod.Request[r], t.pods.Limit[r]+t.Pod.Limit[r], t.capacity[r])
 }
@@ -69,8 +68,7 @@ func (t *Terms) List() (terms []explain.Term) {
 	return terms
 }
 
-// limitRisk is the share of what pods may use beyond their requests that lies beyond the capacity. limit is at least request, and
-// may be +Inf.
+// limitRisk is the share of limit - request that exceeds the capacity. limit is at least request, and may be +Inf.
 //
 // The formulas here are those of Trimaran's LowRiskOverCommitment (scheduler-plugins, "Low Risk Over Commitment").
 func limitRisk(request, limit, capacity float64) float64 {

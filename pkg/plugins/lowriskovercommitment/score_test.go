@@ -120,7 +120,7 @@ func TestLoadRisk_AllocatesNothing(t *testing.T) {
 	}
 }
 
-// published is the formula as it is published, one step after the other, of one resource: sums over the pods on the node, with the
+// published is the published formula for one resource, step by step: sums over the pods on the node, with the
 // one to place and without, and the integral of the density of the beta distribution.
 func published(pods [][2]float64, pod [2]float64, capacity, mean, stdDev, smoothingWindow, weight float64) float64 {
 	var request, limit float64
@@ -170,7 +170,7 @@ func betaIntegral(a, b, x float64) float64 {
 		return x
 	}
 	const steps, lowest = 5000, -600.0
-	// What lies further out than dozens of deviations counts nothing.
+	// Beyond dozens of deviations, the density is negligible.
 	center, width := math.Log(a/b), 60*(1/math.Sqrt(math.Min(a, b))+1/math.Min(a, b))
 	from, to := math.Max(lowest, center-width), math.Min(math.Log(x/(1-x)), center+width)
 	if to <= from {

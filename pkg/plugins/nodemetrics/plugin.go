@@ -103,7 +103,7 @@ func reads(args *config.NodeMetricsArgs) reading.Request {
 // Name returns the name of the plugin.
 func (pl *NodeMetrics) Name() string { return Name }
 
-// cycleState is what all nodes of one scheduling cycle are judged by.
+// cycleState is shared by all nodes of one scheduling cycle.
 type cycleState struct {
 	metricsAt
 	// scales are over the candidates: PreScore sets them, or NormalizeScore where PreScore is not called.
@@ -346,7 +346,7 @@ func (m *metric) observe(ctx context.Context, missing bool) {
 	logger.Info("The metric has values again", "plugin", Name, "metric", m.Name)
 }
 
-// SignPod signs nothing: all pods are judged alike.
+// SignPod signs nothing: the scores of a node are the same for all pods.
 func (pl *NodeMetrics) SignPod(context.Context, *corev1.Pod) ([]minor.SignFragment, *fwk.Status) {
 	return nil, nil
 }

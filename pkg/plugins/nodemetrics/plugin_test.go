@@ -152,8 +152,7 @@ func TestScores(t *testing.T) {
 	}
 }
 
-// scoresAfterPreScore are the nodes' scores before and after NormalizeScore, which leaves them as they are; 0 where PreScore
-// skips scoring.
+// scoresAfterPreScore are the nodes' scores, which NormalizeScore must not change; 0 where PreScore skips scoring.
 func scoresAfterPreScore(t *testing.T, b *testee, nodes []fwk.NodeInfo) map[string]int64 {
 	t.Helper()
 	state, scores := framework.NewCycleState(), minor.NodeScoreList{}

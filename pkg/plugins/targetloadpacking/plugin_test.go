@@ -47,7 +47,7 @@ func TestScore(t *testing.T) {
 			want: map[string]int64{"worker-1": 33, "worker-2": 17, "worker-3": 93},
 		},
 		{
-			name: "a container without limit or request is charged the default",
+			name: "a container without limit or request counts the default",
 			args: "defaultRequests: {cpu: 800m}",
 			load: workers,
 			pod:  st.MakePod().Container("image").Obj(),
@@ -84,7 +84,7 @@ func TestScore(t *testing.T) {
 			want: map[string]int64{"worker-1": 100, "worker-2": 33, "worker-3": 55},
 		},
 		{
-			name: "a node without load is judged by requests",
+			name: "a node without load is scored by requests",
 			load: map[string]load.NodeLoad{"worker-1": cpu(0.25), "worker-2": {load.Memory: plugintest.Measurement(0.5, 0)}},
 			pod:  limited("0"),
 			// Neither of the others has a pod that requests anything: 60·0/40 + 40.

@@ -75,7 +75,7 @@ func TestReplay_Figures(t *testing.T) {
 		// One all the time, for the third pod is placed in the tick in which the first ends; the other until 20:30.
 		{"nodes in use", got.NodesInUse, (60 + 20.5) / 60},
 		{"pods pending", float64(got.Pending), 1},
-		// The third from 5:15 to 10:45 is decided in 11 ticks in vain, the fourth from 6:15 in all 108 that are left.
+		// The third from 5:15 to 10:45 is not placed in 11 ticks, the fourth from 6:15 in all 108 that are left.
 		{"pending minutes", got.PendingMinutes, 5.5 + 54},
 		{"p99", got.P99Utilization, 1.2},
 	} {

@@ -25,7 +25,7 @@ type stopwatch struct {
 	namespace string
 
 	mu sync.Mutex
-	// bound and skipped count pods of all namespaces: those that were bound, and those that a plugin, by name, did not filter.
+	// bound and skipped count pods of all namespaces that were bound, and that a plugin, by name, did not filter.
 	bound   int
 	skipped map[string]int
 	// The fields below cover the namespace alone: the durations, the beginning of the first attempt, and the last binding.

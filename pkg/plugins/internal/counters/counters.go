@@ -1,4 +1,4 @@
-// Package counters counts the decisions of plugins, and those that were not made by measured load alone.
+// Package counters counts the decisions of plugins, and their fallbacks from measured load.
 package counters
 
 import (
@@ -9,11 +9,11 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
-// Counters count one plugin's decisions, and those that were not made by measured load alone.
+// Counters count one plugin's decisions and fallbacks.
 type Counters struct {
 	Decisions metrics.CounterMetric
-	// Absent and Expired count the decisions in which at least one node was judged without load, because none was ever
-	// measured or because it was too old. Skipped counts those in which no node's load was known.
+	// Absent and Expired count decisions in which the load of a node was never measured or too old.
+	// Skipped counts decisions in which no node's load was known.
 	Absent, Expired, Skipped metrics.CounterMetric
 }
 
@@ -28,8 +28,7 @@ func (c *Counters) Decision(skipped bool) {
 // Fallbacks are the states that Fallback counted in one decision. It is safe for concurrent use.
 type Fallbacks struct{ absent, expired atomic.Bool }
 
-// Fallback counts that a node was judged without its load, which is in the given state. Each state counts once a decision;
-// counted holds which have been.
+// Fallback counts a node without fresh load. Each state counts once a decision; counted holds the counted states.
 func (c *Counters) Fallback(counted *Fallbacks, state load.State) {
 	flag, counter := &counted.absent, c.Absent
 	if state == load.Expired {
@@ -56,8 +55,8 @@ func NewMetrics(register func(...metrics.Registerable)) *Metrics {
 		}, []string{"plugin"}),
 		fallbacks: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "plimsoll_fallback_total",
-			Help: "Placements that the plugin could not judge by measured load alone: nodes never measured (Absent) or " +
-				"not lately (Expired) were judged otherwise, or no load was known and the plugin left the decision to others (StepAside).",
+			Help: "Placements that the plugin did not decide by measured load alone, by reason: a node was never measured (Absent) " +
+				"or not lately (Expired), or no load was known and the plugin left the decision to others (StepAside).",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"plugin", "reason"}),
 	}

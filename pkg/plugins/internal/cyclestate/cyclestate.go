@@ -41,7 +41,8 @@ func (m *Memo[T]) lookupShared(state fwk.CycleState) *T {
 	return nil
 }
 
-// Store keeps the value for the cycle unless another goroutine was first. It returns what is kept, and whether that is value.
+// Store keeps the value for the cycle unless another goroutine was first. It returns the kept value, and whether that is
+// value.
 func (m *Memo[T]) Store(state fwk.CycleState, value *T) (kept *T, first bool) {
 	kept, first = m.pin.Set(state, value)
 	if first {

@@ -1,4 +1,4 @@
-// Package explain is how plugins show what they judge nodes by.
+// Package explain defines how plugins explain their scores and limits.
 package explain
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
-// Terms are what a plugin judges one node by. Each plugin has a type of its own.
+// Terms are the terms of one node's score. Each plugin has its own type.
 type Terms interface {
 	// Score is what the terms sum up to, before it is rounded and normalized.
 	Score() float64
@@ -84,36 +84,35 @@ func NewPodUsage(r load.Resource, amount float64, x podusage.Explanation) PodUsa
 	return PodUsage{Resource: r.String(), Amount: amount, Unit: unit, Explanation: x}
 }
 
-// UsageExplainer is a plugin that judges nodes by what the pod to place is expected to use.
+// UsageExplainer is a plugin that predicts the usage of the incoming pod.
 type UsageExplainer interface {
 	Explainer
-	// ExplainPodUsage returns the usages that the plugin reckons with in the scheduling cycle.
+	// ExplainPodUsage returns the usages that the plugin expects in the scheduling cycle.
 	ExplainPodUsage(state fwk.CycleState, pod *corev1.Pod) []PodUsage
 }
 
-// Explainer is a plugin that shows what it judges nodes by.
+// Explainer is a plugin that explains its scores and limits.
 type Explainer interface {
 	minor.Plugin
-	// Explain returns the node's terms in the scheduling cycle, which Filter and Score judge by. Where scores follow from all
-	// candidates, call it after NormalizeScore.
+	// Explain returns the node's terms of Filter and Score in the scheduling cycle. Call it after NormalizeScore if the plugin
+	// has one.
 	Explain(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) Terms
 }
 
-// LoadReader is a plugin that judges nodes by their load.
+// LoadReader is a plugin that filters or scores nodes by their load.
 type LoadReader interface {
 	minor.Plugin
-	// Reader reads the load that the plugin judges nodes by.
+	// Reader reads the load of nodes.
 	Reader() *reading.Reader
-	// LoadLine returns how the node stands against its load line in the scheduling cycle, before any pod is placed.
+	// LoadLine compares the node with its load line in the scheduling cycle, before any pod is placed.
 	LoadLine(state fwk.CycleState, node fwk.NodeInfo) LoadLine
 }
 
-// LoadLine is how a node stands against its load line. All arrays are by load.Resource.
+// LoadLine compares a node with its load line. All arrays are by load.Resource.
 type LoadLine struct {
-	// Node is what was measured of the node, and what is pending on it.
+	// Node is the measured and pending usage of the node.
 	Node estimate.Estimate
-	// Utilization is what is compared with the line: what the node carries, with deviation or predicted peak where the plugin reckons
-	// with one. It is a fraction of the node's Base.
+	// Utilization is compared with the line, as a fraction of the node's Base. It includes the plugin's deviation or predicted peak.
 	Utilization [load.ResourceCount]float64
 	// Percent is the line; 0 where none holds.
 	Percent [load.ResourceCount]float64
@@ -123,9 +122,8 @@ type LoadLine struct {
 	Above [load.ResourceCount]bool
 }
 
-// Resource returns the terms of one resource in percent of base, in milliCPU or bytes: what the node carries, its deviation
-// where that is measured, what is pending, and what the pod to place will use. What the node carries is called "measured", or
-// "requested" where its load is not known.
+// Resource returns the terms of one resource in percent of base: usage, deviation if measured, pending usage, and the pod's.
+// The first is called "measured", or "requested" without fresh load. Amounts are in milliCPU or bytes.
 func Resource(r load.Resource, e *estimate.ResourceEstimate, podUsage, base float64) []Term {
 	if base <= 0 {
 		return nil

@@ -97,7 +97,7 @@ func TestExtensions_MissingLoad(t *testing.T) {
 		cpu         map[string]float64
 		want        scores
 	}{
-		{"a node without load is judged by requests", config.MissingLoadRequests, measured, scores{"a": 50, "unknown": 25, "b": 75}},
+		{"a node without load is scored by requests", config.MissingLoadRequests, measured, scores{"a": 50, "unknown": 25, "b": 75}},
 		// (50 + 75) / 2 = 62.5, rounded up
 		{"a node without load gets the mean of the others, if Neutral", config.MissingLoadNeutral, measured, scores{"a": 50, "unknown": 63, "b": 75}},
 		{"a node without load gets the lowest score, if Lowest", config.MissingLoadLowest, measured, scores{"a": 50, "unknown": 0, "b": 75}},
@@ -273,7 +273,7 @@ func counts(decisions, absent, expired, skipped int) string {
 # HELP plimsoll_decisions_total [ALPHA] Placements that the plugin was asked about.
 # TYPE plimsoll_decisions_total counter
 plimsoll_decisions_total{plugin="test"} %d
-# HELP plimsoll_fallback_total [ALPHA] Placements that the plugin could not judge by measured load alone: nodes never measured (Absent) or not lately (Expired) were judged otherwise, or no load was known and the plugin left the decision to others (StepAside).
+# HELP plimsoll_fallback_total [ALPHA] Placements that the plugin did not decide by measured load alone, by reason: a node was never measured (Absent) or not lately (Expired), or no load was known and the plugin left the decision to others (StepAside).
 # TYPE plimsoll_fallback_total counter
 plimsoll_fallback_total{plugin="test",reason="Absent"} %d
 plimsoll_fallback_total{plugin="test",reason="Expired"} %d

@@ -99,7 +99,7 @@ func (l *Loads) ReaderOver(e podusage.Estimator) *reading.Reader {
 	}, e), nil)
 }
 
-// Clock returns a clock that stands at Now.
+// Clock returns a stopped clock, set to Now.
 func Clock() *clocktesting.FakeClock { return clocktesting.NewFakeClock(Now()) }
 
 // Deps is what a plugin is given that reads the loads.

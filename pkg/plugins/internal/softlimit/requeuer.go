@@ -69,9 +69,8 @@ func (q *requeuer) forget(pods ...types.UID) {
 	}
 }
 
-// wait lets the pod wait for the nodes that the limit keeps it from: those that nothing but limits rule out, and those that
-// it could only have by preemption, which the limit prevents there. Other nodes are left to the plugins that rule them out,
-// and to the events that those wait for.
+// wait lets the pod wait for nodes that only limits rule out, and for nodes where the limit prevents preemption.
+// Other nodes are left to the plugins that rule them out, and to the events of those plugins.
 func (q *requeuer) wait(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses minor.NodeToStatusReader) error {
 	nodes, err := q.handle.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {

@@ -83,7 +83,7 @@ func (c *cluster) makeWait(t *testing.T, pods ...*corev1.Pod) {
 func TestGate_RequeuesAfterSnapshot(t *testing.T) {
 	c := newWaiting(t, "small", "big")
 	c.loads.Measure(nil, nil)
-	c.askedAtLeast(t, 2) // both, in vain
+	c.askedAtLeast(t, 2) // both, and no node is feasible
 	if got := c.activated(); got != nil {
 		t.Fatalf("activated by a snapshot that cannot let anybody in: %v", got)
 	}
@@ -206,7 +206,7 @@ func TestGate_WaitsForRelaxedLimit(t *testing.T) {
 		t.Fatal("preemption is not held to the limit")
 	}
 	c.loads.Measure(nil, nil)
-	c.askedAtLeast(t, 2) // by PostFilter, and in vain
+	c.askedAtLeast(t, 2) // by PostFilter, and no node is feasible
 	if got := c.activated(); got != nil {
 		t.Fatalf("activated for a node that was below the limit all along: %v", got)
 	}

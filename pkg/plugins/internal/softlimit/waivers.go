@@ -120,7 +120,7 @@ func (w *waivers) sufficient(
 	nodes []fwk.NodeInfo,
 	statuses minor.NodeToStatusReader,
 ) []*waivers {
-	// Where PreFilter is not enabled no attempt would find a waiver: the pod would be refused and waived for ever.
+	// Where PreFilter is not enabled no attempt would find a waiver: the pod would be refused and waived forever.
 	if !begun(state, w.plugin) {
 		return nil
 	}
