@@ -7,8 +7,7 @@ const (
 	ApplicationKeyVariable = "METRICS_PROVIDER_APP_KEY"
 )
 
-// FilterVariables returns the names of the environment variables with a ClusterName and a HostNameSuffix for sources of the type; empty
-// for types that have neither.
+// FilterVariables returns the names of the environment variables for ClusterName and HostNameSuffix of the type, if any.
 func FilterVariables(t MetricProviderType) (clusterName, hostNameSuffix string) {
 	switch t {
 	case SignalFx:
@@ -24,8 +23,8 @@ func (s *LoadSpec) IsHosted() bool {
 	return s.WatcherAddress == "" && (s.MetricProvider.Type == SignalFx || s.MetricProvider.Type == Datadog)
 }
 
-// CompleteFromEnvironment sets what the spec of SignalFx or Datadog leaves open by the environment variables of the scheduler's process,
-// which lookup returns as os.Getenv does. It leaves other specs as they are.
+// CompleteFromEnvironment sets empty fields of a SignalFx or Datadog spec from environment variables.
+// lookup is os.Getenv, or a double. Other specs do not change.
 func (s *LoadSpec) CompleteFromEnvironment(lookup func(variable string) string) {
 	if !s.IsHosted() {
 		return

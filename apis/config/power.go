@@ -1,10 +1,10 @@
 package config
 
-// NodePowerModelVariable is the environment variable of the scheduler that names a JSON file of power models by name of the node.
+// NodePowerModelVariable is the environment variable that names a JSON file of power models by node name.
 const NodePowerModelVariable = "NODE_POWER_MODEL"
 
-// PowerModelOf returns the power model that the arguments have for a node: the one of its name, otherwise the first whose nodeSelector
-// selects its labels. It returns nil if there is none.
+// PowerModelOf returns the node's power model, or nil. A model for the node's name wins over nodeSelectors.
+// Otherwise the first matching nodeSelector counts.
 func (a *PeaksArgs) PowerModelOf(name string, labels map[string]string) *PowerModel {
 	if model, ok := a.NodePowerModel[name]; ok {
 		return &model

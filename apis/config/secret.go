@@ -20,7 +20,7 @@ func (s Secret) String() string {
 	return RedactedSecret
 }
 
-// Format hides the value from every verb: fmt would print the plain string for a verb that is not one of strings.
+// Format hides the value from every verb: fmt would print the string for verbs of other types.
 func (s Secret) Format(f fmt.State, verb rune) {
 	if verb == 'v' && f.Flag('#') {
 		_, _ = fmt.Fprintf(f, "%q", s.String())
@@ -29,6 +29,6 @@ func (s Secret) Format(f fmt.State, verb rune) {
 	_, _ = io.WriteString(f, s.String())
 }
 
-// MarshalText hides the value from encoders of text, JSON and YAML. The kube-scheduler writes its whole configuration in YAML
-// to its log at verbosity 2, and serves it in JSON at /configz.
+// MarshalText hides the value from encoders of text, JSON and YAML. At verbosity 2, the kube-scheduler
+// logs its whole configuration. It also serves it at /configz.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

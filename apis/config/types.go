@@ -40,11 +40,11 @@ const (
 	DialectDatadogAgent Dialect = "DatadogAgent"
 )
 
-// MissingLoad says how a plugin judges a node whose load is unknown.
+// MissingLoad says how a plugin evaluates a node with unknown load.
 type MissingLoad string
 
 const (
-	// MissingLoadRequests judges the node by what its pods request.
+	// MissingLoadRequests evaluates the node by its pods' requests.
 	MissingLoadRequests MissingLoad = "Requests"
 	// MissingLoadNeutral gives the node the mean score of the nodes whose load is known.
 	MissingLoadNeutral MissingLoad = "Neutral"
@@ -112,10 +112,12 @@ const (
 	PreferHigher Preference = "Higher"
 )
 
-// LoadQueries are the operator's own queries in the provider's language, used in place of the dialect's. Each query yields one
-// series per node. With Prometheus its value is the mean utilization over the window as a fraction of capacity, and `$window`
-// stands for the window. With SignalFx and Datadog its values are utilizations in percent. At least one of the two is set; the
-// dialect's query is used for a resource without one.
+// LoadQueries are custom queries in the provider's language. They replace the dialect's. Each query yields one series per node.
+//
+//   - Prometheus: the value is the mean utilization over `$window`, as a fraction of capacity.
+//   - SignalFx, Datadog: the values are utilizations in percent.
+//
+// At least one of the two is set. A resource without a query uses the dialect's.
 type LoadQueries struct {
 	CPU    string
 	Memory string
@@ -131,16 +133,15 @@ type MetricProviderSpec struct {
 	Type MetricProviderType
 	// Address is the server's http(s) URL, a path prefix included. Prometheus, SignalFx and Datadog have one.
 	Address string
-	// Token is a bearer token, SignalFx's access token or Datadog's API key; TokenFile names a file that holds one and is reread
-	// as it rotates. At most one is set.
+	// Token is a bearer token, SignalFx's access token or Datadog's API key. TokenFile names a file with the token, and is
+	// reread as it rotates. At most one is set.
 	Token     Secret
 	TokenFile string
 	// ApplicationKey is Datadog's second key; ApplicationKeyFile names a file that holds one and is reread as it rotates. At most
 	// one is set.
 	ApplicationKey     Secret
 	ApplicationKeyFile string
-	// CAFile names a PEM bundle of the authorities that are trusted to sign the server's certificate; empty means the system's
-	// roots.
+	// CAFile names a PEM bundle of trusted authorities for the server's certificate. Empty means the system's roots.
 	CAFile string
 	// InsecureSkipVerify accepts any certificate of the server.
 	InsecureSkipVerify bool
@@ -157,10 +158,10 @@ type MetricProviderSpec struct {
 	Timeout metav1.Duration
 }
 
-// LoadSpec holds the arguments that all plugins share: where load is read from, over which window, and how long it is trusted.
+// LoadSpec holds the arguments that all plugins share: the source of load, the window, and the trust.
 type LoadSpec struct {
-	// WatcherAddress is the http(s) URL of a load-watcher service. If set, the service is the source, and of MetricProvider
-	// only the settings of a connection are used: Token, TokenFile, CAFile, InsecureSkipVerify and Timeout.
+	// WatcherAddress is the http(s) URL of a load-watcher service. If set, the service is the source.
+	// MetricProvider then only sets the connection: Token, TokenFile, CAFile, InsecureSkipVerify and Timeout.
 	WatcherAddress string
 	MetricProvider MetricProviderSpec
 	// Window is the time over which means and standard deviations are taken. In [10s, 1h].
@@ -169,8 +170,7 @@ type LoadSpec struct {
 	RefreshInterval metav1.Duration
 	// MaxAge is the age beyond which a node's load is no longer trusted, however steady it was.
 	MaxAge metav1.Duration
-	// DriftTolerance is how far, in percentage points, a node's load may have moved at its usual pace before it is no longer
-	// trusted. > 0.
+	// DriftTolerance is the drift, in percentage points, at which load expires. > 0.
 	DriftTolerance float64
 }
 
@@ -183,17 +183,17 @@ func (s *LoadSpec) GetLoadSpec() *LoadSpec { return s }
 type TargetLoadPackingArgs struct {
 	metav1.TypeMeta
 	LoadSpec
-	// MissingLoad says how a node is judged whose load is unknown.
+	// MissingLoad says how a node with unknown load is evaluated.
 	MissingLoad MissingLoad
 	// TargetUtilization is the CPU utilization, in percent of capacity, up to which nodes are packed. In [1, 99].
 	TargetUtilization int64
-	// DefaultRequests is the usage expected of a container that has neither limit nor request. Only cpu is used, and memory is allowed. ≥ 0.
+	// DefaultRequests is the usage of a container without limit and request. Only cpu is used, and memory is allowed. ≥ 0.
 	DefaultRequests corev1.ResourceList
 	// DefaultRequestsMultiplier times its request is the usage expected of a container without a limit. A finite decimal number
 	// ≥ 0.
 	DefaultRequestsMultiplier string
-	// MaxLimitRequestRatio bounds what a pod's limit charges other pods while the measurement does not cover the pod: a limit
-	// counts up to so many times the request beside it. Finite and ≥ 1.
+	// MaxLimitRequestRatio bounds the pending usage of pods with a limit. A limit counts up to so many times its request.
+	// Finite and ≥ 1.
 	MaxLimitRequestRatio float64
 }
 
@@ -203,9 +203,9 @@ type TargetLoadPackingArgs struct {
 type LoadVariationRiskBalancingArgs struct {
 	metav1.TypeMeta
 	LoadSpec
-	// MissingLoad says how a node is judged whose load is unknown.
+	// MissingLoad says how a node with unknown load is evaluated.
 	MissingLoad MissingLoad
-	// DefaultRequests is the request that counts for a pod that requests nothing of a resource. Only cpu and memory are allowed. ≥ 0.
+	// DefaultRequests is the request of a pod that requests nothing of a resource. Only cpu and memory are allowed. ≥ 0.
 	DefaultRequests corev1.ResourceList
 	// SafeVarianceMargin multiplies the standard deviation. Finite and ≥ 0.
 	SafeVarianceMargin float64
@@ -220,10 +220,9 @@ type LoadVariationRiskBalancingArgs struct {
 type LowRiskOverCommitmentArgs struct {
 	metav1.TypeMeta
 	LoadSpec
-	// MissingLoad says how a node is judged whose load is unknown.
+	// MissingLoad says how a node with unknown load is evaluated.
 	MissingLoad MissingLoad
-	// SmoothingWindowSize is the number of samples that each measured value is a mean of: the measured deviation is multiplied by its
-	// square root. ≥ 1.
+	// SmoothingWindowSize is the number of samples in each measured mean. Its square root multiplies the deviation. ≥ 1.
 	SmoothingWindowSize int64
 	// RiskLimitWeights are the weights, in [0, 1], of the risk by limits beside that by load. They hold cpu and memory.
 	RiskLimitWeights map[corev1.ResourceName]float64
@@ -231,13 +230,13 @@ type LowRiskOverCommitmentArgs struct {
 	UnlimitedPods UnlimitedPods
 }
 
-// PowerModel is the power that a node draws at a CPU utilization of x percent: K0 + K1·e^(K2·x), in any unit that all models share.
+// PowerModel is the power of a node at a CPU utilization of x percent: K0 + K1·e^(K2·x). All models share a unit.
 // K0, K1 and K1·e^(K2·100) are in [-1e15, 1e15].
 type PowerModel struct {
 	K0, K1, K2 float64
 }
 
-// NodePowerModel is the power model of the nodes that have all labels of NodeSelector, which are all nodes if that is empty.
+// NodePowerModel is the power model of the nodes with all labels of NodeSelector. An empty one selects all nodes.
 type NodePowerModel struct {
 	NodeSelector map[string]string
 	PowerModel
@@ -249,7 +248,7 @@ type NodePowerModel struct {
 type PeaksArgs struct {
 	metav1.TypeMeta
 	LoadSpec
-	// MissingLoad says how a node is judged whose load is unknown. A node without a power model gets the mean score of the others, or
+	// MissingLoad says how a node with unknown load is evaluated. A node without a power model gets the mean score of the others, or
 	// the lowest if this is Lowest.
 	MissingLoad MissingLoad
 	// NodePowerModel are power models by name of the node. If it is empty, and the environment variable NODE_POWER_MODEL names a file,
@@ -287,16 +286,17 @@ type Exemption struct {
 type LoadThresholdArgs struct {
 	metav1.TypeMeta
 	LoadSpec
-	// MissingLoad says how a node is judged whose load is unknown: Requests, Pass or Reject.
+	// MissingLoad says how a node with unknown load is evaluated: Requests, Pass or Reject.
 	MissingLoad MissingLoad
 	// Thresholds are the utilizations that no node may exceed with the pod on it.
 	Thresholds Thresholds
 	// Windows are the windows over which the resources are measured. In [10s, 1h], from a Prometheus in [10s, 24h] unless Statistic is
 	// PredictedPeak.
 	Windows ThresholdWindows
-	// DefaultRequests is the request that counts for a pod that requests nothing of a resource. Only cpu and memory are allowed. ≥ 0.
+	// DefaultRequests is the request of a pod that requests nothing of a resource. Only cpu and memory are allowed. ≥ 0.
 	DefaultRequests corev1.ResourceList
-	// Statistic is compared with the thresholds. P95 and Max are read from a Prometheus alone. StdDevFactor, ≥ 0, multiplies the standard deviation in MeanPlusStdDev.
+	// Statistic is compared with the thresholds. Only Prometheus has P95 and Max.
+	// StdDevFactor, ≥ 0, multiplies the standard deviation in MeanPlusStdDev.
 	// PredictedPeak says how peaks are predicted where Statistic is PredictedPeak.
 	Statistic     Statistic
 	StdDevFactor  float64
@@ -315,7 +315,7 @@ type MetricBounds struct {
 	Worst float64
 }
 
-// NodeMetric is one metric by which nodes are judged.
+// NodeMetric is one metric that evaluates nodes.
 type NodeMetric struct {
 	// Name stands for the metric in reasons, Events and logs; unique within the plugin's arguments.
 	Name string
@@ -336,7 +336,7 @@ type NodeMetric struct {
 type NodeMetricsArgs struct {
 	metav1.TypeMeta
 	LoadSpec
-	// Metrics are the metrics by which nodes are judged; at least one.
+	// Metrics are the metrics that evaluate nodes; at least one.
 	Metrics []NodeMetric
 	// WhenNoneFits says what happens to a pod for which the reject rules leave no node.
 	WhenNoneFits WhenNoneFits
@@ -346,8 +346,8 @@ type NodeMetricsArgs struct {
 type StatisticsSpec struct {
 	// History is the time over which a workload's usage counts. In [10m, 30d].
 	History metav1.Duration
-	// WorkloadLabel is the key of the label whose value names a pod's workload; a pod without it, and every pod where the key is
-	// empty, belongs to the workload of its controlling owner.
+	// WorkloadLabel is the key of the label that names a pod's workload. Without label or key, the controlling owner is the
+	// workload.
 	WorkloadLabel string
 }
 
@@ -362,16 +362,14 @@ type UnknownUsage struct {
 // PeakSpec says how the peaks of nodes are predicted.
 type PeakSpec struct {
 	StatisticsSpec
-	// MinHistory is how long pods of a workload must have been observed, summed over the pods, before its statistics are used. In
-	// [0, History].
+	// MinHistory is the observation time, summed over a workload's pods, before its statistics are used. In [0, History].
 	MinHistory metav1.Duration
-	// Deviations multiplies the standard deviation of what the other pods of a node than the one of the largest peak use together.
-	// Finite and ≥ 0.
+	// Deviations is the z-factor for all pods of a node except the pod with the largest peak. Finite and ≥ 0.
 	Deviations float64
 	// Unknown is for pods whose workload has less than MinHistory.
 	Unknown UnknownUsage
-	// MaxLimitRequestRatio bounds the peak that a pod without history makes other pods expect: a limit counts up to so many times the
-	// request beside it. Finite and ≥ 1.
+	// MaxLimitRequestRatio bounds the pending peak of a pod without history: a limit counts up to so many times its request.
+	// Finite and ≥ 1.
 	MaxLimitRequestRatio float64
 }
 
@@ -382,7 +380,7 @@ type PredictedPeakArgs struct {
 	metav1.TypeMeta
 	LoadSpec
 	PeakSpec
-	// MissingLoad says how a node is judged whose load is unknown.
+	// MissingLoad says how a node with unknown load is evaluated.
 	MissingLoad MissingLoad
 	// Strategy says which peaks are preferred.
 	Strategy Strategy

@@ -1,5 +1,5 @@
-// Package scheme teaches the kube-scheduler the plugins' arguments. In a KubeSchedulerConfiguration they are then decoded
-// strictly, defaulted and converted to the internal types, as those of stock plugins are.
+// Package scheme teaches the kube-scheduler the plugins' arguments. As for stock plugins, it then decodes them strictly,
+// defaults them, and converts them to the internal types.
 package scheme
 
 import (
@@ -15,10 +15,9 @@ import (
 	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
 )
 
-// The kube-scheduler reads its configuration through two schemes of its own, and accepts no other: one decodes and encodes the
-// file, the other defaults and converts the args within it. A type must be known to both: if it is missing in the first, loading
-// fails; if it is missing in the second, args stay undecoded. Both are extended in init because a scheme must not change once it
-// is in use.
+// The kube-scheduler reads its configuration through two schemes of its own. One decodes and encodes the file.
+// The other defaults and converts the args within it. Both must know a type. Without the first, loading fails.
+// Without the second, args stay undecoded. init extends both because a scheme must not change once in use.
 //
 // Defaulting also completes profiles that enable a plugin with a soft limit. Enabled at multiPoint alone, its PostFilter would run
 // after DefaultPreemption, and pods would be evicted because of a soft limit.

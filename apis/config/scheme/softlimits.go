@@ -10,13 +10,13 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 )
 
-// defaultLoadThresholdWeight outvotes the stock scorers, whose default weights sum up to 14.
+// defaultLoadThresholdWeight outweighs the stock scorers, whose default weights sum up to 14.
 const defaultLoadThresholdWeight = 100
 
 // setSoftLimitDefaults enables LoadThreshold and NodeMetrics at every extension point that their soft limits need:
 //
-//   - A plugin that is enabled at multiPoint, preFilter or filter is enabled at preFilter, filter and postFilter; LoadThreshold
-//     also at preScore and score, so that a pod whose thresholds are waived goes to the least loaded node.
+//   - A plugin of multiPoint, preFilter or filter is enabled at preFilter, filter and postFilter.
+//   - LoadThreshold is also enabled at preScore and score: a pod with waived thresholds goes to the least loaded node.
 //   - At postFilter a plugin that the profile does not list is put first. DefaultPreemption is put behind both plugins, unless
 //     the profile lists it at postFilter: the profile's own order is kept.
 //   - LoadThreshold gets defaultLoadThresholdWeight where the profile gives it no weight.
@@ -66,8 +66,8 @@ func enableSoftLimits(plugins *kubeschedulerconfigv1.Plugins) {
 	plugins.PostFilter.Enabled = slices.Insert(plugins.PostFilter.Enabled, 0, first...)
 }
 
-// putPreemptionLast makes DefaultPreemption run in the order of postFilter's list. The framework runs plugins that multiPoint
-// enables, as it does DefaultPreemption by default, before those that postFilter alone enables.
+// putPreemptionLast makes DefaultPreemption run in the order of postFilter's list. The framework runs plugins of multiPoint,
+// such as DefaultPreemption by default, before plugins of postFilter.
 func putPreemptionLast(plugins *kubeschedulerconfigv1.Plugins) {
 	point, last := &plugins.PostFilter, -1
 	for i, plugin := range point.Enabled {

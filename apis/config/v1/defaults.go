@@ -43,7 +43,7 @@ const (
 	defaultMinHistory               = 30 * time.Minute
 	defaultDeviations               = 1.0
 	defaultUnknownRequestMultiplier = 1.5
-	// defaultUnknownCPU, in cores, was chosen by replays: 2 cores led to fewer hot minutes than 1, and to as few as 3.
+	// defaultUnknownCPU is in cores. In replays, 2 led to fewer hot minutes than 1, and to as few as 3.
 	defaultUnknownCPU = 2
 	// defaultUnknownMemoryBytes is the memory that the scheduler counts for a container that requests none.
 	defaultUnknownMemoryBytes = 200 << 20

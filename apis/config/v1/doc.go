@@ -1,8 +1,7 @@
-// Package v1 holds the plugins' arguments as operators write them in a KubeSchedulerConfiguration: optional fields,
-// defaults, and the conversion to the internal types.
+// Package v1 holds the plugins' arguments of a KubeSchedulerConfiguration: optional fields, defaults, and conversion.
 //
-// Defaults never replace a number or a duration that is given, not even zero: validation refuses a value out of range. An empty
-// string, unless said otherwise, counts as not given.
+// Defaults never replace an explicit number or duration, not even zero: validation refuses a value out of range.
+// An empty string is unset, unless documented otherwise.
 //
 // +k8s:deepcopy-gen=package
 // +k8s:conversion-gen=github.com/plimsoll-scheduler/plimsoll/apis/config

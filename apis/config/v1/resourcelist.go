@@ -15,8 +15,8 @@ import (
 // ResourceList is a corev1.ResourceList that is read in bounded time.
 type ResourceList corev1.ResourceList
 
-// UnmarshalJSON reads the quantities by resource. The error names the first resource that is there twice, or whose quantity is none: the
-// strict decoder does not look into a type that decodes itself.
+// UnmarshalJSON reads the quantities by resource. The error names the first duplicate resource or invalid quantity.
+// The strict decoder does not look into a type that decodes itself.
 func (l *ResourceList) UnmarshalJSON(text []byte) error {
 	*l = nil
 	if bytes.Equal(text, []byte("null")) {

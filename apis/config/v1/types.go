@@ -7,11 +7,13 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 )
 
-// LoadQueries are your own queries in the provider's language, used in place of the dialect's. A query yields one series per node.
-// With Prometheus its value is the mean utilization over the window as a fraction of capacity, in [0, 1], and `$window` stands for
-// the window. With SignalFx and Datadog its values are utilizations in percent; in a query of Datadog, `$filter` stands for the
-// filter by hostNameSuffix and clusterName, and `$interval` for the distance of the points in seconds. At least one of the two is
-// given; the dialect's query is used for a resource without one.
+// LoadQueries are custom queries in the provider's language. They replace the dialect's. A query yields one series per node.
+//
+//   - Prometheus: the value is the mean utilization over `$window`, as a fraction of capacity in [0, 1].
+//   - SignalFx, Datadog: the values are utilizations in percent.
+//   - Datadog: `$filter` is the filter by hostNameSuffix and clusterName, `$interval` the distance of points in seconds.
+//
+// At least one of the two is required. A resource without a query uses the dialect's.
 type LoadQueries struct {
 	// CPU is the query for a node's CPU utilization.
 	CPU string `json:"cpu,omitempty"`
@@ -27,9 +29,9 @@ type MetricProviderSpec struct {
 	// Prometheus needs it. It defaults to https://api.signalfx.com with SignalFx, and to https://api.datadoghq.com with Datadog.
 	// KubernetesMetricsServer does not use it.
 	Address string `json:"address,omitempty"`
-	// Token is a bearer token, SignalFx's access token or Datadog's API key: printable ASCII without blanks, and without the
-	// word Bearer. The configuration holds it in plain text: prefer tokenFile. At most one of the two is given; SignalFx and
-	// Datadog need one.
+	// Token is a bearer token, SignalFx's access token or Datadog's API key. It is printable ASCII without blanks, and without
+	// the word Bearer. The configuration holds it in plain text: prefer tokenFile. At most one of the two is set.
+	// SignalFx and Datadog need one.
 	Token config.Secret `json:"token,omitempty"`
 	// TokenFile is the path of a file that holds what token is. It is reread as the token rotates.
 	TokenFile string `json:"tokenFile,omitempty"`
@@ -38,35 +40,36 @@ type MetricProviderSpec struct {
 	ApplicationKey config.Secret `json:"applicationKey,omitempty"`
 	// ApplicationKeyFile is the path of a file that holds an application key. It is reread as the key rotates.
 	ApplicationKeyFile string `json:"applicationKeyFile,omitempty"`
-	// CAFile is the path of a bundle of at least one PEM certificate, of the authorities that are trusted to sign the server's
-	// certificate. Without it the system's roots are used.
+	// CAFile is the path of a PEM bundle of trusted authorities for the server's certificate. Defaults to the system's roots.
 	CAFile string `json:"caFile,omitempty"`
 	// InsecureSkipVerify accepts any certificate of the server. Defaults to false.
 	InsecureSkipVerify *bool `json:"insecureSkipVerify,omitempty"`
-	// ClusterName limits what is read to hosts of this cluster: with SignalFx to those whose dimension cluster, and with Datadog to
-	// those whose tag cluster_name has this value. Letters, digits and . _ - / alone. Defaults to no limit.
+	// ClusterName selects the hosts of this cluster: by SignalFx's dimension cluster, or by Datadog's tag cluster_name.
+	// Letters, digits and . _ - / alone. Defaults to all hosts.
 	ClusterName string `json:"clusterName,omitempty"`
 	// HostNameSuffix is what hosts of SignalFx or Datadog have after the names of nodes, such as .example.com or -my-cluster. Only
 	// hosts with the suffix are read. Letters, digits and . _ - / alone. Defaults to none.
 	HostNameSuffix string `json:"hostNameSuffix,omitempty"`
-	// Dialect is the family of series that is queried: Auto (default), with Prometheus NodeExporter, KubePrometheus, Kubelet or
-	// cAdvisor, and with Datadog Utilization or DatadogAgent. The other types have none.
+	// Dialect is the family of queried series: Auto (default) or a dialect of the type. Other types have none.
+	//
+	//   - Prometheus: NodeExporter, KubePrometheus, Kubelet or cAdvisor.
+	//   - Datadog: Utilization or DatadogAgent.
 	Dialect config.Dialect `json:"dialect,omitempty"`
 	// Queries are used in place of the dialect's. KubernetesMetricsServer has none.
 	Queries *LoadQueries `json:"queries,omitempty"`
-	// NodeLabels are the labels of a Prometheus series that may name its node, in order of precedence; at least one, each a
-	// letter or underscore followed by letters, digits and underscores. Defaults to node, instance, nodename,
-	// kubernetes_node, exported_instance, hostname.
+	// NodeLabels are the labels of a Prometheus series that name its node, in order of precedence. At least one.
+	// Each is a letter or underscore, then letters, digits and underscores.
+	// Defaults to node, instance, nodename, kubernetes_node, exported_instance, hostname.
 	NodeLabels []string `json:"nodeLabels,omitempty"`
-	// Timeout bounds one refresh. More than 0, and at most maxAge. Defaults to 10s, or to half of maxAge if that is
-	// less, so that after a refresh that hangs there is time for another before the load expires.
+	// Timeout bounds one refresh. More than 0, and at most maxAge. Defaults to 10s, or to half of maxAge if that is less.
+	// After a hanging refresh there is time for another before the load expires.
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 }
 
-// LoadSpec holds the arguments that all plugins share: where load is read from, over which window, and how long it is trusted.
+// LoadSpec holds the arguments that all plugins share: the source of load, the window, and the trust.
 type LoadSpec struct {
-	// WatcherAddress is the http(s) URL of a load-watcher service. If it is given, load is read from that service, and of
-	// metricProvider only the settings of a connection are used: token, tokenFile, caFile, insecureSkipVerify and timeout.
+	// WatcherAddress is the http(s) URL of a load-watcher service. If set, the service is the source.
+	// metricProvider then only sets the connection: token, tokenFile, caFile, insecureSkipVerify and timeout.
 	WatcherAddress string `json:"watcherAddress,omitempty"`
 	// MetricProvider is the source from which load is read if watcherAddress is not given.
 	MetricProvider MetricProviderSpec `json:"metricProvider"`
@@ -77,8 +80,7 @@ type LoadSpec struct {
 	// MaxAge is the age beyond which a node's load is no longer trusted, however steady it was. At least
 	// refreshInterval. Defaults to 5m.
 	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
-	// DriftTolerance is how far, in percentage points, a node's load may have moved at its usual pace before it is no longer
-	// trusted. More than 0. Defaults to 10.
+	// DriftTolerance is the drift, in percentage points, at which load expires. More than 0. Defaults to 10.
 	DriftTolerance *float64 `json:"driftTolerance,omitempty"`
 }
 
@@ -89,7 +91,7 @@ type TargetLoadPackingArgs struct {
 	metav1.TypeMeta `json:",inline"`
 	LoadSpec        `json:",inline"`
 
-	// MissingLoad says how a node is judged whose load is unknown: Requests (default), Neutral or Lowest.
+	// MissingLoad says how a node with unknown load is evaluated: Requests (default), Neutral or Lowest.
 	MissingLoad config.MissingLoad `json:"missingLoad,omitempty"`
 	// TargetUtilization is the CPU utilization, in percent of capacity, up to which nodes are packed. From 1 to 99.
 	// Defaults to 40.
@@ -100,8 +102,8 @@ type TargetLoadPackingArgs struct {
 	// DefaultRequestsMultiplier times its request is the usage expected of a container without a limit. A finite decimal number
 	// that is not negative, in quotes; an empty string is refused. Defaults to "1.5".
 	DefaultRequestsMultiplier *string `json:"defaultRequestsMultiplier,omitempty"`
-	// MaxLimitRequestRatio bounds what a pod's limit charges other pods while the measurement does not cover the pod yet: a
-	// limit counts up to so many times the request beside it. At least 1. Defaults to 10.
+	// MaxLimitRequestRatio bounds the pending usage of pods with a limit. A limit counts up to so many times its request.
+	// At least 1. Defaults to 10.
 	MaxLimitRequestRatio *float64 `json:"maxLimitRequestRatio,omitempty"`
 }
 
@@ -112,7 +114,7 @@ type LoadVariationRiskBalancingArgs struct {
 	metav1.TypeMeta `json:",inline"`
 	LoadSpec        `json:",inline"`
 
-	// MissingLoad says how a node is judged whose load is unknown: Requests (default), Neutral or Lowest.
+	// MissingLoad says how a node with unknown load is evaluated: Requests (default), Neutral or Lowest.
 	MissingLoad config.MissingLoad `json:"missingLoad,omitempty"`
 	// DefaultRequests is the request that counts for a pod that requests nothing of a resource. Only cpu and memory are allowed. Not
 	// negative. Defaults to none.
@@ -131,10 +133,10 @@ type LowRiskOverCommitmentArgs struct {
 	metav1.TypeMeta `json:",inline"`
 	LoadSpec        `json:",inline"`
 
-	// MissingLoad says how a node is judged whose load is unknown: Neutral (default), Requests or Lowest.
+	// MissingLoad says how a node with unknown load is evaluated: Neutral (default), Requests or Lowest.
 	MissingLoad config.MissingLoad `json:"missingLoad,omitempty"`
-	// SmoothingWindowSize is the number of samples that each measured value is a mean of: the measured deviation is multiplied by its
-	// square root. At least 1. Defaults to 5.
+	// SmoothingWindowSize is the number of samples in each measured mean. Its square root multiplies the deviation.
+	// At least 1. Defaults to 5.
 	SmoothingWindowSize *int64 `json:"smoothingWindowSize,omitempty"`
 	// RiskLimitWeights are the weights of the risk by limits beside that by load, for cpu and memory. From 0 to 1. Each defaults
 	// to 0.5.
@@ -144,7 +146,7 @@ type LowRiskOverCommitmentArgs struct {
 	UnlimitedPods config.UnlimitedPods `json:"unlimitedPods,omitempty"`
 }
 
-// PowerModel is the power that a node draws at a CPU utilization of x percent: k0 + k1·e^(k2·x), in any unit that all models share.
+// PowerModel is the power of a node at a CPU utilization of x percent: k0 + k1·e^(k2·x). All models share a unit.
 type PowerModel struct {
 	K0 float64 `json:"k0"`
 	K1 float64 `json:"k1"`
@@ -165,7 +167,7 @@ type PeaksArgs struct {
 	metav1.TypeMeta `json:",inline"`
 	LoadSpec        `json:",inline"`
 
-	// MissingLoad says how a node is judged whose load is unknown: Neutral (default), Requests or Lowest. A node without a power
+	// MissingLoad says how a node with unknown load is evaluated: Neutral (default), Requests or Lowest. A node without a power
 	// model gets the mean score of the others, or the lowest if this is Lowest.
 	MissingLoad config.MissingLoad `json:"missingLoad,omitempty"`
 	// NodePowerModel are power models by name of the node. Without it they are read from the JSON file that the environment variable
@@ -209,7 +211,7 @@ type LoadThresholdArgs struct {
 	metav1.TypeMeta `json:",inline"`
 	LoadSpec        `json:",inline"`
 
-	// MissingLoad says how a node is judged whose load is unknown: Requests (default), Pass or Reject.
+	// MissingLoad says how a node with unknown load is evaluated: Requests (default), Pass or Reject.
 	MissingLoad config.MissingLoad `json:"missingLoad,omitempty"`
 	// Thresholds are the utilizations, in percent, that no node may exceed with the pod on it. Defaults to cpu 80 and memory
 	// 90; if only one of them is given, the other resource is not limited.
@@ -219,8 +221,8 @@ type LoadThresholdArgs struct {
 	// DefaultRequests is the request that counts for a pod that requests nothing of a resource. Only cpu and memory are allowed. Not
 	// negative. Defaults to none.
 	DefaultRequests ResourceList `json:"defaultRequests,omitempty"`
-	// Statistic is compared with the thresholds: Mean (default), MeanPlusStdDev, P95, Max or PredictedPeak. P95 and Max are read from a
-	// Prometheus alone.
+	// Statistic is compared with the thresholds: Mean (default), MeanPlusStdDev, P95, Max or PredictedPeak.
+	// P95 and Max are read from a Prometheus alone.
 	Statistic config.Statistic `json:"statistic,omitempty"`
 	// StdDevFactor multiplies the standard deviation in MeanPlusStdDev. Not negative. Defaults to 1.
 	StdDevFactor *float64 `json:"stdDevFactor,omitempty"`
@@ -242,7 +244,7 @@ type MetricBounds struct {
 	Worst float64 `json:"worst"`
 }
 
-// NodeMetric is one metric by which nodes are judged.
+// NodeMetric is one metric that evaluates nodes.
 type NodeMetric struct {
 	// Name stands for the metric in reasons, Events and logs. Unique, and without "%".
 	Name string `json:"name"`
@@ -265,7 +267,7 @@ type NodeMetricsArgs struct {
 	metav1.TypeMeta `json:",inline"`
 	LoadSpec        `json:",inline"`
 
-	// Metrics are the metrics by which nodes are judged. At least one.
+	// Metrics are the metrics that evaluate nodes. At least one.
 	Metrics []NodeMetric `json:"metrics"`
 	// WhenNoneFits says what happens to a pod for which the reject rules leave no node: Relax (default) or Reject.
 	WhenNoneFits config.WhenNoneFits `json:"whenNoneFits,omitempty"`
@@ -293,16 +295,16 @@ type UnknownUsage struct {
 type PeakSpec struct {
 	StatisticsSpec `json:",inline"`
 
-	// MinHistory is how long pods of a workload must have been observed, summed over the pods, before its statistics are used.
+	// MinHistory is the observation time, summed over a workload's pods, before its statistics are used.
 	// Not negative, at most history. Defaults to 30m.
 	MinHistory *metav1.Duration `json:"minHistory,omitempty"`
-	// Deviations multiplies the standard deviation of what the pods of a node use together, but for the pod of the largest peak.
+	// Deviations is the z-factor for all pods of a node except the pod with the largest peak.
 	// Not negative. Defaults to 1.
 	Deviations *float64 `json:"deviations,omitempty"`
 	// Unknown is for pods whose workload has less than minHistory.
 	Unknown UnknownUsage `json:"unknown"`
-	// MaxLimitRequestRatio bounds the peak that a pod without history makes other pods expect: a limit counts up to so many times
-	// the request beside it. At least 1. Defaults to 10.
+	// MaxLimitRequestRatio bounds the pending peak of a pod without history: a limit counts up to so many times its request.
+	// At least 1. Defaults to 10.
 	MaxLimitRequestRatio *float64 `json:"maxLimitRequestRatio,omitempty"`
 }
 
@@ -314,7 +316,7 @@ type PredictedPeakArgs struct {
 	LoadSpec        `json:",inline"`
 	PeakSpec        `json:",inline"`
 
-	// MissingLoad says how a node is judged whose load is unknown: Requests (default), Neutral or Lowest.
+	// MissingLoad says how a node with unknown load is evaluated: Requests (default), Neutral or Lowest.
 	MissingLoad config.MissingLoad `json:"missingLoad,omitempty"`
 	// Strategy says which peaks are preferred: Spread (default), the lowest; or Pack, those up to target.
 	Strategy config.Strategy `json:"strategy,omitempty"`

@@ -78,7 +78,8 @@ func validateArgs(path *field.Path, pluginConfig *kubeschedulerconfig.PluginConf
 		// Decoding gives each plugin's arguments their type, if apis/config/scheme has registered it. Otherwise they would be
 		// ignored.
 		return field.TypeInvalid(path, field.OmitValueType{}, fmt.Sprintf("must be %sArgs, but decoded to %T: "+
-			"the program was built without the scheme of the plugin's arguments: import apis/config/scheme", pluginConfig.Name, pluginConfig.Args))
+			"the program was built without the scheme of the plugin's arguments: import apis/config/scheme",
+			pluginConfig.Name, pluginConfig.Args))
 	}
 	return nil
 }
@@ -106,11 +107,11 @@ func ValidateLoadVariationRiskBalancingArgs(path *field.Path, args *config.LoadV
 	allErrs = append(allErrs, validateDefaultRequests(path.Child("defaultRequests"), args.DefaultRequests)...)
 	if !isFiniteNotNegative(args.SafeVarianceMargin) {
 		allErrs = append(allErrs, field.Invalid(path.Child("safeVarianceMargin"), args.SafeVarianceMargin,
-			"must be a finite number of at least 0: write 0 to leave the deviation out, 1 to count it once"))
+			"must be finite and at least 0: write 0 to leave the deviation out, 1 to count it once"))
 	}
 	if !isFiniteNotNegative(args.SafeVarianceSensitivity) {
 		allErrs = append(allErrs, field.Invalid(path.Child("safeVarianceSensitivity"), args.SafeVarianceSensitivity,
-			"must be a finite number of at least 0: write 0 to leave the deviation out, 1 to use it unchanged"))
+			"must be finite and at least 0: write 0 to leave the deviation out, 1 to use it unchanged"))
 	}
 	return allErrs.ToAggregate()
 }
@@ -123,7 +124,7 @@ func ValidateLowRiskOverCommitmentArgs(path *field.Path, args *config.LowRiskOve
 		allErrs = append(allErrs, field.Invalid(
 			path.Child("smoothingWindowSize"),
 			args.SmoothingWindowSize,
-			"must be at least 1: write the number of samples that each measured value is a mean of, such as 5, or 1 to use the deviation unchanged",
+			"must be at least 1: write the samples per measured mean, or 1 to use the deviation unchanged",
 		))
 	}
 	for _, name := range slices.Sorted(maps.Keys(args.RiskLimitWeights)) {
@@ -145,8 +146,8 @@ func validateMissingLoad(path *field.Path, missingLoad config.MissingLoad) field
 		config.MissingLoadRequests, config.MissingLoadNeutral, config.MissingLoadLowest)
 }
 
-// validateDefaultRequests refuses resources that no plugin reads. TargetLoadPacking does not read memory, but configurations that were
-// valid for it name it.
+// validateDefaultRequests refuses resources that no plugin reads. TargetLoadPacking does not read memory, but existing
+// configurations set it.
 func validateDefaultRequests(path *field.Path, requests corev1.ResourceList) field.ErrorList {
 	read := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 	var allErrs field.ErrorList
@@ -166,7 +167,7 @@ func validateMaxLimitRequestRatio(path *field.Path, ratio float64) field.ErrorLi
 		return nil
 	}
 	return field.ErrorList{field.Invalid(path, ratio,
-		"must be a finite number of at least 1: write how many times its request a pod's limit may charge other pods, such as 10")}
+		"must be finite and at least 1: write how many times its request a limit counts, such as 10")}
 }
 
 func validateMultiplier(path *field.Path, multiplier string) field.ErrorList {

@@ -44,8 +44,8 @@ func validateAddress(path *field.Path, address, example string) field.ErrorList 
 	return nil
 }
 
-// addressValue returns the address as errors show it. If it may hold a password or a token, only the scheme is shown: in a
-// malformed address they can be anywhere.
+// addressValue returns the address as errors show it. If it may hold a secret, only the scheme is shown.
+// In a malformed address a secret can be anywhere.
 func addressValue(address string) string {
 	if !strings.ContainsAny(address, "@?#") {
 		return address
@@ -108,8 +108,8 @@ type Files struct {
 	Token, CA func(name string) ([]byte, error)
 }
 
-// ValidateCredentials validates the credentials in the scheduler's pod: the files that the spec, found at path, names, and those
-// of a hosted service, which the environment may have completed.
+// ValidateCredentials validates the spec's credential files in the scheduler's pod, and the credentials of hosted services.
+// The environment may have completed the latter.
 func ValidateCredentials(path *field.Path, spec *config.LoadSpec, files Files) error {
 	path, provider := path.Child("metricProvider"), &spec.MetricProvider
 	allErrs := validateGiven(path, spec)
@@ -133,7 +133,7 @@ func validateTokenFile(path *field.Path, name, what string, files Files) field.E
 				path,
 				name,
 				fmt.Sprintf(
-					"must be a readable file that holds the %[1]s, but %[2]v: mount the file or correct the path, or write the %[1]s to it",
+					"must be a readable file that holds the %[1]s, but %[2]v: mount the file or correct the path, or write the %[1]s",
 					what,
 					withoutPath(err),
 				),
@@ -155,7 +155,8 @@ func validateCAFile(path *field.Path, name string, files Files) field.ErrorList 
 				path,
 				name,
 				fmt.Sprintf(
-					"must be a readable file that holds at least one PEM certificate, but %v: mount the file or correct the path, or name the bundle of the authority that signed the server's certificate",
+					"must be a readable file with at least one PEM certificate, but %v: mount the file or correct the path, "+
+						"or name the bundle of the server certificate's authority",
 					withoutPath(err),
 				),
 			),

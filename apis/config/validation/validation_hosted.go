@@ -49,7 +49,8 @@ func validateHosted(path *field.Path, provider *config.MetricProviderSpec) field
 		allErrs = append(allErrs, field.Forbidden(
 			path.Child("applicationKeyFile"),
 			fmt.Sprintf(
-				"an application key is used with type Datadog alone, not with %q: remove applicationKey and applicationKeyFile, or set the type",
+				"an application key is used with type Datadog alone, not with %q: "+
+					"remove applicationKey and applicationKeyFile, or set the type",
 				provider.Type,
 			),
 		))
@@ -66,7 +67,10 @@ func validateGiven(path *field.Path, spec *config.LoadSpec) field.ErrorList {
 	var allErrs field.ErrorList
 	const where = "name a file that holds one, such as one of a mounted Secret, or set the scheduler's environment variable "
 	if provider.Token == "" && provider.TokenFile == "" {
-		what := map[config.MetricProviderType]string{config.SignalFx: "an access token with the scope API", config.Datadog: "an API key"}[provider.Type]
+		what := map[config.MetricProviderType]string{
+			config.SignalFx: "an access token with the scope API",
+			config.Datadog:  "an API key",
+		}[provider.Type]
 		allErrs = append(allErrs, field.Required(path.Child("tokenFile"),
 			fmt.Sprintf("type %s needs %s: %s%s", provider.Type, what, where, config.TokenVariable)))
 	}

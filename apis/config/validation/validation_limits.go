@@ -41,7 +41,8 @@ func ValidateLoadThresholdArgs(path *field.Path, args *config.LoadThresholdArgs)
 	if statistic := args.Statistic; (statistic == config.StatisticP95 || statistic == config.StatisticMax) &&
 		!readsPrometheus(&args.LoadSpec) {
 		allErrs = append(allErrs, field.Invalid(path.Child("statistic"), statistic, fmt.Sprintf(
-			"needs metricProvider.type Prometheus and no watcherAddress, for %s knows no percentile and no maximum: set them, or write Mean or MeanPlusStdDev",
+			"needs metricProvider.type Prometheus and no watcherAddress, for %s knows no percentile and no maximum: "+
+				"set them, or write Mean or MeanPlusStdDev",
 			sourceOf(&args.LoadSpec),
 		)))
 	}
@@ -49,7 +50,7 @@ func ValidateLoadThresholdArgs(path *field.Path, args *config.LoadThresholdArgs)
 	allErrs = append(allErrs, validateDefaultRequests(path.Child("defaultRequests"), args.DefaultRequests)...)
 	if !isFiniteNotNegative(args.StdDevFactor) {
 		allErrs = append(allErrs, field.Invalid(path.Child("stdDevFactor"), args.StdDevFactor,
-			"must be a finite number of at least 0: write how many standard deviations are added to the mean, such as 2"))
+			"must be finite and at least 0: write how many standard deviations are added to the mean, such as 2"))
 	}
 	allErrs = append(allErrs, validateExemptions(path.Child("exempt"), &args.Exempt)...)
 	allErrs = append(allErrs, validateWhenNoneFits(path.Child("whenNoneFits"), args.WhenNoneFits)...)
@@ -62,7 +63,8 @@ func validateThresholdWindow(path *field.Path, window time.Duration, args *confi
 	switch {
 	case !readsPrometheus(&args.LoadSpec) && !args.IsHosted():
 		why = fmt.Sprintf(
-			"%s knows no longer past: read metricProvider.type Prometheus, SignalFx or Datadog without watcherAddress, or write a shorter window",
+			"%s knows no longer past: read metricProvider.type Prometheus, SignalFx or Datadog "+
+				"without watcherAddress, or write a shorter window",
 			sourceOf(&args.LoadSpec),
 		)
 	case args.Statistic == config.StatisticPredictedPeak:
@@ -199,8 +201,8 @@ func validateNodeMetric(path *field.Path, metric *config.NodeMetric) field.Error
 // maxMetricWeight is the scheduler's own limit for a plugin's weight. It keeps the sum of scores from overflowing.
 const maxMetricWeight = 1 << 20
 
-// validateQuery refuses a query that cannot yield one value per node. A query that Prometheus' parser rejects is accepted: it may
-// be of another dialect, such as MetricsQL, and configlint reports it.
+// validateQuery refuses a query that cannot yield one value per node. It accepts queries that
+// Prometheus' parser rejects: they may be MetricsQL, and configlint reports them.
 func validateQuery(path *field.Path, query string) field.ErrorList {
 	if strings.TrimSpace(query) == "" {
 		return field.ErrorList{field.Required(path, "write PromQL that yields one series per node")}
@@ -210,7 +212,7 @@ func validateQuery(path *field.Path, query string) field.ErrorList {
 	}
 	if expr, err := parser.NewParser(parser.Options{}).ParseExpr(query); err == nil && expr.Type() != parser.ValueTypeVector {
 		return field.ErrorList{field.Invalid(path, query,
-			fmt.Sprintf("must yield an instant vector, one series per node, not a %s: put a function such as rate around a range",
+			fmt.Sprintf("must yield an instant vector, one series per node, not a %s: wrap a range in rate",
 				parser.DocumentedType(expr.Type())))}
 	}
 	return nil

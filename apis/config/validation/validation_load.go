@@ -21,8 +21,8 @@ const (
 	minRefreshInterval = time.Second
 )
 
-// Bounds of what is read from the file, far above what anybody needs. Without them a mistake, such as a file generated in a
-// loop, takes the scheduler's memory or minutes of its time before it listens.
+// Bounds of what is read from the file, far above what anybody needs. Without them a broken file could
+// exhaust the scheduler's memory, or delay its start by minutes.
 const (
 	maxQueryBytes = 16 << 10
 	// maxHostedQueryBytes is less: SignalFx takes queries in URLs.
@@ -88,7 +88,8 @@ func validateMetricProvider(path *field.Path, spec *config.LoadSpec) field.Error
 		allErrs = append(allErrs, field.Forbidden(
 			path.Child("nodeLabels"),
 			fmt.Sprintf(
-				"is used with type Prometheus, not with %q: remove it; if another tag of Datadog names the node, group your own queries by that tag",
+				"is used with type Prometheus, not with %q: remove it. "+
+					"If another tag of Datadog names the node, group custom queries by that tag",
 				provider.Type,
 			),
 		))
@@ -194,7 +195,7 @@ func validateTiming(path *field.Path, spec *config.LoadSpec) field.ErrorList {
 	return allErrs
 }
 
-// validateQueryLength refuses a query to a type of provider that is too long to be parsed or sent. The error does not show the query.
+// validateQueryLength refuses a query that is too long to parse or send. The error does not show the query.
 func validateQueryLength(path *field.Path, query string, provider config.MetricProviderType) *field.Error {
 	most, advice := maxQueryBytes, "let Prometheus compute it by a recording rule, and write the rule's name"
 	if provider != config.Prometheus {

@@ -46,7 +46,7 @@ func validatePeakSpec(path *field.Path, spec *config.PeakSpec) field.ErrorList {
 			path.Child("minHistory"),
 			least.String(),
 			fmt.Sprintf(
-				"must be at least 0 and at most history (%s): write how long pods of a workload must have been observed, such as 30m",
+				"must be at least 0 and at most history (%s): write a workload's least observation time, such as 30m",
 				history,
 			),
 		))
@@ -59,12 +59,12 @@ func validatePeakSpec(path *field.Path, spec *config.PeakSpec) field.ErrorList {
 	}
 	if !isFiniteNotNegative(spec.Deviations) {
 		allErrs = append(allErrs, field.Invalid(path.Child("deviations"), spec.Deviations,
-			"must be a finite number of at least 0: write 0 to leave the deviation of the other pods out, 1 to count it once"))
+			"must be finite and at least 0: write 0 to ignore the other pods' deviation, 1 to count it once"))
 	}
 	unknown := path.Child("unknown")
 	if multiplier := spec.Unknown.RequestMultiplier; !(multiplier > 0) || math.IsInf(multiplier, 1) {
 		allErrs = append(allErrs, field.Invalid(unknown.Child("requestMultiplier"), multiplier,
-			"must be a finite number above 0: write how many times its request a container without a limit may use, such as 1.5"))
+			"must be finite and above 0: write the usage per request of containers without a limit, such as 1.5"))
 	}
 	allErrs = append(allErrs, validateDefaultRequests(unknown.Child("default"), spec.Unknown.Default)...)
 	allErrs = append(allErrs, validateMaxLimitRequestRatio(path.Child("maxLimitRequestRatio"), spec.MaxLimitRequestRatio)...)

@@ -69,7 +69,8 @@ func validatePowerModel(path *field.Path, m config.PowerModel) (allErrs field.Er
 		if term.value == 0 {
 			allErrs = append(allErrs, field.Required(
 				path.Child(term.name),
-				"the power is k0 + k1·e^(k2·x): with k1 or k2 of 0 it would not change with the cpu utilization x, and the node would be preferred at any load: write what fits the node's measured power",
+				"the power is k0 + k1·e^(k2·x), which does not depend on the cpu utilization x with k1 or k2 of 0. "+
+					"The node would be preferred at any load: write values that fit the measured power",
 			))
 		}
 	}
@@ -79,7 +80,8 @@ func validatePowerModel(path *field.Path, m config.PowerModel) (allErrs field.Er
 	for _, term := range []float64{m.K0, m.K1, m.K1 * math.Exp(100*m.K2)} {
 		if !(math.Abs(term) <= maxPower) {
 			return field.ErrorList{field.Invalid(path, fmt.Sprintf("k0=%v k1=%v k2=%v", m.K0, m.K1, m.K2), fmt.Sprintf(
-				"k0, k1 and k1·e^(k2·100) must be finite and in [-%g, %g]: the power is k0 + k1·e^(k2·x), with the cpu utilization x in percent, not as a fraction",
+				"k0, k1 and k1·e^(k2·100) must be finite and in [-%g, %g]. "+
+					"The power is k0 + k1·e^(k2·x), with x in percent, not as a fraction",
 				maxPower,
 				maxPower,
 			))}

@@ -594,7 +594,7 @@ func TestValidateLoadSpec_MetricProvider(t *testing.T) {
 				"Forbidden",
 				"with type Prometheus",
 				`"Datadog"`,
-				"group your own queries by that tag",
+				"group custom queries by that tag",
 			),
 		},
 		{
