@@ -32,7 +32,7 @@ type cacheKey struct {
 type nodeEstimate struct {
 	generation int64
 	key        *cacheKey
-	// freshUntil is the last moment at which the load is fresh, in nanoseconds since 1970; 0 if it was never measured.
+	// freshUntil is the last moment of fresh load, in nanoseconds since 1970, or 0 if never measured.
 	freshUntil [load.ResourceCount]int64
 	// fresh is the estimate while the load is fresh.
 	fresh Estimate
@@ -74,8 +74,7 @@ func (m *Model) cacheFor(table *load.Table, e podusage.Estimator) *tableCache {
 
 func (c *tableCache) isFor(key cacheKey) bool { return c != nil && *c.key == key }
 
-// dropUnused drops the cache if no cycle has asked for anything since the previous snapshot was published: estimates keep
-// pods alive.
+// dropUnused drops the cache if no cycle has used it since the previous snapshot: estimates keep pods alive.
 func (m *Model) dropUnused(previous *load.Snapshot) {
 	if c := m.cache.Load(); c != nil && c.key.table != m.TableOf(previous) {
 		m.cache.CompareAndSwap(c, nil)

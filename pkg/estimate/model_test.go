@@ -255,8 +255,8 @@ func TestModel_IsSafeForConcurrentUse(t *testing.T) {
 	group.Wait()
 }
 
-// A model of a quantile estimates by that, and charges pods until it shows them: the 95th percentile of an hour shows nothing of a
-// load that has lasted for three minutes, and rises over the span that the measurement states.
+// A model of a quantile estimates by the quantile, and reserves usage until the quantile shows it. The 95th percentile of an hour
+// does not show a load of three minutes. It rises over the measurement's span.
 func TestModel_Quantile(t *testing.T) {
 	p := load.NewPublisher()
 	index := load.NewIndex([]string{"n"})

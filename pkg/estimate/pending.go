@@ -12,8 +12,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
-// coverage is the measured share of a pod's usage, in [0, 1]: clamp((end − start) / window), for a pod that started at start, and a
-// window that ends at end. A window of length 0 covers everything that runs at its end. Moments are in nanoseconds since 1970.
+// coverage is the measured share of a pod's usage: (end − start) / window, in [0, 1]. start is the pod's, end the window's.
+// A window of length 0 covers everything that runs at its end. Moments are in nanoseconds since 1970.
 func coverage(start, end int64, window time.Duration) float64 {
 	switch {
 	case start <= end-int64(window):
@@ -65,8 +65,8 @@ func Runs(pod *corev1.Pod) bool {
 	return since != ended && since != notYet
 }
 
-// visibleAfter is the moment after which a measurement covers usage of a pod that runs since the given one, in nanoseconds since
-// 1970. A quantile covers none until the load has lasted for the share of the window above it.
+// visibleAfter is the moment after which a measurement covers usage of a pod that started at since.
+// A quantile covers none until the load has lasted for the share of the window above it.
 func (c *Config) visibleAfter(since int64) int64 {
 	if c.Fraction == 0 || since == ended || since == notYet {
 		return since
@@ -197,7 +197,7 @@ func (u *uncoveredPods) update(before, now []fwk.PodInfo, horizon int64, c *tabl
 // SamePods reports whether two lists of pods from Facts are the same slice.
 func SamePods(a, b []fwk.PodInfo) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
-// on returns the pod's usage of one resource, capped at allocatable, in milliCPU or bytes, and the covered share of it.
+// on returns the pod's usage, capped at allocatable, in milliCPU or bytes, and its covered share.
 func (p *uncoveredPod) on(allocatable float64, m *load.Measurement, r load.Resource) (usage, covered float64) {
 	end := m.End.UnixNano()
 	return min(p.at(end, r), allocatable), coverage(p.visible, end, m.Window)

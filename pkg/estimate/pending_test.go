@@ -56,7 +56,7 @@ func TestUncoveredShare(t *testing.T) {
 		// 1 − 60/300
 		{"a pod that has run for 60 s counts four fifths", podOf(corev1.PodRunning, ago(2*time.Minute), ago(time.Minute)), 0.8},
 		// 1 − 150/300
-		{"a pod that has run for half of the window is charged one half", podOf(corev1.PodRunning, nil, ago(150*time.Second)), 0.5},
+		{"a pod that has run for half of the window reserves one half", podOf(corev1.PodRunning, nil, ago(150*time.Second)), 0.5},
 		{"a pod that has run for the whole window is covered", podOf(corev1.PodRunning, nil, ago(window)), 0},
 		{"a pod that has run for longer is covered", podOf(corev1.PodRunning, nil, ago(time.Hour)), 0},
 		// 1 − 60/300

@@ -25,7 +25,7 @@ type Facts struct {
 	Measured *load.NodeLoad
 	// Fresh is the node's estimate while its load is fresh.
 	Fresh *Estimate
-	// SameObject reports that the earlier value was derived from the same Node object, and Unchanged that the pods are the same too.
+	// SameObject reports that the earlier value has the same Node object. Unchanged also has the same pods.
 	SameObject, Unchanged bool
 }
 

@@ -6,8 +6,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// Pin holds one value for one scheduling cycle, identified by its CycleState. It serves plugins that are enabled at Score alone:
-// their first calls of a cycle come from many goroutines at once. It costs no allocation per node.
+// Pin holds one value for one scheduling cycle, identified by its CycleState. It serves plugins of Score alone:
+// many goroutines make their first calls of a cycle at once. It costs no allocation per node.
 //
 // A Pin is safe for concurrent use. It holds the value of the latest cycle only, because cycles follow one another. It references
 // the CycleState, whose address is therefore unique: comparing pointers is sound.

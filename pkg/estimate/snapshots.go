@@ -30,7 +30,7 @@ func NewSnapshots(p *load.Publisher) *Snapshots { return &Snapshots{publisher: p
 // Publisher is where the snapshots appear.
 func (s *Snapshots) Publisher() *load.Publisher { return s.publisher }
 
-// ForCycle returns the cycle's snapshot: the latest one at the first call in the cycle, and the same at all further calls.
+// ForCycle returns the cycle's snapshot: the latest at the first call, and the same at further calls.
 func (s *Snapshots) ForCycle(state fwk.CycleState) *load.Snapshot { return s.forCycle(state).Snapshot }
 
 func (s *Snapshots) forCycle(state fwk.CycleState) *pinnedSnapshot {

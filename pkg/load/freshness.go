@@ -23,7 +23,7 @@ type trailPoint struct {
 	mean float64
 }
 
-// Add stores the mean of a window that ends at end, unless the window ends no later than the last one stored.
+// Add stores the mean of a window that ends at end, unless a stored window ends as late.
 func (t *Trail) Add(end time.Time, mean float64) {
 	at := end.UnixNano()
 	if t.n > 0 && at <= t.points[t.n-1].end {
@@ -78,13 +78,13 @@ type Trust struct {
 	RefreshInterval time.Duration
 	// MaxAge is the age beyond which no measurement is trusted.
 	MaxAge time.Duration
-	// DriftTolerance is by how many percentage points a node's load may have moved since it was measured, at its usual pace.
+	// DriftTolerance is the drift since the measurement, in percentage points, at which load expires.
 	DriftTolerance float64
 }
 
-// Expiry is the age up to which a measurement with the given drift (fractions of capacity per minute) is trusted: the time
-// in which the load moves by DriftTolerance, but at least two refresh intervals from when it was read, which was lag after its
-// end, for one refresh may fail; and at most MaxAge.
+// Expiry is the maximal age of a trusted measurement: the time of a move by DriftTolerance, at most MaxAge.
+// drift is in fractions of capacity per minute, and lag is the age when the measurement was read.
+// It is at least lag plus two refresh intervals, for one refresh may fail.
 func (t Trust) Expiry(drift float64, lag time.Duration) time.Duration {
 	if drift <= 0 {
 		return t.MaxAge
@@ -121,7 +121,7 @@ type Requirements struct {
 	RefreshInterval time.Duration
 }
 
-// Add returns what serves both: all windows and quantiles, the shortest first, all metrics, and the shorter interval. Neither is changed.
+// Add returns the union of both, with the shorter interval. Shorter windows are first. Neither argument is changed.
 func (r Requirements) Add(other Requirements) Requirements {
 	sum := Requirements{RefreshInterval: r.RefreshInterval}
 	if sum.RefreshInterval == 0 || other.RefreshInterval < sum.RefreshInterval {

@@ -1,5 +1,5 @@
-// Package load holds what was measured of nodes: samples as a source takes them, measurements as they are kept, and the
-// immutable snapshots that decisions read. It does no I/O, starts no goroutine, and knows nothing of the scheduler.
+// Package load holds the measured load of nodes: samples of sources, stored measurements, and immutable snapshots for decisions.
+// It does no I/O, starts no goroutine, and does not depend on the scheduler.
 package load
 
 import (
@@ -22,8 +22,8 @@ func (r Resource) String() string {
 	return [...]string{"cpu", "memory"}[r]
 }
 
-// Stat is the mean and the standard deviation of one resource's utilization over a window, as fractions of the node's
-// capacity. The zero value is "not known".
+// Stat is the mean and standard deviation of a resource's utilization over a window, as fractions of capacity.
+// The zero value is "not known".
 type Stat struct {
 	Mean float64
 	// StdDev is NaN where the mean was measured and the deviation was not.
@@ -70,8 +70,8 @@ const (
 	RejectedNotANumber Rejection = "NotANumber"
 	// RejectedNegative is a value below zero.
 	RejectedNegative Rejection = "Negative"
-	// ClampedAboveCapacity is a mean above 1. It is read as 1: whether such a node is hot or its source is miscalibrated, it
-	// is no place for a pod.
+	// ClampedAboveCapacity is a mean above 1. It is read as 1: the node is hot, or its source is miscalibrated.
+	// Neither should get a pod.
 	ClampedAboveCapacity Rejection = "AboveCapacity"
 	// ClampedFromTheFuture is a sample whose window ends later than the moment it was read, by more than clocks may differ. It
 	// is read as of that moment.

@@ -18,7 +18,7 @@ type MetricTable map[string]MetricValue
 
 // MetricColumn holds the values of one node metric by row of an Index. It is immutable.
 type MetricColumn struct {
-	// cells holds the values of all metrics, row after row, from this metric's first cell on; stride is the number of metrics.
+	// cells holds the values of all metrics by row, from this metric's first cell on. stride is the number of metrics.
 	cells  []metricCell
 	stride int
 	newest int64
@@ -60,7 +60,7 @@ func newColumns(index *Index, metrics map[string]MetricTable) map[string]*Metric
 	return columns
 }
 
-// Row returns the value in a row and the moment it is of, in nanoseconds since 1970; end is 0 where there is no value.
+// Row returns the value in a row and its moment, in nanoseconds since 1970. Without value, end is 0.
 func (c *MetricColumn) Row(row int) (value float64, end int64) {
 	if i := row * c.stride; i < len(c.cells) {
 		return c.cells[i].value, c.cells[i].end

@@ -66,7 +66,7 @@ type Table struct {
 	nodes []NodeLoad
 }
 
-// NewTable returns a table with what loadOf says of each node of the index; the zero NodeLoad says that nothing is known.
+// NewTable returns a table with the load of each node of the index. The zero NodeLoad is not measured.
 func NewTable(index *Index, loadOf func(node string) NodeLoad) *Table {
 	t := &Table{index: index, nodes: make([]NodeLoad, index.Len())}
 	for row, name := range index.names {
@@ -89,8 +89,7 @@ func (t *Table) Node(name string) NodeLoad {
 	return NodeLoad{}
 }
 
-// Snapshot is all that is known of the nodes at one moment: their load over each window, the quantiles of it, and the node metrics,
-// that a reader registered for. It is immutable.
+// Snapshot holds the nodes' load at one moment: by window, by quantile, and the node metrics. It is immutable.
 type Snapshot struct {
 	index     *Index
 	tables    map[time.Duration]*Table
@@ -114,9 +113,8 @@ func NewSnapshot(index *Index, tables map[time.Duration]*Table, metrics map[stri
 	}
 }
 
-// With returns a snapshot of the same nodes and those added, with the load that change returns for each over each window, and for
-// each quantile, that is read: it is called with what s has, which is the zero NodeLoad for an added node. The Fraction of a mean is
-// 0. Node metrics stay as they are.
+// With maps every table through change and adds nodes. An added node is measured as the zero NodeLoad. The Fraction of a mean is 0.
+// Node metrics do not change.
 func (s *Snapshot) With(added []string, change func(of Quantile, node string, measured NodeLoad) NodeLoad) *Snapshot {
 	index := s.index
 	if len(added) > 0 {
@@ -148,7 +146,7 @@ func (s *Snapshot) Over(window time.Duration) *Table {
 	return s.unmeasured
 }
 
-// WithQuantiles returns the snapshot with one table per quantile, whose means are the quantiles. All tables have the nodes of Index.
+// WithQuantiles returns the snapshot with one table per quantile, with quantiles as means. All tables have the nodes of Index.
 // It keeps the map, which must not change any more.
 func (s *Snapshot) WithQuantiles(tables map[Quantile]*Table) *Snapshot {
 	with := *s

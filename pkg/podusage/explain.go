@@ -16,7 +16,7 @@ type Part struct {
 	// Basis says what the amount follows from, such as "limit of container app".
 	Basis string `json:"basis"`
 
-	// silent is set for a container that states nothing.
+	// silent is set for a container without limit and request.
 	silent bool
 }
 
@@ -34,11 +34,10 @@ func (e BySpec) Explain(pod *corev1.Pod) (x [load.ResourceCount]Explanation) {
 	return x
 }
 
-// Parts returns the summands of what Stated returns of the pod to place, and byDefault, in milliCPU or bytes, for each container
-// that states nothing.
+// Parts returns the summands of FromSpec, plus byDefault for each container without limit and request, in milliCPU or bytes.
 func (e BySpec) Parts(pod *corev1.Pod, r load.Resource, byDefault float64) []Part {
 	var parts []Part
-	e.statedIn(pod, pod, r, math.Inf(1), &parts)
+	e.explainedFromSpec(pod, pod, r, math.Inf(1), &parts)
 	for i := range parts {
 		if parts[i].silent {
 			parts[i].Amount = byDefault
@@ -47,7 +46,7 @@ func (e BySpec) Parts(pod *corev1.Pod, r load.Resource, byDefault float64) []Par
 	return parts
 }
 
-func (e BySpec) basis(by statement, of string) string {
+func (e BySpec) basis(by basis, of string) string {
 	switch {
 	case by == byLimit:
 		return "limit of " + of
@@ -56,7 +55,7 @@ func (e BySpec) basis(by statement, of string) string {
 	case by == byRequest:
 		return fmt.Sprintf("%g × request of %s", e.Multiplier, of)
 	}
-	return "default, for " + of + " states nothing"
+	return "default, for " + of + " has neither limit nor request"
 }
 
 // Explain implements Estimator.

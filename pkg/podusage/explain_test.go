@@ -44,12 +44,12 @@ func TestExplain(t *testing.T) {
 	}{
 		{"by spec", BySpec{Multiplier: 1.5, DefaultCPUMillis: 1000}, pod, []string{
 			"500 limit of container limited", "300 1.5 × request of container requesting",
-			"1000 default, for container silent states nothing", "50 overhead of the pod",
+			"1000 default, for container silent has neither limit nor request", "50 overhead of the pod",
 		}},
 		{"a multiplier of 1 is not mentioned", BySpec{Multiplier: 1}, &corev1.Pod{Spec: corev1.PodSpec{Containers: pod.Spec.Containers[1:2]}}, []string{
 			"200 request of container requesting",
 		}},
-		{"what is stated for the pod as a whole", BySpec{Multiplier: 1.5, DefaultCPUMillis: 1000}, whole, []string{
+		{"pod-level resources", BySpec{Multiplier: 1.5, DefaultCPUMillis: 1000}, whole, []string{
 			"1500 1.5 × request of the pod", "50 overhead of the pod",
 		}},
 		{"by requests", ByRequests{}, pod, []string{"350 request of the pod"}},

@@ -103,7 +103,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-func TestStatedLimit(t *testing.T) {
+func TestSpecLimit(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spec corev1.PodSpec
 		want float64
@@ -118,21 +118,21 @@ func TestStatedLimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{Spec: tc.spec}
-			got := StatedLimit(pod, load.CPU)
+			got := SpecLimit(pod, load.CPU)
 			if got != tc.want {
 				t.Errorf("limit %v, want %v", got, tc.want)
 			}
 			if summed := helper.PodLimits(pod, helper.PodResourcesOptions{}); got != Millis(*summed.Cpu()) {
 				t.Errorf("limit %v, but PodLimits of component-helpers has %v", got, summed.Cpu())
 			}
-			if allocs := testing.AllocsPerRun(10, func() { StatedLimit(pod, load.CPU) }); allocs != 0 {
+			if allocs := testing.AllocsPerRun(10, func() { SpecLimit(pod, load.CPU) }); allocs != 0 {
 				t.Errorf("%v allocations, want 0", allocs)
 			}
 		})
 	}
 }
 
-func TestBySpec_StatedMemory(t *testing.T) {
+func TestBySpec_FromSpecMemory(t *testing.T) {
 	container := func(request, limit string) corev1.Container {
 		return corev1.Container{
 			Resources: corev1.ResourceRequirements{Requests: amountsList("1", request), Limits: amountsList("", limit)},
@@ -147,14 +147,14 @@ func TestBySpec_StatedMemory(t *testing.T) {
 		{"the limit", corev1.PodSpec{Containers: []corev1.Container{container("1Ki", "4Ki")}}, math.Inf(1), 4096, 0},
 		{"up to twice the request", corev1.PodSpec{Containers: []corev1.Container{container("1Ki", "4Ki")}}, 2, 2048, 0},
 		{"1.5 times the request", corev1.PodSpec{Containers: []corev1.Container{container("1Ki", "")}}, 2, 1536, 0},
-		{"nothing is stated of memory", corev1.PodSpec{Containers: []corev1.Container{container("", ""), container("", "")}}, 2, 0, 2},
-		{"what the pod states replaces the sum", corev1.PodSpec{
+		{"memory is unset", corev1.PodSpec{Containers: []corev1.Container{container("", ""), container("", "")}}, 2, 0, 2},
+		{"pod-level resources replace the sum", corev1.PodSpec{
 			Containers: []corev1.Container{container("1Ki", "4Ki"), container("", "")},
 			Resources:  &corev1.ResourceRequirements{Limits: amountsList("", "8Ki")},
 		}, math.Inf(1), 8192, 0},
 	} {
 		pod := &corev1.Pod{Spec: tc.spec}
-		if usage, silent := e.Stated(pod, pod, load.Memory, tc.ratio); usage != tc.usage || silent != tc.silent {
+		if usage, silent := e.FromSpec(pod, pod, load.Memory, tc.ratio); usage != tc.usage || silent != tc.silent {
 			t.Errorf("%s: %v bytes and %v silent containers, want %v and %v", tc.name, usage, silent, tc.usage, tc.silent)
 		}
 	}

@@ -58,7 +58,7 @@ func TestBySpec_PendingUsage(t *testing.T) {
 			corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}}, Resources: podLevel(both("1m", "1k"))}}, 10,
 		},
 		{
-			"containers that state nothing count the default once", corev1.Pod{Spec: corev1.PodSpec{
+			"containers without limit and request count the default once", corev1.Pod{Spec: corev1.PodSpec{
 				Containers: []corev1.Container{{Name: "a"}, {Name: "b"}, named("c", "100m", "200m")},
 			}}, 1200,
 		},
@@ -84,11 +84,11 @@ func TestBySpec_PendingUsage(t *testing.T) {
 				ContainerStatuses:     []corev1.ContainerStatus{in("a", waiting("PodInitializing")), in("b", waiting("PodInitializing"))},
 			}}, 300,
 		},
-		{"what is stated for the pod as a whole counts in full while all containers start", wholePod(both("1", "3"), two), 3000},
-		{"it counts up to the limits of the containers that run", wholePod(both("1", "3"), two, in("a", waiting("ErrImagePull")), in("b", running)), 500},
+		{"pod-level resources count in full while all containers start", wholePod(both("1", "3"), two), 3000},
+		{"they count up to the limits of the containers that run", wholePod(both("1", "3"), two, in("a", waiting("ErrImagePull")), in("b", running)), 500},
 		{"it counts no more than itself", wholePod(both("100m", "400m"), two, in("a", waiting("ErrImagePull")), in("b", running)), 400},
 		{
-			"it counts in full where a container that runs states nothing",
+			"they count in full where a running container has no requests",
 			wholePod(both("1", "3"), []corev1.Container{named("a", "1", "2"), {Name: "b"}}, in("a", waiting("ErrImagePull")), in("b", running)), 3000,
 		},
 		{"it counts nothing where no container runs", wholePod(both("1", "3"), one, in("a", waiting("ErrImagePull"))), 0},

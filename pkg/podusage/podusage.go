@@ -43,10 +43,10 @@ type BySpec struct {
 	MaxRequestRatio float64
 }
 
-// Estimate implements Estimator: Stated, plus the default for each container without limit and request. It does not allocate.
+// Estimate implements Estimator: FromSpec, plus the default for each container without limit and request. It does not allocate.
 func (e BySpec) Estimate(pod *corev1.Pod) Amounts {
-	stated, silent := e.Stated(pod, pod, load.CPU, math.Inf(1))
-	return Amounts{load.CPU: stated + silent*e.DefaultCPUMillis}
+	usage, silent := e.FromSpec(pod, pod, load.CPU, math.Inf(1))
+	return Amounts{load.CPU: usage + silent*e.DefaultCPUMillis}
 }
 
 // PendingUsage implements Estimator. It is Estimate with three differences:
@@ -59,29 +59,30 @@ func (e BySpec) PendingUsage(pod *corev1.Pod) Amounts {
 	if !ok {
 		return Amounts{}
 	}
-	stated, silent := e.Stated(pod, starting, load.CPU, e.MaxRequestRatio)
-	return Amounts{load.CPU: stated + min(silent, 1)*e.DefaultCPUMillis}
+	usage, silent := e.FromSpec(pod, starting, load.CPU, e.MaxRequestRatio)
+	return Amounts{load.CPU: usage + min(silent, 1)*e.DefaultCPUMillis}
 }
 
-// Stated returns what the pod will use of the resource by what its spec states, in milliCPU or bytes: the sum over the containers
-// of starting, which StartingPod returns, of the limit, else the request times the multiplier; plus the pod's overhead. silent is
-// the number of containers that state neither.
+// FromSpec returns the usage by the pod's spec, in milliCPU or bytes, plus the pod's overhead. It sums over the containers
+// of StartingPod: the limit, else the request times the multiplier. silent counts containers without both.
 //
 //   - Native sidecars count as containers. Ordinary init containers do not: they have ended once the pod runs.
 //   - Pod-level resources, limit before request, replace the sum, unless the API server derived them.
-//   - While some containers are down, pod-level resources are capped at the sum of the others, if all of those are set.
+//   - While some containers are down, pod-level resources are capped at the others' sum, if all are set.
 //   - An explicit zero counts.
 //   - The spec counts, not the status: a resize in progress is expected to succeed.
 //   - A limit counts up to maxRatio times the request beside it.
 //
-// Stated does not allocate.
-func (e BySpec) Stated(pod, starting *corev1.Pod, r load.Resource, maxRatio float64) (usage, silent float64) {
-	return e.statedIn(pod, starting, r, maxRatio, nil)
+// FromSpec does not allocate.
+func (e BySpec) FromSpec(pod, starting *corev1.Pod, r load.Resource, maxRatio float64) (usage, silent float64) {
+	return e.explainedFromSpec(pod, starting, r, maxRatio, nil)
 }
 
-// statedIn is Stated, and records in parts, unless that is nil, what the usage is the sum of. Containers that state nothing are
-// recorded with an amount of 0.
-func (e BySpec) statedIn(pod, starting *corev1.Pod, r load.Resource, maxRatio float64, parts *[]Part) (usage, silent float64) {
+// explainedFromSpec is FromSpec, and records the summands in parts unless parts is nil. Containers without limit and request
+// have an amount of 0.
+func (e BySpec) explainedFromSpec(
+	pod, starting *corev1.Pod, r load.Resource, maxRatio float64, parts *[]Part,
+) (usage, silent float64) {
 	usage, silent = e.containers(&starting.Spec, r, maxRatio, parts)
 	if whole, by := e.podLevel(&pod.Spec, r, maxRatio); by != byNothing {
 		if starting == pod || silent > 0 {
@@ -99,15 +100,15 @@ func (e BySpec) statedIn(pod, starting *corev1.Pod, r load.Resource, maxRatio fl
 	return usage + overhead, silent
 }
 
-// podLevel returns the usage by what is stated for the pod as a whole.
-func (e BySpec) podLevel(spec *corev1.PodSpec, r load.Resource, maxRatio float64) (usage float64, by statement) {
+// podLevel returns the usage by pod-level resources.
+func (e BySpec) podLevel(spec *corev1.PodSpec, r load.Resource, maxRatio float64) (usage float64, by basis) {
 	if spec.Resources == nil || isDefaulted(spec, r) {
 		return 0, byNothing
 	}
-	return e.stated(spec.Resources, r, maxRatio)
+	return e.fromResources(spec.Resources, r, maxRatio)
 }
 
-// containers returns the sum of what containers and native sidecars state, and the number of those that state nothing.
+// containers returns the usage of containers and native sidecars, and the number of containers without limit and request.
 func (e BySpec) containers(spec *corev1.PodSpec, r load.Resource, maxRatio float64, parts *[]Part) (usage, silent float64) {
 	for i := range spec.Containers {
 		usage, silent = e.add(&spec.Containers[i], r, maxRatio, usage, silent, parts)
@@ -120,33 +121,35 @@ func (e BySpec) containers(spec *corev1.PodSpec, r load.Resource, maxRatio float
 	return usage, silent
 }
 
-// add adds what the container states to the usage, or 1 to the number of containers that state nothing.
+// add adds the container to usage, or to silent if it has neither limit nor request.
 func (e BySpec) add(c *corev1.Container, r load.Resource, maxRatio, usage, silent float64, parts *[]Part) (float64, float64) {
-	stated, by := e.stated(&c.Resources, r, maxRatio)
+	amount, by := e.fromResources(&c.Resources, r, maxRatio)
 	if parts != nil {
-		*parts = append(*parts, Part{Amount: stated, Basis: e.basis(by, "container "+c.Name), silent: by == byNothing})
+		*parts = append(*parts, Part{Amount: amount, Basis: e.basis(by, "container "+c.Name), silent: by == byNothing})
 	}
 	if by == byNothing {
 		silent++
 	}
-	return usage + stated, silent
+	return usage + amount, silent
 }
 
-// statement is what of a spec an amount follows from.
-type statement int
+// basis is the field of a spec that an amount follows from.
+type basis int
 
 const (
-	byNothing statement = iota
+	byNothing basis = iota
 	byLimit
 	byRequest
 )
 
-// stated returns the usage by limit or request.
-func (e BySpec) stated(requirements *corev1.ResourceRequirements, r load.Resource, maxRatio float64) (usage float64, by statement) {
+// fromResources returns the usage by limit or request.
+func (e BySpec) fromResources(
+	requirements *corev1.ResourceRequirements, r load.Resource, maxRatio float64,
+) (usage float64, by basis) {
 	request, requested := quantityIn(requirements.Requests, r)
 	if limit, ok := quantityIn(requirements.Limits, r); ok {
 		if !requested || math.IsInf(maxRatio, 1) {
-			return amountOf(limit, r), byLimit // the API server requests the limit where only that is stated
+			return amountOf(limit, r), byLimit // the API server copies a limit without request to the request
 		}
 		return min(amountOf(limit, r), maxRatio*amountOf(request, r)), byLimit
 	}
@@ -156,21 +159,20 @@ func (e BySpec) stated(requirements *corev1.ResourceRequirements, r load.Resourc
 	return 0, byNothing
 }
 
-// Request returns what the pod requests of the resource, in milliCPU or bytes, as ByRequests estimates it, but by the pod's spec
-// alone. It does not allocate.
+// Request returns the pod's request, in milliCPU or bytes. Unlike ByRequests it ignores the status. It does not allocate.
 func Request(pod *corev1.Pod, r load.Resource) float64 {
 	request := containersRequest(&pod.Spec, r)
 	if whole := pod.Spec.Resources; whole != nil {
-		if stated, ok := quantityIn(whole.Requests, r); ok {
-			request = amountOf(stated, r)
+		if quantity, ok := quantityIn(whole.Requests, r); ok {
+			request = amountOf(quantity, r)
 		}
 	}
 	return request + amountIn(pod.Spec.Overhead, r)
 }
 
-// Limit returns the most that the pod may use of the resource, in milliCPU or bytes: the limit that is stated for the pod as a
-// whole, or the sum of its containers' and native sidecars', whichever is less, plus the pod's overhead. It is +Inf where a
-// container has no limit. A limit of zero is none: that is how the kubelet takes it.
+// Limit returns the pod's maximal usage, in milliCPU or bytes: the smaller of pod-level limit and sum, plus overhead.
+// The sum is that of containers and native sidecars, or +Inf where one has no limit.
+// As in the kubelet, a limit of zero is none.
 func Limit(pod *corev1.Pod, r load.Resource) float64 {
 	spec, sum := &pod.Spec, 0.0
 	for i := range spec.Containers {
@@ -194,22 +196,20 @@ func limitOf(requirements *corev1.ResourceRequirements, r load.Resource) float64
 	return math.Inf(1)
 }
 
-// StatedLimit returns the sum of the limits that the pod states of the resource, in milliCPU or bytes, as the scheduler sums up
-// requests: what is stated for the pod as a whole, or the larger of the limits of containers with native sidecars and those of
-// ordinary init containers; plus the pod's overhead. A container without a limit counts zero. It does not allocate.
-func StatedLimit(pod *corev1.Pod, r load.Resource) float64 {
+// SpecLimit sums the pod's limits, in milliCPU or bytes, as the scheduler sums requests. It does not allocate.
+// A container without a limit counts zero.
+func SpecLimit(pod *corev1.Pod, r load.Resource) float64 {
 	limit := containersSum(&pod.Spec, r, limitsOf)
 	if whole := pod.Spec.Resources; whole != nil {
-		if stated, ok := quantityIn(whole.Limits, r); ok {
-			limit = amountOf(stated, r)
+		if quantity, ok := quantityIn(whole.Limits, r); ok {
+			limit = amountOf(quantity, r)
 		}
 	}
 	return limit + amountIn(pod.Spec.Overhead, r)
 }
 
-// isDefaulted reports whether the API server set the pod-level request: it does so for a pod with a pod-level limit of another
-// resource. The default is the larger of the containers' requests and those of the init containers. It says less than the
-// containers, whose limits it leaves out.
+// isDefaulted reports whether the API server set the pod-level request from the containers' requests.
+// It does so for a pod with a pod-level limit of another resource. The containers' own resources count instead.
 func isDefaulted(spec *corev1.PodSpec, r load.Resource) bool {
 	request, requested := quantityIn(spec.Resources.Requests, r)
 	_, limited := quantityIn(spec.Resources.Limits, r)
@@ -224,16 +224,15 @@ func containersRequest(spec *corev1.PodSpec, r load.Resource) float64 {
 	return containersSum(spec, r, requestsOf)
 }
 
-// containersSum is AggregateContainerRequests or AggregateContainerLimits of component-helpers for one resource, without their
-// allocations.
-func containersSum(spec *corev1.PodSpec, r load.Resource, stated func(*corev1.Container) corev1.ResourceList) float64 {
+// containersSum is AggregateContainerRequests or AggregateContainerLimits for one resource, without their allocations.
+func containersSum(spec *corev1.PodSpec, r load.Resource, listOf func(*corev1.Container) corev1.ResourceList) float64 {
 	var sum, sidecars, initial float64
 	for i := range spec.Containers {
-		sum += amountIn(stated(&spec.Containers[i]), r)
+		sum += amountIn(listOf(&spec.Containers[i]), r)
 	}
 	for i := range spec.InitContainers {
 		c := &spec.InitContainers[i]
-		amount := amountIn(stated(c), r)
+		amount := amountIn(listOf(c), r)
 		initial = max(initial, sidecars+amount)
 		if isSidecar(c) {
 			sidecars += amount
@@ -246,9 +245,8 @@ func isSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// ByRequests estimates that a pod uses what it requests, as the scheduler counts it: the larger of the requests of containers
-// with native sidecars and those of ordinary init containers, or the requests stated for the pod as a whole; plus the pod's
-// overhead. While a running pod is being resized, the larger of old and new requests counts.
+// ByRequests estimates that a pod uses its requests, as the scheduler counts them.
+// While a running pod is being resized, the larger of old and new requests counts.
 type ByRequests struct {
 	// Default is the usage, of each resource, of a pod that requests none of it. ≥ 0.
 	Default Amounts
@@ -265,7 +263,7 @@ func (e ByRequests) Estimate(pod *corev1.Pod) Amounts {
 	return requests
 }
 
-// PendingUsage implements Estimator. What is stated for the pod as a whole counts as BySpec.PendingUsage says.
+// PendingUsage implements Estimator. Pod-level requests count as in BySpec.PendingUsage.
 func (e ByRequests) PendingUsage(pod *corev1.Pod) Amounts {
 	starting, ok := StartingPod(pod)
 	if !ok {
@@ -277,14 +275,14 @@ func (e ByRequests) PendingUsage(pod *corev1.Pod) Amounts {
 	}
 	containers := *starting
 	containers.Spec.Resources = nil
-	charge := e.Estimate(&containers)
-	for r := range charge {
+	pending := e.Estimate(&containers)
+	for r := range pending {
 		if !allRequest(&starting.Spec, corev1.ResourceName(load.Resource(r).String())) {
-			charge[r] = whole[r]
+			pending[r] = whole[r]
 		}
-		charge[r] = min(charge[r], whole[r])
+		pending[r] = min(pending[r], whole[r])
 	}
-	return charge
+	return pending
 }
 
 // allRequest reports whether all containers and native sidecars request the resource.
@@ -328,8 +326,8 @@ func amountOf(q resource.Quantity, r load.Resource) float64 {
 	return Units(q)
 }
 
-// Millis returns the quantity in thousandths. What is negative counts zero, and what is beyond int64 counts the largest
-// int64: Quantity.MilliValue would wrap around.
+// Millis returns the quantity in thousandths, cut off at zero and at the largest int64.
+// Quantity.MilliValue would wrap around.
 func Millis(q resource.Quantity) float64 {
 	if q.CmpInt64(math.MaxInt64/1000) > 0 {
 		return math.MaxInt64

@@ -76,13 +76,13 @@ func TestBySpec(t *testing.T) {
 			want:      0,
 		},
 		{
-			name:      "a container that states nothing is expected to use the default",
+			name:      "a container without limit and request uses the default",
 			estimator: BySpec{Multiplier: 1.5, DefaultCPUMillis: 300},
 			spec:      corev1.PodSpec{Containers: containers(container(corev1.ResourceRequirements{}))},
 			want:      300,
 		},
 		{
-			name:      "limits and requests of other resources state nothing about cpu",
+			name:      "limits and requests of other resources do not count for cpu",
 			estimator: defaults,
 			spec: corev1.PodSpec{Containers: containers(container(corev1.ResourceRequirements{
 				Requests: list("memory", "1Gi"), Limits: list("memory", "2Gi"),
@@ -90,7 +90,7 @@ func TestBySpec(t *testing.T) {
 			want: 1000,
 		},
 		{
-			name:      "each container is judged by what it states itself",
+			name:      "each container counts by its own resources",
 			estimator: defaults,
 			spec: corev1.PodSpec{Containers: containers(
 				container(limits("cpu", "200m")),
@@ -135,7 +135,7 @@ func TestBySpec(t *testing.T) {
 			want: 1000, // 500 · 1.5 + 250
 		},
 		{
-			name:      "a limit of the pod stands in for its containers, sidecars too",
+			name:      "a limit of the pod replaces its containers', sidecars too",
 			estimator: defaults,
 			spec: corev1.PodSpec{
 				Resources:      podLevel(both("1", "3")),
@@ -145,7 +145,7 @@ func TestBySpec(t *testing.T) {
 			want: 3000,
 		},
 		{
-			name:      "a request of the pod is multiplied and stands in for its containers",
+			name:      "a request of the pod is multiplied and replaces its containers'",
 			estimator: defaults,
 			spec: corev1.PodSpec{
 				Resources:  podLevel(requests("cpu", "2")),
@@ -164,7 +164,7 @@ func TestBySpec(t *testing.T) {
 			want: 2100,
 		},
 		{
-			name:      "memory stated for the pod leaves cpu to the containers",
+			name:      "pod-level memory leaves cpu to the containers",
 			estimator: defaults,
 			spec: corev1.PodSpec{
 				Resources:  podLevel(limits("memory", "1Gi")),
@@ -275,7 +275,7 @@ func TestByRequests(t *testing.T) {
 			wantMemory: 256 * mi,
 		},
 		{
-			name: "what is stated for the pod wins, resource by resource",
+			name: "pod-level resources win, resource by resource",
 			pod: corev1.Pod{Spec: corev1.PodSpec{
 				Resources:  podLevel(requests("cpu", "2")),
 				Containers: containers(container(requests("cpu", "500m", "memory", "256Mi"))),

@@ -6,10 +6,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// StartingPod returns the pod with only those containers that run or are about to start, and whether there are any. A container
-// that has ended, or that waits because its image, its configuration or the container itself failed, uses nothing until it
-// starts. Containers without a status, as of a pod that was just bound, are about to start. The pod itself is not changed; it
-// is returned as it is where all of its containers count.
+// StartingPod returns the pod with only the containers that run or are about to start, and whether there are any.
+// Containers without a status are about to start: the pod was just bound.
+// It returns pod itself where all containers count, and does not change it.
 func StartingPod(pod *corev1.Pod) (starting *corev1.Pod, ok bool) {
 	statuses := pod.Status.ContainerStatuses
 	initFails := slices.ContainsFunc(

@@ -7,8 +7,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
-// momentsPerWindow is how many samples of the moment are kept of a node over the shortest window, and over the longest
-// beyond it.
+// momentsPerWindow is the number of samples per node over the shortest window, and beyond it over the longest.
 const momentsPerWindow = 40
 
 type nodeHistory struct {
@@ -29,11 +28,11 @@ type resourceHistory struct {
 	trail       load.Trail
 	// deviationEnd is the end of the window that the measurement's deviation is of, in nanoseconds since 1970.
 	deviationEnd int64
-	// statedEnd is the measurement's end as the source stated it, in nanoseconds since 1970.
-	statedEnd int64
+	// sourceEnd is the measurement's end by the source's clock, in nanoseconds since 1970.
+	sourceEnd int64
 }
 
-// find returns what is kept of the mean or quantile over the window, or nil.
+// find returns the history of the mean or quantile over the window, or nil.
 func (h *nodeHistory) find(window time.Duration, fraction float64) *windowHistory {
 	if fraction > 0 {
 		return h.quantiles[load.Quantile{Window: window, Fraction: fraction}]
@@ -46,8 +45,7 @@ func (h *nodeHistory) find(window time.Duration, fraction float64) *windowHistor
 	return nil
 }
 
-// over returns what is kept of the mean or quantile over the window, which is nothing at first. The pointer is valid until over is
-// called for another.
+// over returns the history of the mean or quantile over the window, empty at first. The pointer is valid until the next call.
 func (h *nodeHistory) over(window time.Duration, fraction float64) *windowHistory {
 	if w := h.find(window, fraction); w != nil {
 		return w
@@ -95,8 +93,8 @@ func (w *windowHistory) newest(than time.Time) time.Time {
 	return than
 }
 
-// statedEnd is when a window ends as the source states it.
-type statedEnd struct {
+// sourceEnd is the end of a window by the source's clock.
+type sourceEnd struct {
 	// unixNano is in nanoseconds since 1970.
 	unixNano int64
 	// future is set where the end was ahead of our clock by more than clocks may differ.
@@ -105,7 +103,7 @@ type statedEnd struct {
 
 // supersedes reports whether what ends at e is newer than what ended at previous. An end from the future says nothing of the
 // order, so that any other end is newer.
-func (e statedEnd) supersedes(previous statedEnd) bool {
+func (e sourceEnd) supersedes(previous sourceEnd) bool {
 	return e.unixNano > previous.unixNano || previous.future && e.unixNano != previous.unixNano
 }
 
@@ -113,25 +111,25 @@ func (e statedEnd) supersedes(previous statedEnd) bool {
 // expires.
 type windowEnd struct {
 	time.Time
-	stated statedEnd
+	source sourceEnd
 	readAt time.Time
 	// tolerance is how far clocks may differ.
 	tolerance time.Duration
 }
 
-// endOf returns the end of a window that a source stated at the moment now. Clocks may differ by tolerance.
-func endOf(stated, now time.Time, tolerance time.Duration) windowEnd {
-	unixNano := stated.UnixNano()
-	if stated.Unix() > math.MaxInt64/int64(time.Second) {
+// endOf returns the end of a window by a source's timestamp that was read now. Clocks may differ by tolerance.
+func endOf(timestamp, now time.Time, tolerance time.Duration) windowEnd {
+	unixNano := timestamp.UnixNano()
+	if timestamp.Unix() > math.MaxInt64/int64(time.Second) {
 		unixNano = math.MaxInt64 // after the year 2262
 	}
 	end := windowEnd{
-		Time:      stated,
+		Time:      timestamp,
+		source:    sourceEnd{unixNano: unixNano, future: timestamp.Sub(now) > tolerance},
 		readAt:    now,
 		tolerance: tolerance,
-		stated:    statedEnd{unixNano: unixNano, future: stated.Sub(now) > tolerance},
 	}
-	if stated.After(now) {
+	if timestamp.After(now) {
 		end.Time = now
 	}
 	return end
@@ -143,11 +141,11 @@ func (h *resourceHistory) store(stat load.Stat, span time.Duration, end windowEn
 	if !stat.Known {
 		return
 	}
-	// How far the stated end was ahead when it was read, which bounded the measurement's.
-	ahead := time.Duration(h.statedEnd - h.measurement.End.UnixNano())
-	previous := statedEnd{unixNano: h.statedEnd, future: h.statedEnd != 0 && ahead > end.tolerance}
-	if !end.stated.supersedes(previous) {
-		if end.stated.unixNano == h.statedEnd {
+	// clock skew of the source's timestamp
+	ahead := time.Duration(h.sourceEnd - h.measurement.End.UnixNano())
+	previous := sourceEnd{unixNano: h.sourceEnd, future: h.sourceEnd != 0 && ahead > end.tolerance}
+	if !end.source.supersedes(previous) {
+		if end.source.unixNano == h.sourceEnd {
 			h.measurement.Lag = max(h.measurement.Lag, end.readAt.Sub(h.measurement.End)) // it was read again
 		}
 		return
@@ -163,7 +161,7 @@ func (h *resourceHistory) store(stat load.Stat, span time.Duration, end windowEn
 	if stat.Span > 0 {
 		span, stat.Span = stat.Span, 0
 	}
-	h.statedEnd = end.stated.unixNano
+	h.sourceEnd = end.source.unixNano
 	h.trail.Add(end.Time, stat.Mean)
 	h.measurement = load.Measurement{Stat: stat, Window: span, End: end.Time, Lag: end.readAt.Sub(end.Time), Drift: h.trail.Drift()}
 }
@@ -177,8 +175,8 @@ type moment struct {
 	means    [load.ResourceCount]float32
 }
 
-// add stores a sample, unless it is no later than the last one, drops samples older than the longest window, and thins out
-// the rest: evenly within the shortest window, so that a longer window takes nothing from it, and more widely beyond.
+// add stores a later sample, drops samples older than the longest window, and thins out the rest.
+// Samples are evenly spaced within the shortest window, and more widely beyond.
 func (m *moments) add(at time.Time, stats load.Stats, shortest, longest time.Duration) {
 	all, now := *m, at.UnixNano()
 	if n := len(all); n > 0 && now <= all[n-1].unixNano {
@@ -208,9 +206,8 @@ func (m *moments) add(at time.Time, stats load.Stats, shortest, longest time.Dur
 	*m = kept
 }
 
-// over returns the mean and the population standard deviation of a resource over the samples of the last window, each
-// weighted by the time since the one before, and the span that they cover. A resource that the latest sample lacks is not
-// known.
+// over returns mean and population standard deviation over the samples of the last window, and their span.
+// The time since the previous sample is the weight. A resource absent from the latest sample is not known.
 func (m moments) over(window time.Duration, r load.Resource) (load.Stat, time.Duration) {
 	last := m[len(m)-1]
 	if math.IsNaN(float64(last.means[r])) {

@@ -64,7 +64,7 @@ func NewMetrics(registry Registry) *Metrics {
 			"Age of the newest load of any node.", []string{"source"}, nil, metrics.ALPHA, ""),
 		nodes: metrics.NewDesc(
 			"plimsoll_load_nodes",
-			"Nodes of the cluster by what is known of their load over the shortest window: Fresh, too old for all plugins (Expired), or never measured (Absent).",
+			"Nodes by load over the shortest window: Fresh, Expired (too old for all plugins), or Absent (never measured).",
 			[]string{"source", "resource", "state"},
 			nil,
 			metrics.ALPHA,
@@ -139,7 +139,8 @@ func (m *Metrics) CollectWithStability(ch chan<- metrics.Metric) {
 		}
 		for r := range states {
 			for state, n := range states[r] {
-				ch <- metrics.NewLazyConstMetric(m.nodes, metrics.GaugeValue, float64(n), w.label, load.Resource(r).String(), load.State(state).String())
+				ch <- metrics.NewLazyConstMetric(m.nodes, metrics.GaugeValue, float64(n),
+					w.label, load.Resource(r).String(), load.State(state).String())
 			}
 		}
 	}

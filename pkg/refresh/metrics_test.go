@@ -38,7 +38,7 @@ func TestMetrics(t *testing.T) {
 	}
 
 	compare(`
-# HELP plimsoll_load_nodes [ALPHA] Nodes of the cluster by what is known of their load over the shortest window: Fresh, too old for all plugins (Expired), or never measured (Absent).
+# HELP plimsoll_load_nodes [ALPHA] Nodes by load over the shortest window: Fresh, Expired (too old for all plugins), or Absent (never measured).
 # TYPE plimsoll_load_nodes gauge
 plimsoll_load_nodes{resource="cpu",source="fake",state="Absent"} 3
 plimsoll_load_nodes{resource="cpu",source="fake",state="Expired"} 0
@@ -74,7 +74,7 @@ plimsoll_load_nodes{resource="memory",source="fake",state="Fresh"} 0
 # HELP plimsoll_load_age_seconds [ALPHA] Age of the newest load of any node.
 # TYPE plimsoll_load_age_seconds gauge
 plimsoll_load_age_seconds{source="fake"} 61
-# HELP plimsoll_load_nodes [ALPHA] Nodes of the cluster by what is known of their load over the shortest window: Fresh, too old for all plugins (Expired), or never measured (Absent).
+# HELP plimsoll_load_nodes [ALPHA] Nodes by load over the shortest window: Fresh, Expired (too old for all plugins), or Absent (never measured).
 # TYPE plimsoll_load_nodes gauge
 plimsoll_load_nodes{resource="cpu",source="fake",state="Absent"} 1
 plimsoll_load_nodes{resource="cpu",source="fake",state="Expired"} 1

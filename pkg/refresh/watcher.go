@@ -1,5 +1,5 @@
-// Package refresh keeps the load of nodes up to date: it reads a source outside the scheduling cycle, keeps what is valid of
-// each batch, and publishes an immutable snapshot that decisions read without waiting.
+// Package refresh keeps the load of nodes up to date. It reads a source outside the scheduling cycle, and checks each batch.
+// It publishes an immutable snapshot, which decisions read without waiting.
 package refresh
 
 import (
@@ -38,8 +38,8 @@ type Nodes interface {
 	Names() []string
 }
 
-// Watcher reads one source at intervals and publishes what it measured. A node that a batch leaves out, or for which it holds
-// an impossible value, keeps its last measurement and that measurement's age; a failed refresh changes nothing.
+// Watcher reads one source at intervals and publishes what it measured. A node keeps its last measurement
+// if a batch has no value or an impossible value. A failed refresh changes nothing.
 //
 // Publisher and Register may be called from any goroutine, also while Run runs. Run is called once.
 type Watcher struct {
@@ -59,7 +59,7 @@ type Watcher struct {
 	histories   map[string]*nodeHistory
 	nodeMetrics map[string]load.MetricTable
 	// metricEnds are the moments that the latest values of node metrics are of.
-	metricEnds map[string]statedEnd
+	metricEnds map[string]sourceEnd
 	// index is that of the last snapshot.
 	index *load.Index
 	// failure is the text of the last refresh's error, empty if it succeeded.
@@ -81,7 +81,7 @@ func NewWatcher(src source.Source, label string, nodes Nodes, c clock.Clock, m *
 		publisher:   load.NewPublisher(),
 		histories:   map[string]*nodeHistory{},
 		nodeMetrics: map[string]load.MetricTable{},
-		metricEnds:  map[string]statedEnd{},
+		metricEnds:  map[string]sourceEnd{},
 		index:       load.NewIndex(nil),
 	}
 }
@@ -89,8 +89,8 @@ func NewWatcher(src source.Source, label string, nodes Nodes, c clock.Clock, m *
 // Publisher is where the watcher's snapshots appear.
 func (w *Watcher) Publisher() *load.Publisher { return w.publisher }
 
-// Register adds a reader. From the next refresh on the reader's windows and node metrics are read, at the shortest interval
-// that any reader requires, and kept as long as any reader trusts them.
+// Register adds a reader's windows and node metrics from the next refresh on. The shortest interval of all readers applies.
+// Measurements are kept as long as any reader trusts them.
 func (w *Watcher) Register(requirements load.Requirements, trust load.Trust) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,8 +107,8 @@ func (w *Watcher) registered() (load.Requirements, load.Trust) {
 // nodeStates counts the cluster's nodes by resource and state.
 type nodeStates [load.ResourceCount][load.StateCount]int
 
-// states returns the end of the newest measurement of any node, and the nodes' states over the shortest window, or by the first
-// quantile if no window is read. They are all 0 if only node metrics are read.
+// states returns the newest measurement's end, and the nodes' states by the shortest window, else by the first quantile.
+// They are all 0 if only node metrics are read.
 func (w *Watcher) states() (newest time.Time, states nodeStates) {
 	requirements, trust := w.registered()
 	latest, now := w.publisher.Latest(), w.clock.Now()
@@ -251,8 +251,8 @@ func (w *Watcher) logFailure(logger klog.Logger, now time.Time, err error, sampl
 	}
 }
 
-// forgetIfClockWentBack forgets all load if the clock was set back since the last refresh: load from before would be newer
-// than all that follows, and fresh until the clock is where it was.
+// forgetIfClockWentBack forgets all load if the clock was set back since the last refresh.
+// Earlier load would be newer than later load, and stay fresh too long.
 func (w *Watcher) forgetIfClockWentBack(logger klog.Logger, now time.Time) {
 	wall := now.Round(0) // without the monotonic clock reading, by which time never goes back
 	if wall.Before(w.lastRefresh.Add(-clockStep)) {
@@ -265,8 +265,8 @@ func (w *Watcher) forgetIfClockWentBack(logger klog.Logger, now time.Time) {
 	w.lastRefresh = wall
 }
 
-// store stores the sample's possible values. A sample of the moment counts toward every window. A sample over a window that
-// nobody registered, from a source that knows only one window, is the best there is for all windows. A quantile is itself alone.
+// store stores the sample's possible values. A sample of the moment counts toward every window. A sample over an unregistered
+// window serves all windows: its source has only one. A quantile serves only itself.
 func (w *Watcher) store(s *load.Sample, requirements load.Requirements, maxAge time.Duration, now time.Time) {
 	stats, windows := w.checked(s.Stats), requirements.Windows
 	if s.Fraction > 0 {
@@ -310,12 +310,11 @@ func (w *Watcher) checked(stats load.Stats) load.Stats {
 	return stats
 }
 
-// checkedEnd returns the end that a source stated. Clocks may differ by a refresh interval: a window cannot end later than
-// the refresh that reads it.
-func (w *Watcher) checkedEnd(stated, now time.Time) windowEnd {
+// checkedEnd returns the end of a window by a source's timestamp, at most now. Clocks may differ by a refresh interval.
+func (w *Watcher) checkedEnd(timestamp, now time.Time) windowEnd {
 	requirements, _ := w.registered()
-	end := endOf(stated, now, requirements.RefreshInterval)
-	if end.stated.future {
+	end := endOf(timestamp, now, requirements.RefreshInterval)
+	if end.source.future {
 		w.metrics.rejected.WithLabelValues(w.label, string(load.ClampedFromTheFuture)).Inc()
 	}
 	return end
@@ -324,9 +323,9 @@ func (w *Watcher) checkedEnd(stated, now time.Time) windowEnd {
 // storeMetric stores the possible values of a node metric.
 func (w *Watcher) storeMetric(m *source.MetricValues, now time.Time) {
 	end := w.checkedEnd(m.End, now)
-	superseded := end.stated.supersedes(w.metricEnds[m.Metric])
+	superseded := end.source.supersedes(w.metricEnds[m.Metric])
 	if superseded {
-		w.metricEnds[m.Metric] = end.stated
+		w.metricEnds[m.Metric] = end.source
 	}
 	table, ok := w.nodeMetrics[m.Metric]
 	if !ok {
@@ -356,7 +355,7 @@ func (w *Watcher) publish(requirements load.Requirements) {
 	w.publisher.Publish(load.NewSnapshot(w.index, tables, w.nodeMetrics).WithQuantiles(quantiles))
 }
 
-// table returns what is kept of all nodes of the mean or quantile over the window.
+// table returns the load of all nodes by the mean or quantile over the window.
 func (w *Watcher) table(window time.Duration, fraction float64) *load.Table {
 	return load.NewTable(w.index, func(node string) load.NodeLoad {
 		if h, ok := w.histories[node]; ok {

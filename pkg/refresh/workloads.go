@@ -29,11 +29,9 @@ const (
 	workloadRetryAfter = 15 * time.Second
 	// MaxWorkloads bounds the workloads that have statistics.
 	MaxWorkloads = 20000
-	// shortestRun is how long a pod has run at least when it is observed: what it used is divided by this time, which is known
-	// to about half a scrape interval.
+	// shortestRun is an observed pod's least run time. Run times are accurate to about half a scrape interval.
 	shortestRun = 2 * time.Minute
-	// The history is read in periods, so that no query is too much for the source: of about longestPeriod, and no more than
-	// maxPeriods of them.
+	// The history is read in at most maxPeriods of about longestPeriod, to keep queries cheap.
 	longestPeriod = 6 * time.Hour
 	maxPeriods    = 4
 	// historyAttempts is how often the history is asked for.
@@ -56,11 +54,11 @@ type WorkloadConfig struct {
 	Metrics       *Metrics
 }
 
-// WorkloadWatcher keeps statistics of what the pods of each workload use: it reads what pods use at intervals, outside the
-// scheduling cycle, and publishes immutable snapshots. A failed refresh changes nothing.
+// WorkloadWatcher keeps statistics of each workload. It reads usage of pods at intervals, outside the scheduling cycle, and
+// publishes immutable snapshots. A failed refresh changes nothing.
 //
-// Which workload a living pod belongs to is taken from the pod itself, and not from the source, so that names prove nothing. Only
-// the history, which is mostly of pods that are gone, has workloads as the source knows them.
+// A live pod's workload follows from the pod object, never from the source's names. Only the history has the source's
+// workloads: most of its pods are gone.
 //
 // Publisher may be called from any goroutine, also while Run runs. Run is called once.
 type WorkloadWatcher struct {
@@ -68,8 +66,8 @@ type WorkloadWatcher struct {
 	publisher *learned.Publisher
 
 	// The fields below are used by Run's goroutine alone.
-	// started reports whether there was a refresh. missing are the periods of the history that are still to be read, the newest
-	// first, and attempts how often that has failed.
+	// started reports whether there was a refresh. missing are the unread periods of the history, newest first.
+	// attempts counts failures.
 	started  bool
 	missing  []source.Period
 	attempts int
@@ -151,7 +149,8 @@ func (w *WorkloadWatcher) observe(ctx context.Context, now time.Time) error {
 	}
 	if t.foreign > 0 && t.known == 0 && len(pods) > 0 {
 		err := fmt.Errorf(
-			"none of %d values is of a pod of this cluster, one is of %s: check the address, and that the scrape of the kubelets honors labels",
+			"none of %d values is of a pod of this cluster, one is of %s: "+
+				"check the address, and honorLabels in the kubelets' scrape",
 			t.foreign,
 			t.example,
 		)
@@ -188,7 +187,7 @@ func (w *WorkloadWatcher) logFailure(ctx context.Context, failed [load.ResourceC
 	case failure == "":
 		logger.Info("The usage of pods can be read again")
 	case w.failure == "":
-		logger.Error(err, "The usage of pods cannot be read. The statistics of workloads stay as they are")
+		logger.Error(err, "The usage of pods cannot be read. The statistics of workloads do not change")
 	default:
 		logger.V(4).Info("The usage of pods still cannot be read", "err", err)
 	}
@@ -211,8 +210,8 @@ func periods(end time.Time, history time.Duration) []source.Period {
 	return all
 }
 
-// readHistory adds what is missing of the history, period by period. What cannot be read is tried again at the next refreshes,
-// but not for ever: a query that is too much for the source stays so.
+// readHistory adds the missing history, period by period. Failed periods are retried at the next refreshes, but not forever:
+// a query may be too expensive for the source.
 func (w *WorkloadWatcher) readHistory(ctx context.Context, history source.WorkloadHistory) {
 	if len(w.missing) == 0 {
 		return
@@ -260,8 +259,8 @@ func (w *WorkloadWatcher) historyFailed(ctx context.Context, err error) {
 	w.missing = nil
 }
 
-// namesByOwner returns the names that the label of the operator's choice gives to the workloads of living pods, by the workload
-// that they have without it. An owner whose pods have several such names has none.
+// namesByOwner maps workloads by owner to the names by the configured label, for live pods.
+// An owner whose pods have several names has none.
 func (w *WorkloadWatcher) namesByOwner() map[learned.Workload]string {
 	names := map[learned.Workload]string{}
 	if w.WorkloadLabel == "" {
@@ -287,12 +286,11 @@ type tally struct {
 	*WorkloadConfig
 	now    time.Time
 	usages *learned.Tally
-	// podsOf are the listers of the namespaces met, and capacities those of the nodes, in milliCPU and bytes: both are needed of
-	// each pod.
+	// podsOf caches listers by namespace, and capacities those of nodes in milliCPU and bytes.
 	podsOf     map[string]corelisters.PodNamespaceLister
 	capacities map[string]podusage.Amounts
-	// known is the number of values of pods of the cluster, and measured of those that were added. foreign is the number of values
-	// of other pods, of which example is one.
+	// known counts values of pods of the cluster, measured the values added, and foreign the values of other pods.
+	// example is one of the other pods.
 	known, measured, foreign int
 	example                  string
 }
@@ -397,8 +395,8 @@ func (t *tally) ran(pod *corev1.Pod) time.Duration {
 	return t.now.Sub(first)
 }
 
-// hasUniqueName reports whether the pod's name ends in characters that the API server chose at random, so that no other pod had the
-// name before. The pods of a StatefulSet also have a generateName, but end in a number.
+// hasUniqueName reports whether the pod's name ends in random characters of the API server. No other pod had the name before.
+// The pods of a StatefulSet also have a generateName, but end in a number.
 func hasUniqueName(pod *corev1.Pod) bool {
 	const randomCharacters = 5
 	return pod.GenerateName != "" && len(pod.Name) == len(pod.GenerateName)+randomCharacters

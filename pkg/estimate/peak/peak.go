@@ -29,8 +29,8 @@ func With(node estimate.ResourceEstimate, pods PodSums, pod *learned.Usage, devi
 	return Resource{Node: node, Pods: pods, Pod: pod.Within(node.Allocatable), Deviations: deviations}
 }
 
-// Mean is the expected mean with the pod on the node: the larger of load and learned usage, plus the mean of the pod. Without fresh
-// load it is the sum of all means, or of the requests if there are no statistics.
+// Mean is the expected mean with the pod: the larger of load and learned usage, plus the pod's mean.
+// Without fresh load it is the sum of all means. Without statistics it is the sum of requests.
 func (r *Resource) Mean() float64 {
 	switch {
 	case r.Node.State == load.Fresh:
@@ -60,8 +60,8 @@ func (r *Resource) Deviation() float64 {
 // Peak is the predicted peak as a fraction of the node's capacity: mean, largest excess and Deviations · Deviation. It may be
 // above 1. A node without capacity has no room: its peak is 1.
 //
-// The formula follows the predictors of N. Bashir et al., "Take it to the limit: peak prediction-driven resource overcommitment
-// in datacenters", EuroSys 2021.
+// The formula follows N. Bashir et al., "Take it to the limit: peak prediction-driven resource overcommitment in datacenters".
+// EuroSys 2021.
 func (r *Resource) Peak() float64 {
 	if r.Node.Base <= 0 {
 		return 1

@@ -155,7 +155,7 @@ func sumOf(pods []predictedPod, r load.Resource, allocatable float64, moment int
 	return s
 }
 
-// steadyAround returns the last moment up to the given one at which a pod's startup ended, and the next one after it.
+// steadyAround returns the last end of a pod's startup up to the moment, and the next end after it.
 func steadyAround(pods []predictedPod, moment int64) (last, next int64) {
 	last, next = math.MinInt64, math.MaxInt64
 	for i := range pods {

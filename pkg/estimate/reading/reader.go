@@ -148,8 +148,7 @@ type Figure struct {
 	State load.State
 }
 
-// Figures returns what was measured of the node last, in the scheduling cycle's snapshot, by load.Resource or in the order of
-// Request.Metrics.
+// Figures returns the node's last measurements in the cycle's snapshot, by load.Resource or in the order of Request.Metrics.
 func (r *Reader) Figures(state fwk.CycleState, node string) []Figure {
 	snapshot, now := r.snapshots.ForCycle(state), r.clock.Now()
 	if r.metrics != nil {

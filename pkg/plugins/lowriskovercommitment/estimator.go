@@ -37,7 +37,7 @@ func (e estimator) limit(pod *corev1.Pod, r load.Resource) float64 {
 	if !e.unlimitedAsRequest && math.IsInf(podusage.Limit(pod, r), 1) {
 		return math.Inf(1)
 	}
-	return podusage.StatedLimit(pod, r)
+	return podusage.SpecLimit(pod, r)
 }
 
 // nodeTerms are what the risk of a node follows from, whatever the pod to place is. They are immutable.
@@ -93,7 +93,7 @@ func (e estimator) sumOfLimits(pods []fwk.PodInfo, r load.Resource) (sum float64
 // isBestEffort reports whether the pod has no request and no limit of a scored resource.
 func isBestEffort(pod *corev1.Pod) bool {
 	for r := range load.ResourceCount {
-		if podusage.Request(pod, r) > 0 || podusage.StatedLimit(pod, r) > 0 {
+		if podusage.Request(pod, r) > 0 || podusage.SpecLimit(pod, r) > 0 {
 			return false
 		}
 	}

@@ -54,7 +54,7 @@ func (p *Prediction) explainUnknown(
 	if assumed > 0 {
 		x.Parts = append(
 			x.Parts,
-			podusage.Part{Amount: factor * assumed, Basis: times + "what is assumed of containers that state nothing"},
+			podusage.Part{Amount: factor * assumed, Basis: times + "assumed for containers without limit and request"},
 		)
 	}
 	return x

@@ -1,5 +1,5 @@
-// Package learned keeps statistics of what the pods of each workload have used: mean and variance of one pod's usage, over about
-// a day. They are read outside the scheduling cycle, and published as immutable snapshots.
+// Package learned keeps statistics of each workload over about a day: mean and variance of one pod's usage.
+// They are read outside the scheduling cycle, and published as immutable snapshots.
 package learned
 
 import (
@@ -25,15 +25,15 @@ type Moments struct {
 // StdDev is the standard deviation, in milliCPU or bytes.
 func (m Moments) StdDev() float64 { return math.Sqrt(m.Variance) }
 
-// Observation is what was observed of one resource of the pods of one workload, at one moment or on average over some.
+// Observation is the usage of one resource by the pods of one workload, at a moment or averaged over Span.
 type Observation struct {
 	Workload Workload
 	Resource load.Resource
 	// At is the moment, and Span how long it stands for: the time since the observation before.
 	At   time.Time
 	Span time.Duration
-	// Pods is the number of pods, Sum the sum of their usages in milliCPU or bytes, SumSquares that of the usages' squares. A pod
-	// that was observed for a part of Span counts with that part in all three.
+	// Pods counts pods, Sum adds up their usages in milliCPU or bytes, and SumSquares the squares.
+	// A pod observed for a part of Span counts with that part in all three.
 	Pods, Sum, SumSquares float64
 }
 
@@ -58,8 +58,7 @@ type Snapshot struct {
 
 // Cluster is what holds for all pods of the cluster, by load.Resource.
 type Cluster struct {
-	// UsagePerRequest is what the pods that request something use, over what they request, on average over History; 0 where it is
-	// not known.
+	// UsagePerRequest is usage over request of pods with requests, averaged over History. 0 is not known.
 	UsagePerRequest [load.ResourceCount]float64
 	// requested is what the average is over, in requests times the interval between observations: older ones count less.
 	requested [load.ResourceCount]float64
@@ -83,8 +82,8 @@ func (s *Snapshot) Len() int { return len(s.workloads) }
 // Cluster returns what holds for all pods of the cluster.
 func (s *Snapshot) Cluster() Cluster { return s.cluster }
 
-// Lookup returns the statistics of one pod of the workload, by load.Resource. What was never observed has a PodTime of 0. It does
-// not allocate.
+// Lookup returns the statistics of one pod of the workload, by load.Resource. Unobserved resources have a PodTime of 0.
+// It does not allocate.
 func (s *Snapshot) Lookup(w Workload) (moments [load.ResourceCount]Moments) {
 	if len(s.workloads) == 0 {
 		return moments

@@ -212,12 +212,12 @@ func TestSnapshot_KeepsThoseWithMostPodTime(t *testing.T) {
 		observed("three", start, 1, 1, 1),
 	)
 	known(s, "four", "three", "two")
-	// As many new ones as there may be do not displace those that live with more pods.
+	// New workloads do not displace live workloads with more pods.
 	later := start.Add(span)
 	s = with(s, observed("a", later, 1), observed("b", later, 1), observed("c", later, 1),
 		observed("four", later, 1, 1, 1, 1), observed("two", later, 1, 1), observed("three", later, 1, 1, 1))
 	known(s, "four", "three", "two")
-	// But one that lives displaces those that have ended, and gains time from then on.
+	// But a live workload displaces ended workloads, and gains time from then on.
 	for i := range 3 {
 		s = with(s, observed("new", later.Add(time.Duration(i+1)*span), 1))
 		known(s, "four", "three", "new")

@@ -19,16 +19,16 @@ type Usage struct {
 	Mean, P95 float64
 	// Variance is that of the usage over time.
 	Variance float64
-	// Learned is the part of Mean that statistics tell of: all of a workload's, and of one without history what the cluster's pods
-	// use of such a request. It leaves out what is only assumed of containers that state nothing.
+	// Learned is the part of Mean from statistics: of the workload, or of the cluster's usage per request without history.
+	// It excludes the assumption for containers without limit and request.
 	Learned float64
 }
 
 // Excess is by how much the peak passes the mean, in milliCPU or bytes.
 func (u *Usage) Excess() float64 { return u.P95 - u.Mean }
 
-// Within returns the usage where no more than allocatable can be used: mean and peak are cut off there, and the variance is at
-// most the largest that values in [0, allocatable] can have (T. Popoviciu, 1935).
+// Within returns the usage with mean and peak capped at allocatable. The variance is capped at the largest possible for values
+// in [0, allocatable] (T. Popoviciu, 1935).
 func (u *Usage) Within(allocatable float64) Usage {
 	return Usage{
 		Mean:     min(u.Mean, allocatable),
@@ -63,10 +63,10 @@ type Predictor struct {
 	MinHistory time.Duration
 	// Multiplier is the peak of a container without a limit over its request. > 0.
 	Multiplier float64
-	// Default is the peak of a container that states neither a limit nor a request. ≥ 0.
+	// Default is the peak of a container without limit and request. ≥ 0.
 	Default podusage.Amounts
-	// MaxRequestRatio bounds the peak that a pod without history makes other pods expect: a limit counts up to so many times the
-	// request beside it, and all containers that state nothing count Default once. ≥ 1.
+	// MaxRequestRatio bounds the pending peak of a pod without history: a limit counts up to so many times its request.
+	// All containers without limit and request count Default once. ≥ 1.
 	MaxRequestRatio float64
 }
 
@@ -140,7 +140,7 @@ func (p *Prediction) predict(
 		if requests == nil {
 			requests = new(podusage.ByRequests{}.PendingUsage(pod))
 		}
-		peak, silent := podusage.BySpec{Multiplier: p.Multiplier}.Stated(pod, starting, r, maxRatio)
+		peak, silent := podusage.BySpec{Multiplier: p.Multiplier}.FromSpec(pod, starting, r, maxRatio)
 		if !math.IsInf(maxRatio, 1) {
 			silent = min(silent, 1)
 		}
@@ -188,7 +188,7 @@ func (p Predictor) Key(pod *corev1.Pod) Key {
 	k := Key{Requests: podusage.ByRequests{}.Estimate(pod)}
 	k.Workload, _ = WorkloadOf(pod, p.WorkloadLabel)
 	for r := range load.ResourceCount {
-		k.Peaks[r], k.Unset[r] = podusage.BySpec{Multiplier: p.Multiplier}.Stated(pod, pod, r, math.Inf(1))
+		k.Peaks[r], k.Unset[r] = podusage.BySpec{Multiplier: p.Multiplier}.FromSpec(pod, pod, r, math.Inf(1))
 		if limit := podusage.Limit(pod, r); !math.IsInf(limit, 1) { // JSON has no infinity
 			k.Limits[r] = limit
 		}

@@ -109,7 +109,7 @@ func TestPrediction(t *testing.T) {
 			incoming: byPeak(1500, 1500, 1500), onNode: byPeak(1500, 1500, 1500), steady: byPeak(1500, 1500, 1500),
 		},
 		{
-			name: "what states nothing counts the default, on a node once and for a time", predictor: predictor(0.5), pod: podOf("", container("", ""), container("", ""), container("1", "")),
+			name: "containers without requests count the default, on a node once and for a time", predictor: predictor(0.5), pod: podOf("", container("", ""), container("", ""), container("1", "")),
 			// Two of 900 as if they requested 1,200: 0.5·2,200 and 1,800 + 1,500. One: 0.5·1,600 and 900 + 1,500. None: 500 and 1,500.
 			incoming: byPeak(1100, 3300, 500), onNode: byPeak(800, 2400, 500), steady: byPeak(500, 1500, 500),
 		},

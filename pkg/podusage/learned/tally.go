@@ -24,7 +24,7 @@ func NewTally(workloadLabel string) *Tally {
 	return &Tally{workloadLabel: workloadLabel, workloads: map[Workload]*[load.ResourceCount]sums{}}
 }
 
-// Add adds one resource of a pod: its mean usage and its request, in milliCPU or bytes, and the share of the interval that it ran.
+// Add adds a pod's mean usage and request, in milliCPU or bytes. The pod ran for the share of the interval.
 // Pods without workload count for the Cluster alone.
 func (t *Tally) Add(pod *corev1.Pod, r load.Resource, usage, request, share float64) {
 	t.requesting.add(r, usage, request, share)
@@ -76,7 +76,7 @@ func (s *Snapshot) WithTally(t *Tally, at time.Time, interval time.Duration, c C
 // requesting sums up usage and requests of the pods with requests, in milliCPU or bytes.
 type requesting struct{ used, requested [load.ResourceCount]float64 }
 
-// add counts at most 1.5 times the request as usage, so that pods with tiny requests do not dominate the ratio.
+// add caps usage at 1.5 times the request, so that pods with tiny requests do not dominate the ratio.
 func (q *requesting) add(r load.Resource, usage, request, share float64) {
 	const maxRatio = 1.5
 	if request > 0 {

@@ -10,13 +10,13 @@ import (
 // Workload names pods with similar usage. Pods of different namespaces never share a workload: tenants must not affect each other.
 type Workload struct {
 	Namespace string
-	// Name is that of the controlling owner, without the hash of a ReplicaSet and the time of a CronJob's Job; or the value of
-	// the label that the operator chose.
+	// Name is the value of the configured label, or the name of the controlling owner.
+	// It omits the hash of a ReplicaSet and the time of a CronJob's Job.
 	Name string
 }
 
-// WorkloadOf returns the pod's workload, by the label if it is not empty and the pod has it, otherwise by its controlling owner.
-// It returns false for a pod without either, and for a static pod: static pods have no workload.
+// WorkloadOf returns the pod's workload by the label, else by its controlling owner.
+// It returns false for a pod without either. Static pods have no workload.
 func WorkloadOf(pod *corev1.Pod, label string) (Workload, bool) {
 	if label != "" {
 		if value := pod.Labels[label]; value != "" {
@@ -42,8 +42,8 @@ func OwnerOf(pod *corev1.Pod) (Workload, bool) {
 	return Workload{pod.Namespace, name}, true
 }
 
-// withoutTemplateHash returns the name of the Deployment or compatible controller of a ReplicaSet: without the dash and the hash
-// that the controller appends. For a Deployment, the hash is the pod's label pod-template-hash. Other names do not change.
+// withoutTemplateHash returns the name of a ReplicaSet's Deployment or compatible controller, without dash and hash.
+// For a Deployment, the hash is the pod's label pod-template-hash. Other names do not change.
 func withoutTemplateHash(replicaSet, hash string) string {
 	if base, ok := strings.CutSuffix(replicaSet, hash); ok && hash != "" && len(base) > 1 && base[len(base)-1] == '-' {
 		return base[:len(base)-1]
@@ -52,11 +52,11 @@ func withoutTemplateHash(replicaSet, hash string) string {
 	return withoutSuffix(replicaSet, 6, 10, "bcdfghjklmnpqrstvwxz2456789")
 }
 
-// withoutCronTime returns the name of the CronJob that a Job's name was made of: its controller appends a dash and the minutes
-// since 1970. Other names are returned as they are.
+// withoutCronTime returns the CronJob's name for the name of its Job. The controller appends a dash and the minutes since 1970.
+// Other names do not change.
 func withoutCronTime(job string) string { return withoutSuffix(job, 8, 8, "0123456789") }
 
-// withoutSuffix returns the name up to its last dash if what follows has the number of characters, all of them among those given.
+// withoutSuffix returns the name up to its last dash if shortest to longest of the characters follow.
 func withoutSuffix(name string, shortest, longest int, characters string) string {
 	i := strings.LastIndexByte(name, '-')
 	suffix := name[i+1:]

@@ -37,7 +37,7 @@ func New(c clock.PassiveClock) *Loads {
 	return &Loads{Publisher: p, Source: reading.NewSource(p, c), Workloads: learned.NewPublisher()}
 }
 
-// MeasureAll publishes the nodes' load as what was measured over every window, and as every quantile, that is or will be read.
+// MeasureAll publishes the nodes' load for every window and every quantile, now and later.
 // Metrics, by expression, may be nil.
 func (l *Loads) MeasureAll(nodes map[string]load.NodeLoad, metrics map[string]load.MetricTable) {
 	l.mu.Lock()
