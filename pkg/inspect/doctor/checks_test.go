@@ -248,6 +248,16 @@ func TestReportOn_NotChecked(t *testing.T) {
 	}
 }
 
+// TestCheckConfigured expects the advice to name the plugin that needs no more than nodes' load.
+func TestCheckConfigured(t *testing.T) {
+	s := healthy()
+	s.sources = nil
+	checks := s.checkConfigured()
+	if len(checks) != 1 || !strings.Contains(checks[0].Advice[0].YAML, "- name: TargetLoadPacking\n") {
+		t.Errorf("got %+v", checks)
+	}
+}
+
 // TestChecks_AnyStatistic expects times and values to be checked whatever the statistic that is read.
 func TestChecks_AnyStatistic(t *testing.T) {
 	for _, tt := range []struct {

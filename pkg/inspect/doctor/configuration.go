@@ -144,9 +144,8 @@ func (f *facts) checkConfigured() []Check {
 	if len(f.sources) > 0 {
 		return nil
 	}
-	packs := func(d plugins.Descriptor) bool { return d.ScoresByLoad && d.LineRank > 0 }
-	all := plugins.All()
-	name := all[slices.IndexFunc(all, packs)].Name
+	packing := slices.DeleteFunc(plugins.All(), func(d plugins.Descriptor) bool { return !d.ScoresByLoad || d.LineRank == 0 })
+	name := slices.MinFunc(packing, func(a, b plugins.Descriptor) int { return a.LineRank - b.LineRank }).Name
 	example := "plugins:\n  score:\n    enabled:\n    - name: " + name + "\n      weight: 5\n"
 	return warn(write(example, "Enable one in %s, such as:", f.configuration.Origin), "no profile enables a plugin that reads load")
 }
