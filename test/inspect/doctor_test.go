@@ -752,7 +752,7 @@ func TestDoctor_Configuration(t *testing.T) {
 // TestDoctor_NoAPIServer expects exit code 2.
 func TestDoctor_NoAPIServer(t *testing.T) {
 	r := shared.plimsoll(t, "doctor", "--server=https://127.0.0.1:1").wants(t, 2)
-	if !strings.Contains(r.stderr, "the API server cannot be asked") {
+	if !strings.Contains(r.stderr, "ask the API server: ") {
 		t.Errorf("stderr is %q", r.stderr)
 	}
 }
