@@ -60,9 +60,8 @@ var _ Access = Account{}
 
 var credentialFiles = validation.Files{Token: boundedfile.ReadToken, CA: boundedfile.ReadCA}
 
-// Reach implements Access: the server is reached directly, with the account's credentials if the spec has no token. A hosted service,
-// which does not know the account, never gets them. It fails if a file that the spec names, or the account's token that is needed,
-// cannot be read.
+// Reach implements Access: it reaches the server directly, with the account's credentials if the spec has no token. A hosted
+// service never gets the account's credentials. Reach fails if it cannot read a file of the spec, or the account's token.
 func (a Account) Reach(
 	ctx context.Context,
 	spec config.LoadSpec,

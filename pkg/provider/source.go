@@ -89,8 +89,8 @@ func OpenSource(
 	return nil, fmt.Errorf("metricProvider.type: %q cannot be read", provider.Type)
 }
 
-// OpenPods returns the source of pod usage that a valid spec names: the Prometheus that is the source of load, or else metrics-server,
-// for the other sources know nodes alone. It is reached as a source of load.
+// OpenPods returns the source of pod usage of a valid spec: its Prometheus, or else metrics-server, because the other sources
+// have no pods. It is reached as a source of load.
 func OpenPods(ctx context.Context, cluster reading.Cluster, spec config.LoadSpec, access Access) (source.PodSource, error) {
 	provider := spec.MetricProvider
 	if !readsPrometheus(spec) {

@@ -62,8 +62,8 @@ func isDaemonSetPod(pod *corev1.Pod) bool {
 	return owner != nil && owner.Kind == "DaemonSet" && owner.APIVersion == appsv1.SchemeGroupVersion.String() && isBoundToOneNode(pod)
 }
 
-// isBoundToOneNode reports whether the pod's required node affinity has the form that the DaemonSet controller writes: the field
-// metadata.name is the name of one node.
+// isBoundToOneNode reports whether the pod's required node affinity names one node by metadata.name, as the DaemonSet
+// controller writes it.
 func isBoundToOneNode(pod *corev1.Pod) bool {
 	affinity := pod.Spec.Affinity
 	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {

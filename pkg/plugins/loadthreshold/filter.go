@@ -165,15 +165,14 @@ func (pl *LoadThreshold) resourceReason(s *filterState, t *Terms, r load.Resourc
 	return ""
 }
 
-// reasons are why one resource rules a node out: by the threshold in percent, and at 0 because no load is known. They are made
-// beforehand, because a cycle may rule out many nodes.
+// reasons are the reasons of one resource by the threshold in percent; 0 is for missing load. They are made beforehand, because
+// a cycle may rule out many nodes.
 type reasons [101]string
 
 func reasonsOf(r load.Resource) reasons {
 	all := reasons{fmt.Sprintf("node(s) without known %s load", r)}
 	for percent := 1; percent < len(all); percent++ {
-		// In words: the scheduler uses reasons as the format string of its Events, without arguments, in which "80%)" would
-		// become "80%!)(MISSING)".
+		// "percent", not "%": the scheduler uses reasons as format strings of Events.
 		all[percent] = fmt.Sprintf("node(s) above their %s load line (%d percent)", r, percent)
 	}
 	return all

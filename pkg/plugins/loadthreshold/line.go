@@ -75,7 +75,7 @@ func parseLine(annotation string) (l line, err error) {
 	return l, nil
 }
 
-// quote returns s in quotes, cut where that takes more than about a hundred bytes: the API takes Events of up to 1024.
+// quote returns s in quotes, cut to about a hundred bytes: Events have at most 1024.
 func quote(s string) string {
 	const most = 100
 	if len(s) <= most {
@@ -134,7 +134,7 @@ func (a *annotations) lookup(annotation string) (l line, valid bool) {
 	return l, err == nil
 }
 
-// observe forgets the invalid annotations of nodes that are deleted or annotated again, so that the next one gets an Event.
+// observe forgets the invalid annotations of deleted and changed nodes, so that the next one gets an Event.
 func (a *annotations) observe(nodes cache.SharedIndexInformer) error {
 	_, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(oldObj, newObj any) {

@@ -28,8 +28,8 @@ type Terms struct {
 	LinePercent [load.ResourceCount]int64
 }
 
-// Utilization is compared with the load line of resource r: the predicted peak, if any; else the fraction in use with the pod on
-// the node, plus Deviations standard deviations. A deviation that is not known does not count.
+// Utilization is compared with the load line of resource r: the predicted peak, if any; else mean or quantile plus Deviations
+// standard deviations, with the pod on the node. An unknown deviation does not count.
 func (t *Terms) Utilization(r load.Resource) float64 {
 	if t.Peak[r] > 0 {
 		return t.Peak[r]
@@ -53,8 +53,8 @@ const (
 	maxUtilization = 1000.0
 )
 
-// Score is the utilization of the resource with a load line that is closest to full, in units of 0.01 %: a lower score is better, until
-// NormalizeScore reverses it. It may be beyond 100 %.
+// Score is the highest utilization of a resource with a load line, in units of 0.01 %, and may exceed 100 %. A lower score is
+// better, until NormalizeScore reverses it.
 func (t Terms) Score() float64 {
 	scarcer := 0.0
 	for r := range load.ResourceCount {

@@ -19,7 +19,7 @@ func (pl *LoadThreshold) PreScore(_ context.Context, state fwk.CycleState, _ *co
 	return fwk.NewStatus(fwk.Skip)
 }
 
-// Score scores nodes for a pod that the thresholds are waived for, by how full they would be with the pod on them.
+// Score scores nodes by their utilization with the pod, if the thresholds are waived for it.
 func (pl *LoadThreshold) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	if !pl.gate.Waived(state) {
 		return minor.MinScore, nil
@@ -37,8 +37,7 @@ func (pl *LoadThreshold) Score(_ context.Context, state fwk.CycleState, pod *cor
 // ScoreExtensions returns the plugin itself.
 func (pl *LoadThreshold) ScoreExtensions() minor.ScoreExtensions { return pl }
 
-// NormalizeScore gives the least loaded candidate 100 and the most loaded 0, however close they are to each other: all of them
-// are above their lines.
+// NormalizeScore scores the least loaded candidate 100 and the most loaded 0, because all of them are above their lines.
 func (pl *LoadThreshold) NormalizeScore(
 	_ context.Context,
 	state fwk.CycleState,

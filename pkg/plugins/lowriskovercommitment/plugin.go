@@ -1,5 +1,5 @@
-// Package lowriskovercommitment scores nodes by the risk of overcommitment: that the limits of their pods let them use more than
-// the node has, and that they use more than they request.
+// Package lowriskovercommitment scores nodes by two risks: that pod limits exceed the capacity, and that pods use more than
+// they request.
 package lowriskovercommitment
 
 import (
@@ -119,7 +119,7 @@ func (pl *LowRiskOverCommitment) Explain(
 	return &terms
 }
 
-// SignPod implements minor.SignPlugin: scores depend on what the pod requests and on its limits, and on nothing else of the pod.
+// SignPod implements minor.SignPlugin: only the requests and limits of the pod determine scores.
 func (pl *LowRiskOverCommitment) SignPod(_ context.Context, pod *corev1.Pod) ([]minor.SignFragment, *fwk.Status) {
 	return []minor.SignFragment{{Key: "v1.Pod.Spec." + Name + "()", Value: pl.estimator.signature(pod)}}, nil
 }

@@ -81,8 +81,8 @@ func limitRisk(request, limit, capacity float64) float64 {
 	return (limit - capacity) / (limit - request)
 }
 
-// loadRisk is the probability that more is used than is requested, given that no more is used than the limits allow. request and
-// limit are those of the pods on the node, mean and stdDev are measured; all are fractions of the node's capacity, ≥ 0.
+// loadRisk is the probability that usage exceeds request, under the condition that it does not exceed limit. request and limit
+// are sums over the node's pods. mean and stdDev are measured. All are fractions of the node's capacity, ≥ 0.
 func loadRisk(request, limit, mean, stdDev, smoothingWindowSize float64) float64 {
 	mean = clamp(mean)
 	// A deviation of means over a window of samples is lower than that of the samples. Close to the highest that a mean allows, there
@@ -107,7 +107,7 @@ const maxVarianceShare = 0.99
 // which is at deviations below a thousandth, the normal distribution takes its place.
 const maxConcentration = 1e6
 
-// probability is that of a load of at most x, in [0, 1], where loads have the given mean and standard deviation and a beta distribution.
+// probability is the probability of a load of at most x, in [0, 1], in the beta distribution of this mean and deviation.
 func probability(x, mean, stdDev float64) float64 {
 	concentration := mean*(1-mean)/(stdDev*stdDev) - 1
 	beta := distuv.Beta{Alpha: mean * concentration, Beta: (1 - mean) * concentration}

@@ -126,8 +126,8 @@ func (pl *NodeMetrics) metricsAt(view estimate.NodeMetricsView) metricsAt {
 	return at
 }
 
-// cycleState returns the state of the cycle. The first call in a cycle, at whichever extension point, makes it, counts the
-// decision and logs which metrics have lost or got back their values.
+// cycleState returns the state of the cycle. The first call in a cycle creates it, counts the decision, and logs
+// which metrics lost or regained their values.
 func (pl *NodeMetrics) cycleState(ctx context.Context, state fwk.CycleState) *cycleState {
 	if s := pl.states.Lookup(state); s != nil {
 		return s

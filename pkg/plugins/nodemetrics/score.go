@@ -32,8 +32,7 @@ func (t Terms) Score() float64 {
 	return 100 * marks / weights
 }
 
-// List implements explain.Terms: of each metric, the node's value where it is known, its mark between 0, the worst, and 1, the
-// best, and the metric's weight.
+// List implements explain.Terms. Each metric has a known value, a mark between 0 (worst) and 1 (best), and a weight.
 func (t Terms) List() (terms []explain.Term) {
 	for i := range t.scales {
 		s := &t.scales[i]

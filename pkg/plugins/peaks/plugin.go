@@ -119,8 +119,8 @@ func (pl *Peaks) Explain(_ context.Context, state fwk.CycleState, pod *corev1.Po
 // ScoreExtensions returns the plugin itself.
 func (pl *Peaks) ScoreExtensions() minor.ScoreExtensions { return pl }
 
-// NormalizeScore gives the candidate of the lowest cost 100, that of the highest 0, and the others what lies between; nodes that
-// would pass their capacity get 0, and those whose cost is not known the mean of all others, or 0 if missingLoad is Lowest.
+// NormalizeScore gives the candidate of the lowest cost 100, that of the highest 0, and the others a score between.
+// A node that would exceed its capacity gets 0. A node of unknown cost gets the mean, or 0 if missingLoad is Lowest.
 func (pl *Peaks) NormalizeScore(
 	ctx context.Context,
 	state fwk.CycleState,
@@ -170,7 +170,7 @@ func (pl *Peaks) normalized(costs *costs, score int64, lowest, highest float64) 
 const sameCost = 1e-9
 
 const (
-	// maxUnmodelled bounds the nodes that are kept: nodes may come and go for ever.
+	// maxUnmodelled bounds the nodes that are kept: nodes may come and go forever.
 	maxUnmodelled = 100_000
 	// examples is how many nodes a log line names.
 	examples = 10

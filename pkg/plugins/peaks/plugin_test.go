@@ -123,7 +123,7 @@ func TestScore(t *testing.T) {
 			want: map[string]int64{"a": 100, "b": 0, "c": 50},
 		},
 		{
-			name: "a node without load is judged by requests, if Requests",
+			name: "a node without load is scored by requests, if Requests",
 			args: byName + "missingLoad: Requests",
 			load: map[string]load.NodeLoad{"b": cpu(0.75), "c": cpu(0)},
 			onA:  []*corev1.Pod{assumed},
@@ -222,7 +222,7 @@ func TestScore_NoCapacity(t *testing.T) {
 	}
 }
 
-// A node's labels count as they are.
+// Scores follow the current labels of a node.
 func TestScore_FollowsLabels(t *testing.T) {
 	pl := plugintest.Build(
 		t,
@@ -242,9 +242,9 @@ func TestScore_FollowsLabels(t *testing.T) {
 		}
 	}
 	check(map[string]int64{"a": 100, "b": 0})
-	relabelled := b.Node().DeepCopy()
-	relabelled.Labels["type"] = "small"
-	b.(*framework.NodeInfo).SetNode(relabelled)
+	relabeled := b.Node().DeepCopy()
+	relabeled.Labels["type"] = "small"
+	b.(*framework.NodeInfo).SetNode(relabeled)
 	check(map[string]int64{"a": 100, "b": 100})
 }
 
@@ -281,7 +281,7 @@ func TestScore_LogsNodesWithoutModel(t *testing.T) {
 	}
 }
 
-// Nodes that come and go for ever take no more memory.
+// Nodes that come and go forever take no more memory.
 func TestNormalizeScore_NodesWithoutModelAreBounded(t *testing.T) {
 	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, "nodePowerModels: [{nodeSelector: {a: b}, k1: 1, k2: 0.01}]"), map[string]load.NodeLoad{"n": cpu(0.5)}).(*Peaks)
 	state, pod := framework.NewCycleState(), st.MakePod().Req(plugintest.CPU("1")).Obj()

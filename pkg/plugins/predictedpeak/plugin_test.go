@@ -164,13 +164,13 @@ func TestScore(t *testing.T) {
 			want: 46,
 		},
 		{
-			name: "a pod that states nothing counts the default", args: "unknown: {default: {cpu: 1500m}}",
+			name: "a pod without requests counts the default", args: "unknown: {default: {cpu: 1500m}}",
 			load: measured(0.3), on: nil, pod: pod("p", "", "", ""),
 			// As if it requested 1,000: mean 500, p95 1,500: (2,400 + 500 + 1,000) / 8,000 = 0.4875; 20 + 0.8·51.25
 			want: 61,
 		},
 		{
-			name: "a node without load is judged by the means of its pods",
+			name: "a node without load is scored by the means of its pods",
 			load: map[string]load.NodeLoad{"other": {load.CPU: plugintest.Measurement(0.3, 0)}}, on: three(), pod: pod("p", "a", "2", ""),
 			want: 56, // as with a measured mean of less than their sum
 		},
@@ -180,7 +180,7 @@ func TestScore(t *testing.T) {
 			want: 56,
 		},
 		{
-			name: "without statistics a node without load is judged by requests", withoutStatistics: true,
+			name: "without statistics a node without load is scored by requests", withoutStatistics: true,
 			load: map[string]load.NodeLoad{"other": {load.CPU: plugintest.Measurement(0.3, 0)}}, on: three(), pod: pod("p", "a", "2", ""),
 			// (3,500 + 2,000 + 1,000 + 914.6) / 8,000 = 0.92683; 20 + 0.8·7.317
 			want: 26,

@@ -1,5 +1,4 @@
-// Package targetloadpacking scores nodes so that their measured CPU utilization rises to a target and not beyond: below the
-// target it packs, above it spreads.
+// Package targetloadpacking scores nodes to keep their CPU utilization near a target: below it, it packs; above, it spreads.
 package targetloadpacking
 
 import (

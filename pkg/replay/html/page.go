@@ -114,8 +114,8 @@ func terms(r *report.Report, columns []report.Figure) []term {
 	}
 	return append(terms,
 		term{"mean", "Mean and range", "The mean over the runs; below it the lowest and the highest run."},
-		term{"ratio", "× stock, × clairvoyant", "The sum over the runs, divided by the sum over the same runs of stock or clairvoyant. " +
-			"Below 1 is fewer."},
+		term{"ratio", "× stock, × clairvoyant", "The sum over the runs, divided by the sum over the same runs " +
+			"of stock or clairvoyant. Below 1 is fewer."},
 		term{"clairvoyant", "Clairvoyant", "Places pods greedily by the future usage of all placed pods: a bound for better prediction."},
 		term{"hotNodes", "Hot nodes", "Nodes with CPU demand above " + short(100*r.HotAbove) + " % of capacity, per step."},
 		term{"heat", "Heat map", "CPU demand of a node over its capacity, averaged over each step. Demand may exceed capacity."},

@@ -7,9 +7,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 )
 
-// Memo keeps one value per scheduling cycle. The value may be stored at any extension point, by one of several goroutines,
-// and is found by the clones that the framework makes of the CycleState for nominated pods and for preemption. A lookup does
-// not allocate. A Memo is safe for concurrent use; use New.
+// Memo keeps one value per scheduling cycle, stored at any extension point by one of several goroutines. Clones of the
+// CycleState, for nominated pods and preemption, share it. A lookup does not allocate. A Memo is safe for concurrent use; use New.
 type Memo[T any] struct {
 	key fwk.StateKey
 	pin estimate.Pin[T]

@@ -24,7 +24,7 @@ type Descriptor struct {
 	Reads func(args runtime.Object) reading.Request
 	// Limits says how a plugin with valid arguments filters; nil arguments are the defaults.
 	Limits func(args runtime.Object) configlint.Limits
-	// LineRank orders the plugins of a profile that may have a load line, from 1 on; 0 is a plugin without one.
+	// LineRank orders the plugins with a load line in a profile, from 1; 0 means no load line.
 	LineRank int
 	// ScoresByLoad reports whether scores by requests must not outweigh those of the plugin.
 	ScoresByLoad bool

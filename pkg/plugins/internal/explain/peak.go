@@ -33,7 +33,7 @@ func Peak(of load.Resource, r *peak.Resource, largest string) []Term {
 	return append(terms, Term{Name: of.String() + " predicted peak", Value: 100 * r.Peak(), Unit: "%"})
 }
 
-// PeakSummands returns the terms that add up to the peak, in percent of the node's capacity; nil on a node without capacity.
+// PeakSummands returns the terms whose sum is the peak, in percent of the node's capacity; nil without capacity.
 func PeakSummands(r *peak.Resource, largest string) []Term {
 	if r.Node.Base <= 0 {
 		return nil

@@ -1,5 +1,4 @@
-// Package plugintest is what the tests of the load plugins have in common: nodes with known load, arguments as an operator
-// writes them, and a run of the Score extension point as a profile that enables nothing else gets it.
+// Package plugintest helps to test the load plugins: nodes with known load, arguments from YAML, and runs of scoring.
 package plugintest
 
 import (
@@ -61,7 +60,7 @@ func (l *Loads) Measure(nodes map[string]load.NodeLoad, metrics map[string]load.
 	l.Publish(loadtest.Snapshot(map[time.Duration]map[string]load.NodeLoad{Window: nodes}, metrics))
 }
 
-// Learn publishes statistics of workloads, observed for an hour of ten pods until Now, and the usage of all pods per request.
+// Learn publishes statistics of workloads and the usage of all pods per request. Ten pods were observed for an hour.
 func (l *Loads) Learn(workloads map[learned.Workload][load.ResourceCount]learned.Moments, usagePerRequest float64) {
 	const pods = 10
 	var observations []learned.Observation

@@ -1,6 +1,5 @@
-// Package softlimit is what plugins that filter by a soft limit have in common. A soft limit rules nodes out because of
-// something that is measured. Where it leaves a pod no node, the limit is waived for that pod before other pods are preempted,
-// or the pod waits and is tried again as soon as a new measurement may let it in.
+// Package softlimit filters nodes by a soft limit on a measurement. If no node is left for a pod, the limit is waived before
+// other pods are preempted. Otherwise, the pod waits and is retried after a new measurement that may let it in.
 package softlimit
 
 import (
@@ -50,10 +49,8 @@ func NewGate(ctx context.Context, limit Limit, handle minor.Handle, snapshots *e
 
 // Begin begins an attempt to schedule the pod; call it at PreFilter. It reports whether the limit is waived for the attempt.
 //
-// Pods are signed when they are queued and when they are updated, mostly before there is a waiver, so the signature of a pod
-// cannot tell one. It need not: from another pod of the same signature the scheduler takes no more than a node to try first,
-// and runs the filters on that node in the attempt itself. There, a pod without a waiver is refused a node that a waiver let
-// the other pod have.
+// A signature need not contain the waiver. The scheduler reuses only a node hint from a pod of the same signature, and runs
+// the filters on that node again.
 func (g *Gate) Begin(state fwk.CycleState, pod *corev1.Pod) (waived bool) {
 	g.requeuer.forget(pod.UID)
 	return g.waivers.begin(state, pod.UID)
@@ -64,8 +61,8 @@ func (g *Gate) Waived(state fwk.CycleState) bool { return g.waivers.waived(state
 
 func (g *Gate) relaxes() bool { return g.limit.WhenNoneFits == config.WhenNoneFitsRelax }
 
-// Refuse is the status of a node that the limit rules out. A limit that is not relaxed gives up no node for preemption:
-// evicting pods does not make what is measured fall in time.
+// Refuse is the status of a node that the limit rules out. With a strict limit, preemption is no
+// way out: measurements do not fall in time after an eviction.
 func (g *Gate) Refuse(reason string) *fwk.Status {
 	if g.relaxes() {
 		return fwk.NewStatus(fwk.Unschedulable, reason)
@@ -80,8 +77,8 @@ func (g *Gate) Refuse(reason string) *fwk.Status {
 // the last of them waives all.
 //
 // Otherwise the next plugins run. For them a relaxed limit holds if preemption can give the pod a node below it. If not, it
-// is waived for them: what is measured still shows the pods that preemption would evict, so the limit would keep the pod out
-// of a place that it has the right to. A limit that is not relaxed always holds.
+// is waived for them, because measurements still contain the pods that preemption would evict. A strict
+// limit always holds.
 //
 // Where the limit holds, the pod waits until a node has room.
 func (g *Gate) PostFilter(

@@ -27,8 +27,8 @@ func (g *Gate) preemptionHelps(ctx context.Context, state fwk.CycleState, pod *c
 	return helps.Load()
 }
 
-// fitsOnceEvicted reports whether the pod fits the node once all pods are evicted that it may evict, which is how
-// DefaultPreemption finds its candidates. It changes the state and the node.
+// fitsOnceEvicted reports whether the pod fits the node without its possible victims, as DefaultPreemption does. It changes
+// the state and the node.
 func (g *Gate) fitsOnceEvicted(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) bool {
 	logger := klog.FromContext(ctx)
 	for _, other := range slices.Clone(node.GetPods()) {

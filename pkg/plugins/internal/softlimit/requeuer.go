@@ -18,12 +18,12 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 )
 
-// requeueInterval is how long nothing may be published before waiting pods are looked at all the same: what was measured may
-// have become too old to rule a node out.
+// requeueInterval is the longest time between two checks of the waiting pods: without new measurements, the limit ends as the
+// old ones expire.
 const requeueInterval = time.Minute
 
-// requeuer puts the pods that wait for the limit of one plugin back into the scheduling queue when a measurement may let them
-// in. It is safe for concurrent use.
+// requeuer requeues the pods that wait for the limit of one plugin when a measurement may let them in. It is safe for
+// concurrent use.
 type requeuer struct {
 	limit     Limit
 	handle    minor.Handle
@@ -31,7 +31,7 @@ type requeuer struct {
 	nodes     corelisters.NodeLister
 	snapshots *estimate.Snapshots
 	clock     clock.Clock
-	// outdated is signaled when a pod begins to wait that was refused by a snapshot that is no longer the latest.
+	// outdated is signaled when a pod starts to wait that an outdated snapshot refused.
 	outdated chan struct{}
 
 	mu      sync.Mutex
@@ -108,8 +108,8 @@ func (q *requeuer) wait(ctx context.Context, state fwk.CycleState, pod *corev1.P
 	return nil
 }
 
-// run requeues waiting pods after each refresh that may let them in. A pod that is refused again, because of load that is not
-// measured yet, waits for the next refresh: it is tried at most once a refresh.
+// run requeues waiting pods after each refresh that may let them in. A pod is retried at most once a
+// refresh.
 func (q *requeuer) run(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	for {

@@ -15,7 +15,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 )
 
-// waiverTTL is how long a waiver is kept for a pod that is not tried again, for example because it was deleted.
+// waiverTTL is the lifetime of an unused waiver, for example of a deleted pod.
 const waiverTTL = 10 * time.Minute
 
 // waivers waive the limit of one plugin for the next attempt to schedule a pod. It is safe for concurrent use.
@@ -87,9 +87,8 @@ func (s insufficient) Clone() fwk.StateData { return s }
 
 const insufficientKey fwk.StateKey = "softlimit/insufficient"
 
-// waiveNext waives the limit for the pod's next attempt, and makes it at once, if the pod can then have one of the nodes. If
-// this limit alone does not help, all limits are tried whose plugins were asked before in the cycle. It returns whether
-// any was waived.
+// waiveNext waives the sufficient limits for the pod's next attempt, and requeues the pod at once. It returns whether any
+// limit was waived.
 func (w *waivers) waiveNext(
 	ctx context.Context,
 	state fwk.CycleState,
@@ -111,8 +110,8 @@ func (w *waivers) waiveNext(
 	return true
 }
 
-// sufficient returns the limits that, waived, leave the pod some of the nodes: this one, or else all whose plugins' PostFilter
-// was called in the cycle. It returns nil if waiving does not help.
+// sufficient returns the limits to waive so that a node becomes feasible: this limit, or else all limits whose PostFilter was
+// called in the cycle. It returns nil if waiving does not help.
 func (w *waivers) sufficient(
 	ctx context.Context,
 	state fwk.CycleState,
