@@ -51,8 +51,9 @@ const (
 	// MissingLoadLowest gives the node the lowest score.
 	MissingLoadLowest MissingLoad = "Lowest"
 
-	// MissingLoadPass makes a filter accept the node; MissingLoadReject makes it reject the node.
-	MissingLoadPass   MissingLoad = "Pass"
+	// MissingLoadPass makes a filter accept the node.
+	MissingLoadPass MissingLoad = "Pass"
+	// MissingLoadReject makes a filter reject the node.
 	MissingLoadReject MissingLoad = "Reject"
 )
 

@@ -66,17 +66,8 @@ func (o *whatIfOptions) validate(flags *pflag.FlagSet) error {
 			return fmt.Errorf("--%s: it is empty; write a value or leave it out", name)
 		}
 	}
-	switch {
-	case o.file == "" && flags.Changed("replicas"):
-		return errors.New("--replicas: only with --filename")
-	case o.file == "" && s.SchedulerName != "":
-		return errors.New("--scheduler-name: only with --filename")
-	case o.replicas < 0 || o.replicas > whatif.MaxPods:
-		return fmt.Errorf("--replicas: %d; write from 0 to %d", o.replicas, whatif.MaxPods)
-	case flags.Changed("add-nodes") && (s.AddNodes < 1 || s.AddNodes > whatif.MaxNodes):
-		return fmt.Errorf("--add-nodes: %d; write from 1 to %d", s.AddNodes, whatif.MaxNodes)
-	case (s.AddNodes > 0) != (s.Like != ""):
-		return errors.New("--add-nodes and --like: write both, such as --add-nodes 2 --like worker-1")
+	if err := o.validateCombination(flags); err != nil {
+		return err
 	}
 	others := o.file != "" || len(s.Drain) > 0 || len(s.EvictAllIn) > 0
 	if !others && s.AddNodes == 0 && !s.Pending {
@@ -89,6 +80,24 @@ func (o *whatIfOptions) validate(flags *pflag.FlagSet) error {
 		s.Replicas = &o.replicas
 	}
 	return o.output.validate()
+}
+
+// validateCombination checks the flags that need others, and their ranges.
+func (o *whatIfOptions) validateCombination(flags *pflag.FlagSet) error {
+	s := &o.scenario
+	switch {
+	case o.file == "" && flags.Changed("replicas"):
+		return errors.New("--replicas: only with --filename")
+	case o.file == "" && s.SchedulerName != "":
+		return errors.New("--scheduler-name: only with --filename")
+	case o.replicas < 0 || o.replicas > whatif.MaxPods:
+		return fmt.Errorf("--replicas: %d; write from 0 to %d", o.replicas, whatif.MaxPods)
+	case flags.Changed("add-nodes") && (s.AddNodes < 1 || s.AddNodes > whatif.MaxNodes):
+		return fmt.Errorf("--add-nodes: %d; write from 1 to %d", s.AddNodes, whatif.MaxNodes)
+	case (s.AddNodes > 0) != (s.Like != ""):
+		return errors.New("--add-nodes and --like: write both, such as --add-nodes 2 --like worker-1")
+	}
+	return nil
 }
 
 func (o *whatIfOptions) run(cmd *cobra.Command) error {

@@ -65,17 +65,24 @@ func (u *fieldCheck) check(node *yaml.Node, of reflect.Type, path string) {
 		return
 	}
 	if !decodes(node, of) {
-		given := ""
-		if node.Kind == yaml.ScalarNode && of.Kind() != reflect.String { // no secret
-			given = fmt.Sprintf("%q: ", node.Value)
-		}
-		u.invalid = append(u.invalid,
-			fmt.Sprintf("line %d: %s: Invalid value: %s%s", node.Line, strings.TrimSuffix(path, "."), given, allowed(of)))
-		return
+		u.refuse(node, of, path)
+	} else if !isScalar {
+		u.checkElements(node, of, path)
 	}
-	if isScalar {
-		return
+}
+
+// refuse adds the value, unless it may be a secret.
+func (u *fieldCheck) refuse(node *yaml.Node, of reflect.Type, path string) {
+	value := ""
+	if node.Kind == yaml.ScalarNode && of.Kind() != reflect.String {
+		value = fmt.Sprintf("%q: ", node.Value)
 	}
+	u.invalid = append(u.invalid,
+		fmt.Sprintf("line %d: %s: Invalid value: %s%s", node.Line, strings.TrimSuffix(path, "."), value, allowed(of)))
+}
+
+// checkElements is check for what a list, a map or a struct holds.
+func (u *fieldCheck) checkElements(node *yaml.Node, of reflect.Type, path string) {
 	switch of.Kind() {
 	case reflect.Slice:
 		for i, item := range items(node) {

@@ -230,8 +230,8 @@ func TestScore_ChangedNodeAllocations(t *testing.T) {
 	}
 }
 
-// cluster is a number of nodes with known load, below any load line, and metrics, each with a number of pods that were placed a minute ago.
-// Half of their workloads have a history.
+// cluster is a number of nodes with known load, below any load line, and metrics, each with a number of pods that were
+// placed a minute ago. Half of their workloads have a history.
 func cluster(nodes, podsPerNode int) (*plugintest.Loads, []fwk.NodeInfo) {
 	measured := map[string]load.NodeLoad{}
 	var infos []fwk.NodeInfo

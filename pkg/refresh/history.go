@@ -197,8 +197,8 @@ func (m *moments) add(at time.Time, stats load.Stats, shortest, longest time.Dur
 	kept := all[:0]
 	for _, x := range all {
 		age := now - x.unixNano
-		close := len(kept) > 0 && x.unixNano-kept[len(kept)-1].unixNano < int64(longest/momentsPerWindow)
-		if age > int64(longest) || age > int64(shortest) && close {
+		isClose := len(kept) > 0 && x.unixNano-kept[len(kept)-1].unixNano < int64(longest/momentsPerWindow)
+		if age > int64(longest) || age > int64(shortest) && isClose {
 			continue
 		}
 		kept = append(kept, x)

@@ -517,8 +517,8 @@ func unusedByTheScheduler() map[string][]right {
 // listed is the reason why informers do not use the verb list.
 const listed = "only where the API server cannot stream the first list of an informer"
 
-// wantRulesUsed waits until a user has used all permissions of the Role of a name and of the ClusterRole of that name and the namespace,
-// except for those in unused. It logs the unused permissions of each rule.
+// wantRulesUsed waits until a user has used all permissions of the Role of a name and of the ClusterRole of that name
+// and the namespace, except for those in unused. It logs the unused permissions of each rule.
 func (e environment) wantRulesUsed(user, role string, unused map[string][]right) {
 	e.t.Helper()
 	type rule struct {

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -161,7 +162,7 @@ func (e environment) ask(prometheus promv1.API, expression string) model.Vector 
 // hasNumbers reports whether a series has a value that can be drawn.
 func hasNumbers(vector model.Vector) bool {
 	for _, sample := range vector {
-		if value := float64(sample.Value); value == value { // not NaN
+		if !math.IsNaN(float64(sample.Value)) {
 			return true
 		}
 	}

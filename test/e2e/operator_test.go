@@ -21,9 +21,9 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
-// TestOpenShiftOperator runs the scheduler as the Secondary Scheduler Operator does: with its command line and environment, as an
-// arbitrary user, with the files and permissions from the operator, OpenShift and manifests/openshift. Only the listen address and the
-// port of Thanos differ.
+// TestOpenShiftOperator runs the scheduler as the Secondary Scheduler Operator does: with its command line and
+// environment, as an arbitrary user, with the files and permissions from the operator, OpenShift and
+// manifests/openshift. Only the listen address and the port of Thanos differ.
 func TestOpenShiftOperator(t *testing.T) {
 	const (
 		namespace, name = "openshift-secondary-scheduler-operator", "secondary-scheduler"

@@ -17,9 +17,9 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
-// TestDefaultScheduler runs the static pod that kubeadm makes with the patch of manifests/default-scheduler: as the user of the
-// stock scheduler, with that user's permissions and those of the manifest. It differs from the pod in its port, and in that it is not
-// root.
+// TestDefaultScheduler runs the static pod that kubeadm makes with the patch of manifests/default-scheduler: as the
+// user of the stock scheduler, with that user's permissions and those of the manifest. It differs from the pod in its
+// port, and in that it is not root.
 func TestDefaultScheduler(t *testing.T) {
 	const user, namespace, lease = "system:kube-scheduler", metav1.NamespaceSystem, "kube-scheduler"
 	e := start(t, cluster.Options{MetricsServer: true, AuditLog: true})

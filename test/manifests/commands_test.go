@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// documentedCommands are the commands of the docs, by a regular expression, with the test that runs the command or a part of it; or, with
-// a space, the reason why no test does.
+// documentedCommands are the commands of the docs, by a regular expression, with the test that runs the command or a
+// part of it; or, with a space, the reason why no test does.
 var documentedCommands = map[string]string{
 	`^make playground`: "takes six minutes; test/playground tests its scenarios",
 	`^make build`:      "TestMakefile_BuildOfMinor",

@@ -27,8 +27,8 @@ config:
       args: {metricProvider: {type: Prometheus, address: http://prometheus}}
 `
 
-// permissions returns the permissions of rules, as "verb group/resource", followed by the object's name if the rule names objects, and as
-// "verb URL".
+// permissions returns the permissions of rules, as "verb group/resource", followed by the object's name if the rule
+// names objects, and as "verb URL".
 func permissions(rules ...rbacv1.PolicyRule) sets.Set[string] {
 	all := sets.New[string]()
 	for _, rule := range rules {

@@ -147,7 +147,7 @@ func strict(schema map[string]any) map[string]any {
 	if _, ok := schema["properties"]; ok {
 		result["additionalProperties"] = false
 	}
-	if schema["x-kubernetes-int-or-string"] == true {
+	if isEither, _ := schema["x-kubernetes-int-or-string"].(bool); isEither {
 		result["type"] = []string{"string", "integer"}
 	}
 	return result

@@ -379,8 +379,8 @@ func TestClaimsOf(t *testing.T) {
 	}
 }
 
-// TestNeededPermissions compares with the roles that the chart installs: a right that is checked must be granted there, and the other way
-// round.
+// TestNeededPermissions compares with the roles that the chart installs: a right that is checked must be granted there,
+// and the other way round.
 func TestNeededPermissions(t *testing.T) {
 	text, err := os.ReadFile("../../../manifests/second-scheduler.yaml")
 	if err != nil {

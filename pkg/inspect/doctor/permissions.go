@@ -72,7 +72,7 @@ func (f *facts) neededPermissions() []live.Permission {
 
 // readPermissions asks which permissions the scheduler's account lacks. Without a workload it is the program's user.
 func (g *gatherer) readPermissions(ctx context.Context) {
-	p, needed, impersonated := &g.facts.permissions, g.neededPermissions(), ""
+	p, needed, impersonated := &g.permissions, g.neededPermissions(), ""
 	if w := g.workload(); w != nil && !g.inPod && g.conn.KubeConfig.Impersonate.UserName == "" {
 		impersonated = w.User()
 	}

@@ -1183,7 +1183,8 @@ func TestWorkloadOf_Sidecar(t *testing.T) {
 	}
 }
 
-// TestConfiguration_OperatorForbidden expects the chart's Deployment to be enough where that of OpenShift's operator cannot be read.
+// TestConfiguration_OperatorForbidden expects the chart's Deployment to be enough where that of OpenShift's operator
+// cannot be read.
 func TestConfiguration_OperatorForbidden(t *testing.T) {
 	d, others := deployment("plimsoll-system", "plimsoll")
 	s := newAPIServer(t, slices.Concat(others, roles(), []runtime.Object{d, binding("plimsoll-system", "plimsoll", "scheduler")})...)

@@ -151,22 +151,22 @@ func (r *Resource) bar() bar.Bar {
 
 // Notes explain the table of nodes, a line each.
 func (n *Nodes) Notes() (lines []string) {
-	any := func(is func(*Resource) bool) bool {
+	anyResource := func(is func(*Resource) bool) bool {
 		return slices.ContainsFunc(n.Nodes, func(n *Node) bool { return is(&n.CPU) || is(&n.Memory) })
 	}
-	if len(n.Nodes) > 0 && !any(func(r *Resource) bool { return r.LinePercent != nil }) {
+	if len(n.Nodes) > 0 && !anyResource(func(r *Resource) bool { return r.LinePercent != nil }) {
 		lines = append(lines, n.Plugin+" of profile "+n.SchedulerName+" has no load line now.")
 	}
 	for _, r := range n.Unknown {
 		lines = append(lines, "No node has fresh "+r+" load: "+n.Plugin+" ignores it or uses requests.")
 	}
-	if any(func(r *Resource) bool { return r.LineAnnotated }) {
+	if anyResource(func(r *Resource) bool { return r.LineAnnotated }) {
 		lines = append(lines, "* The line is from the node's annotation plimsoll.io/thresholds.")
 	}
-	if any(func(r *Resource) bool { return r.State == load.Expired.String() }) {
+	if anyResource(func(r *Resource) bool { return r.State == load.Expired.String() }) {
 		lines = append(lines, "() The measurement has expired: requests count instead.")
 	}
-	if any((*Resource).hasMargin) {
+	if anyResource((*Resource).hasMargin) {
 		lines = append(lines, "EFFECTIVE is compared with the line: it includes deviations or a predicted peak.")
 	}
 	return append(lines, n.Problems...)

@@ -131,8 +131,7 @@ func TestWatch_OnATerminal(t *testing.T) {
 		if most := int(size.rows) * (2*int(size.columns) + colors + 10); perRedraw > most || perRedraw < int(size.rows) {
 			t.Errorf("%d bytes are written a redraw, want some, and at most %d", perRedraw, most)
 		}
-		const clear = "\x1b[2J"
-		if n := strings.Count(text[first:], clear); n > 0 {
+		if n := strings.Count(text[first:], "\x1b[2J"); n > 0 {
 			t.Errorf("the screen is cleared %d times while nodes are watched", n)
 		}
 		if model.style.Width != int(size.columns) || model.height != int(size.rows) {

@@ -228,14 +228,14 @@ func recreated(pod *corev1.Pod) *corev1.Pod {
 	return again
 }
 
-// evict cordons the nodes of drain, and evicts their pods and those of the namespaces.
-func (p *planner) evict(drain, namespaces []string) error {
-	drained := map[string]bool{}
-	for _, name := range drain {
+// cordon cordons the named nodes, and returns their names.
+func (p *planner) cordon(names []string) (drained map[string]bool, err error) {
+	drained = map[string]bool{}
+	for _, name := range names {
 		node, ok := p.nodes[name]
 		switch {
 		case !ok:
-			return fmt.Errorf("there is no node %q to drain", name)
+			return nil, fmt.Errorf("there is no node %q to drain", name)
 		case drained[name]:
 			continue
 		}
@@ -249,6 +249,15 @@ func (p *planner) evict(drain, namespaces []string) error {
 			)
 		}
 		p.cordoned = append(p.cordoned, node)
+	}
+	return drained, nil
+}
+
+// evict cordons the nodes of drain, and evicts their pods and those of the namespaces.
+func (p *planner) evict(drain, namespaces []string) error {
+	drained, err := p.cordon(drain)
+	if err != nil {
+		return err
 	}
 	for _, namespace := range namespaces {
 		if !p.namespaces[namespace] {

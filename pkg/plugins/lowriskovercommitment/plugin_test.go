@@ -148,7 +148,8 @@ func TestScore(t *testing.T) {
 			onA:  []*corev1.Pod{podOf("x", "100m", "8"), starting},
 			onB:  []*corev1.Pod{podOf("y", "100m", "8"), podOf("covered", "4", "4")},
 			pod:  podOf("p", "100m", "100m"),
-			// Limits, both: (12.1 − 8) / (12.1 − 4.2) = 0.519, halved 0.2595. Load, a: 0.1 + 4/8 is more than the requests, 4.1/8: 1, halved.
+			// Limits, both: (12.1 − 8) / (12.1 − 4.2) = 0.519, halved 0.2595. Load, a: 0.1 + 4/8 is more than the
+			// requests, 4.1/8: 1, halved.
 			want: map[string]int64{"a": 24, "b": 74},
 		},
 		{

@@ -81,8 +81,8 @@ func TestLoadRisk(t *testing.T) {
 	}
 }
 
-// The highest deviation is bounded: at a mean of 1/2 to √(0.99/4), where t = 1/0.99 − 1 = 1/99 and α = β = 1/198. By symmetry half of
-// the loads are below 1/2.
+// The highest deviation is bounded: at a mean of 1/2 to √(0.99/4), where t = 1/0.99 − 1 = 1/99 and α = β = 1/198. By
+// symmetry half of the loads are below 1/2.
 func TestLoadRisk_HighestDeviation(t *testing.T) {
 	for _, stdDev := range []float64{0.3, 0.5, 1, 7, math.Inf(1)} {
 		if got := loadRisk(0.5, 2, 0.5, stdDev, 5); math.Abs(got-0.5) > 1e-9 {

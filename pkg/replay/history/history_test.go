@@ -166,7 +166,8 @@ func TestRead(t *testing.T) {
 		},
 		Pods: []input.Pod{
 			{Workload: 0, Lifetime: 4 * time.Hour, Trace: repeated(24, 250), CPUMillis: 1, Noise: -1, MemoryBytes: 5e8},
-			// It was created at 31:40. Its usage is that of the steps that end from 35 minutes to an hour; of the first it ran 200 s.
+			// It was created at 31:40. Its usage is that of the steps that end from 35 minutes to an hour; of the first
+			// it ran 200 s.
 			{
 				Workload: 1, Arrival: 31*time.Minute + 40*time.Second, Lifetime: 28*time.Minute + 20*time.Second,
 				Trace: append([]float32{1500 * 300 / 200}, repeated(5, 1500)...), TraceFrom: 6, CPUMillis: 1, Noise: -1,

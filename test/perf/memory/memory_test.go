@@ -1,5 +1,5 @@
-// Package memory bounds the memory that load takes per node, and statistics per workload. It measures the heap of the whole process, so that its tests run
-// one after the other, and without the race detector.
+// Package memory bounds the memory that load takes per node, and statistics per workload. It measures the heap of the
+// whole process, so that its tests run one after the other, and without the race detector.
 package memory
 
 import (
