@@ -73,7 +73,7 @@ func TestLive_ServiceThroughTheProxy(t *testing.T) {
 	wantText(t, err, "forbidden", "--verb=get,list --resource=deployments.apps,clusterroles.rbac", "--user=reader")
 	grant(t, "", rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"list", "get"}})
 	_, err = c.Configuration(ctx, live.ConfigurationOptions{})
-	wantText(t, err, "clusterrolebindings", "--from configmap/plimsoll-system/plimsoll")
+	wantText(t, err, "clusterrolebindings", "choose it with --scheduler plimsoll-system/plimsoll")
 	grant(
 		t,
 		"",
