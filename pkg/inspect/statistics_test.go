@@ -3,14 +3,19 @@ package inspect_test
 
 import (
 	"fmt"
+	"io"
 	"math"
+	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
@@ -20,12 +25,18 @@ import (
 
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // the scheduler's scheme knows the plugins' arguments
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
 )
@@ -44,6 +55,30 @@ var statisticsOf = map[string][]string{
 	"TargetLoadPacking":          {"window: 1m"},
 }
 
+// cpuOnly are the plugins that read memory, with the CPU, but do not use it.
+var cpuOnly = map[string]bool{"Peaks": true, "TargetLoadPacking": true}
+
+// prometheus is a Prometheus whose values, a multiple of unit, tell apart what was measured over which window.
+func prometheus(t *testing.T, unit float64) *httptest.Server {
+	t.Helper()
+	stubs := map[string]*promstub.Server{}
+	for i, window := range []string{"[1m", "[5m", "[15m"} {
+		stubs[window] = &promstub.Server{}
+		stubs[window].SetUtilization([]string{"a:9100", "b:9100"}, unit*float64(i+1), unit*(float64(i)+1.5))
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for window, stub := range stubs {
+			if strings.Contains(r.FormValue("query"), window) {
+				stub.ServeHTTP(w, r)
+				return
+			}
+		}
+		stubs["[5m"].ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
 // cluster is a simulated cluster whose load one Prometheus has.
 type cluster struct {
 	*sim.Scheduler
@@ -52,24 +87,36 @@ type cluster struct {
 	reader   *reading.Reader
 }
 
-func newCluster(t *testing.T, plugin, args string) *cluster {
-	t.Helper()
-	stub := &promstub.Server{}
-	stub.SetInstances([]string{"a:9100", "b:9100"})
-	server := httptest.NewServer(stub)
-	t.Cleanup(server.Close)
+// configuration returns one profile with the plugin.
+func configuration(plugin, args, address string) string {
 	if !strings.HasPrefix(args, "{") {
 		args = "{" + args + "}"
 	}
-	args = fmt.Sprintf("{metricProvider: {type: Prometheus, address: %q, dialect: NodeExporter}, %s", server.URL, args[1:])
-	object, _, err := scheme.Codecs.UniversalDecoder().Decode(fmt.Appendf(nil, `
+	args = fmt.Sprintf("{metricProvider: {type: Prometheus, address: %q, dialect: NodeExporter}, %s", address, args[1:])
+	return fmt.Sprintf(`
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:
 - schedulerName: byload
   plugins: {multiPoint: {enabled: [{name: %s}]}}
   pluginConfig: [{name: %s, args: %s}]
-`, plugin, plugin, args), nil, nil)
+`, plugin, plugin, args)
+}
+
+// write writes the configuration to a file.
+func write(t *testing.T, configuration string) (file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "scheduler.yaml")
+	if err := os.WriteFile(file, []byte(configuration), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func newCluster(t *testing.T, plugin, args string) *cluster {
+	t.Helper()
+	content := configuration(plugin, args, prometheus(t, 0.1).URL)
+	object, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(content), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,10 +165,16 @@ func TestEveryStatistic(t *testing.T) {
 					if f.State != load.Fresh || f.End.IsZero() || time.Since(f.End) > time.Minute {
 						t.Errorf("reader: %+v is not fresh", f)
 					}
+					low, ok := map[time.Duration]float64{time.Minute: 0.1, 5 * time.Minute: 0.2, 15 * time.Minute: 0.3}[f.Window]
+					if c.reader.NodeMetrics() == nil && (!ok || f.Value < low || f.Value > low+0.05) {
+						t.Errorf("reader: %+v was not measured over the window", f)
+					}
 				}
 				checkTop(t, c, figures)
 				checkExplain(t, c, d.Name, figures)
-				checkWhatIf(t, c)
+				checkWhatIf(t, c, d.Name, figures)
+				checkDoctor(t, d.Name, args, figures)
+				checkReplay(t, d.Name, args)
 			})
 		}
 	}
@@ -158,45 +211,42 @@ func checkTop(t *testing.T, c *cluster, figures []reading.Figure) {
 	}
 }
 
-// checkExplain looks for the figures among the terms, whatever they are called.
+// checkExplain looks for the figures among the terms.
 func checkExplain(t *testing.T, c *cluster, plugin string, figures []reading.Figure) {
 	t.Helper()
 	result, err := explain.Explain(t.Context(), c.Scheduler, explain.Options{Pod: waiting()})
 	if err != nil {
 		t.Fatal(err)
 	}
+	got := map[string]float64{}
 	for i := range result.Candidates {
-		node := &result.Candidates[i]
-		if node.Name != "a" {
-			continue
-		}
-		for _, terms := range node.Terms {
-			if terms.Plugin != plugin {
-				continue
-			}
+		for _, terms := range result.Candidates[i].Terms {
 			for _, term := range terms.Terms {
-				f := figures[0]
-				if strings.HasPrefix(term.Name, "memory") {
-					f = figures[1]
-				}
-				if strings.HasPrefix(term.Name, f.Name+" measured") && math.Abs(term.Value-100*f.Value) > 1e-9 {
-					t.Errorf("explain: %+v, want %+v", term, f)
-				}
-				if quantile := fmt.Sprintf(
-					"quantile %g",
-					f.Fraction,
-				); f.Fraction > 0 && strings.Contains(term.Name, "measured") &&
-					!strings.Contains(term.Name, quantile) {
-					t.Errorf("explain: %+v does not name %s", term, quantile)
+				if result.Candidates[i].Name == "a" && terms.Plugin == plugin {
+					got[term.Name] = term.Value
 				}
 			}
-			return
 		}
 	}
-	t.Errorf("explain: no terms of %s on node a: %+v", plugin, result.Candidates)
+	for _, f := range figures {
+		name, want := f.Name+" measured", 100*f.Value
+		switch {
+		case c.reader.NodeMetrics() != nil:
+			name, want = "m", f.Value
+		case f.Fraction > 0:
+			name = fmt.Sprintf("%s measured, quantile %g", f.Name, f.Fraction)
+		case cpuOnly[plugin] && f.Name == "memory":
+			continue
+		}
+		if value, ok := got[name]; !ok || math.Abs(value-want) > 1e-9 {
+			t.Errorf("explain: %v, want %s %v", got, name, want)
+		}
+	}
 }
 
-func checkWhatIf(t *testing.T, c *cluster) {
+// checkWhatIf expects the figures before a pod is placed. Nothing is pending: they are the measured ones, and one deviation where
+// LoadThreshold adds it.
+func checkWhatIf(t *testing.T, c *cluster, plugin string, figures []reading.Figure) {
 	t.Helper()
 	plan, err := whatif.NewPlan(c.objects, whatif.Scenario{Pending: true})
 	if err != nil {
@@ -206,7 +256,105 @@ func checkWhatIf(t *testing.T, c *cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := c.reader.Request().Fraction; out.LineQuantile != want {
-		t.Errorf("what-if: quantile %v, want %v", out.LineQuantile, want)
+	if c.reader.NodeMetrics() != nil {
+		if out.LinePlugin != "" || out.Node("a").CPU.BeforePercent != nil {
+			t.Errorf("what-if: %+v, want no load", out.Node("a"))
+		}
+		return
+	}
+	if want := c.reader.Request().Fraction; out.LineQuantile != want || out.LinePlugin != plugin {
+		t.Errorf("what-if: quantile %v of %s, want %v of %s", out.LineQuantile, out.LinePlugin, want, plugin)
+	}
+	node, state := out.Node("a"), framework.NewCycleState()
+	for i, got := range []whatif.Load{load.CPU: node.CPU, load.Memory: node.Memory} {
+		want := figures[i].Value
+		if plugin == "LoadThreshold" && c.reader.Request().UsesDeviation {
+			want += c.reader.Snapshots().ForCycle(state).Over(figures[i].Window).Node("a")[i].StdDev
+		}
+		if got.BeforePercent == nil || math.Abs(*got.BeforePercent-100*want) > 1e-9 || got.ByRequests {
+			t.Errorf("what-if: %s is %+v, want %v%% before", figures[i].Name, got, 100*want)
+		}
+	}
+}
+
+// checkDoctor lets doctor name each figure, because each is 0, or what was read of a node metric.
+func checkDoctor(t *testing.T, plugin, args string, figures []reading.Figure) {
+	t.Helper()
+	file := write(t, configuration(plugin, args, prometheus(t, 0).URL))
+	conn, err := live.Connect(&rest.Config{Host: apiServer(t).URL}, "default", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := doctor.Run(t.Context(), conn, doctor.Options{Configuration: live.ConfigurationOptions{File: file}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, list := "values.zero", ""
+	if plugin == "NodeMetrics" {
+		id = "source.metrics"
+	}
+	for _, check := range report.Checks {
+		if check.ID == id {
+			list = check.Message
+		}
+	}
+	for _, f := range figures {
+		want := " a " + f.Name + ","
+		switch {
+		case plugin == "NodeMetrics":
+			want = fmt.Sprintf("%q has a value for 2 nodes", f.Name)
+		case f.Fraction > 0:
+			want = fmt.Sprintf(" a %s %g-quantile,", f.Name, f.Fraction)
+		}
+		if !strings.Contains(list+",", want) {
+			t.Errorf("doctor: %s is %q, want one with %q", id, list, want)
+		}
+	}
+}
+
+// apiServer has the nodes a and b, and forbids all else.
+func apiServer(t *testing.T) *httptest.Server {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch r.URL.Path {
+		case "/version":
+			_, _ = io.WriteString(w, `{"major": "1", "minor": "36", "gitVersion": "v1.36.0"}`)
+		case "/api/v1/nodes":
+			_, _ = io.WriteString(w, `{"kind": "NodeList", "apiVersion": "v1", "items": [
+				{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}]}`)
+		case "/api/v1/pods":
+			_, _ = io.WriteString(w, `{"kind": "PodList", "apiVersion": "v1", "items": []}`)
+		default:
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403}`)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+// checkReplay expects the profile to place a pod. Which figures it reads there is tested beside the engine.
+func checkReplay(t *testing.T, plugin, args string) {
+	t.Helper()
+	args = strings.ReplaceAll(args, promstub.Metric, `"instance:node_cpu_utilisation:rate5m"`)
+	policies, err := engine.ReadPolicies(t.Context(), write(t, configuration(plugin, args, "http://prometheus:9090")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := &input.Input{
+		Start: time.Unix(1_700_000_000, 0), Length: 10 * time.Minute, Counted: 10 * time.Minute,
+		Nodes:     []input.Node{{Name: "a", Capacity: podusage.Amounts{load.CPU: 1000, load.Memory: 1 << 30}}},
+		Workloads: []input.Workload{{Namespace: "ns", Name: "w"}},
+		Pods: []input.Pod{
+			{Arrival: 5 * time.Minute, Lifetime: time.Hour, Trace: []float32{1}, CPUMillis: 100, Noise: -1},
+		},
+	}
+	report, err := replay.Replay(t.Context(), replay.Options{Inputs: []*input.Input{in}, Policies: policies})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runs := report.Policies[0].Runs; len(runs) != 1 || runs[0].Pending != 0 || runs[0].NodesInUse == 0 {
+		t.Errorf("replay: %+v, want one with the pod placed", runs)
 	}
 }

@@ -1,0 +1,105 @@
+package engine
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
+)
+
+// TestLoadProvider_EveryStatistic expects each plugin to read the statistic that its arguments ask for.
+func TestLoadProvider_EveryStatistic(t *testing.T) {
+	const prometheus = `metricProvider: {type: Prometheus, address: "http://prometheus:9090"}, `
+	const cpu = `"instance:node_cpu_utilisation:rate1m"`
+	// The ten ticks of five minutes have the CPU utilizations 0.9, 8 times 0.1, and 0.6. The last minute has 0.1 and 0.6.
+	const mean5, mean1 = 0.23, 0.35
+	// √(0.125 - 0.23²), where 0.125 is the mean square, and half of the distance from 0.1 to 0.6
+	const deviation5, deviation1 = 0.26851, 0.25
+	type row struct {
+		value, deviation float64
+		peak             bool
+	}
+	rows := map[string]map[string]row{
+		"LoadThreshold": {
+			"statistic: Mean":                              {value: mean5},
+			"statistic: Mean, windows: {cpu: 1m}":          {value: mean1},
+			"statistic: MeanPlusStdDev":                    {value: mean5, deviation: deviation5},
+			prometheus + "statistic: P95":                  {value: 0.765}, // rank 0.95·9 = 8.55: 0.6 + 0.55·0.3
+			prometheus + "statistic: P95, window: 1m":      {value: 0.575}, // rank 0.95: 0.1 + 0.95·0.5
+			prometheus + "statistic: Max":                  {value: 0.9},
+			prometheus + "statistic: Max, window: 1m":      {value: 0.6},
+			"statistic: PredictedPeak, windows: {cpu: 1m}": {value: mean1, peak: true},
+		},
+		"LoadVariationRiskBalancing": {"window: 1m": {value: mean1, deviation: deviation1}},
+		"LowRiskOverCommitment":      {"window: 1m": {value: mean1, deviation: deviation1}},
+		"NodeMetrics":                {prometheus + "metrics: [{name: m, query: " + cpu + ", prefer: Lower}]": {value: mean1}},
+		"Peaks":                      {"window: 1m, nodePowerModels: [{k0: 470, k1: -91, k2: -0.07}]": {value: mean1}},
+		"PredictedPeak":              {"window: 1m": {value: mean1, peak: true}},
+		"TargetLoadPacking":          {"window: 1m": {value: mean1}},
+	}
+	for _, d := range plugins.All() {
+		if len(rows[d.Name]) == 0 {
+			t.Errorf("%s is in no row", d.Name)
+		}
+		for args, want := range rows[d.Name] {
+			t.Run(d.Name+"/"+args, func(t *testing.T) {
+				p, err := builtin("p", 0, d.Name, "", fmt.Sprintf("{name: %s, args: {%s}}", d.Name, args))
+				if err != nil {
+					t.Fatal(err)
+				}
+				e, err := newEngine(t.Context(), tiny(nil), p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, u := range []float64{0.9, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.6} {
+					for node := range e.nodes {
+						e.measured.add(node, podusage.Amounts{load.CPU: u, load.Memory: 0.5})
+					}
+					e.measured.next()
+				}
+				e.clock.SetTime(e.Start.Add(10 * input.Tick))
+				if err := e.provider.refresh(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				reader, err := e.provider.Open(t.Context(), d.Reads(argsOf(t, p, d.Name)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if readers := e.scheduler.LoadReaders("p"); len(readers) > 0 {
+					reader = readers[0].Reader()
+				} else if !strings.Contains(args, "metrics") {
+					t.Fatal("the profile reads no load")
+				}
+				cycle, request := framework.NewCycleState(), reader.Request()
+				f := reader.Figures(cycle, "a")[0]
+				got := row{value: f.Value, peak: request.Peak != nil}
+				if request.UsesDeviation {
+					got.deviation = reader.Snapshots().ForCycle(cycle).Over(f.Window).Node("a")[load.CPU].StdDev
+				}
+				if math.Abs(got.value-want.value) > 1e-5 || math.Abs(got.deviation-want.deviation) > 1e-5 || got.peak != want.peak {
+					t.Errorf("%+v, want %+v", got, want)
+				}
+			})
+		}
+	}
+}
+
+// argsOf returns the arguments of a plugin.
+func argsOf(t *testing.T, p Policy, plugin string) runtime.Object {
+	t.Helper()
+	for _, c := range p.configuration.Profiles[0].PluginConfig {
+		if c.Name == plugin {
+			return c.Args
+		}
+	}
+	t.Fatalf("no arguments of %s", plugin)
+	return nil
+}
