@@ -16,8 +16,8 @@ type Part struct {
 	// Basis says what the amount follows from, such as "limit of container app".
 	Basis string `json:"basis"`
 
-	// silent is set for a container without limit and request.
-	silent bool
+	// unset is set for a container without limit and request.
+	unset bool
 }
 
 // Explanation is what an estimate of one resource follows from.
@@ -39,7 +39,7 @@ func (e BySpec) Parts(pod *corev1.Pod, r load.Resource, byDefault float64) []Par
 	var parts []Part
 	e.explainedFromSpec(pod, pod, r, math.Inf(1), &parts)
 	for i := range parts {
-		if parts[i].silent {
+		if parts[i].unset {
 			parts[i].Amount = byDefault
 		}
 	}

@@ -30,7 +30,7 @@ func TestExplain(t *testing.T) {
 		Containers: []corev1.Container{
 			{Name: "limited", Resources: corev1.ResourceRequirements{Requests: cpu("100m"), Limits: cpu("500m")}},
 			{Name: "requesting", Resources: corev1.ResourceRequirements{Requests: cpu("200m")}},
-			{Name: "silent"},
+			{Name: "unset"},
 		},
 		Overhead: cpu("50m"),
 	}}
@@ -44,7 +44,7 @@ func TestExplain(t *testing.T) {
 	}{
 		{"by spec", BySpec{Multiplier: 1.5, DefaultCPUMillis: 1000}, pod, []string{
 			"500 limit of container limited", "300 1.5 × request of container requesting",
-			"1000 default, for container silent has neither limit nor request", "50 overhead of the pod",
+			"1000 default, for container unset has neither limit nor request", "50 overhead of the pod",
 		}},
 		{"a multiplier of 1 is not mentioned", BySpec{Multiplier: 1}, &corev1.Pod{Spec: corev1.PodSpec{Containers: pod.Spec.Containers[1:2]}}, []string{
 			"200 request of container requesting",

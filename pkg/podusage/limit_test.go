@@ -140,9 +140,9 @@ func TestBySpec_FromSpecMemory(t *testing.T) {
 	}
 	e := BySpec{Multiplier: 1.5}
 	for _, tc := range []struct {
-		name                 string
-		spec                 corev1.PodSpec
-		ratio, usage, silent float64
+		name                string
+		spec                corev1.PodSpec
+		ratio, usage, unset float64
 	}{
 		{"the limit", corev1.PodSpec{Containers: []corev1.Container{container("1Ki", "4Ki")}}, math.Inf(1), 4096, 0},
 		{"up to twice the request", corev1.PodSpec{Containers: []corev1.Container{container("1Ki", "4Ki")}}, 2, 2048, 0},
@@ -154,8 +154,8 @@ func TestBySpec_FromSpecMemory(t *testing.T) {
 		}, math.Inf(1), 8192, 0},
 	} {
 		pod := &corev1.Pod{Spec: tc.spec}
-		if usage, silent := e.FromSpec(pod, pod, load.Memory, tc.ratio); usage != tc.usage || silent != tc.silent {
-			t.Errorf("%s: %v bytes and %v silent containers, want %v and %v", tc.name, usage, silent, tc.usage, tc.silent)
+		if usage, unset := e.FromSpec(pod, pod, load.Memory, tc.ratio); usage != tc.usage || unset != tc.unset {
+			t.Errorf("%s: %v bytes and %v unset containers, want %v and %v", tc.name, usage, unset, tc.usage, tc.unset)
 		}
 	}
 }

@@ -131,7 +131,7 @@ func wholePod(whole corev1.ResourceRequirements, containers []corev1.Container, 
 
 func TestByRequests_PendingUsageOfWholePod(t *testing.T) {
 	two := []corev1.Container{named("a", "1", "2"), named("b", "100m", "500m")}
-	silent := []corev1.Container{named("a", "1", "2"), {Name: "b"}}
+	unset := []corev1.Container{named("a", "1", "2"), {Name: "b"}}
 	oneWaits := []corev1.ContainerStatus{in("a", waiting("ImagePullBackOff")), in("b", running)}
 	for _, tc := range []struct {
 		name string
@@ -141,7 +141,7 @@ func TestByRequests_PendingUsageOfWholePod(t *testing.T) {
 		{"in full while all containers start", wholePod(both("2", "3"), two), 2000},
 		{"up to the requests of the containers that run", wholePod(both("2", "3"), two, oneWaits...), 100},
 		{"no more than itself", wholePod(both("50m", "3"), two, oneWaits...), 50},
-		{"in full where a container that runs requests nothing", wholePod(both("2", "3"), silent, oneWaits...), 2000},
+		{"in full where a container that runs requests nothing", wholePod(both("2", "3"), unset, oneWaits...), 2000},
 		{"nothing where no container runs", wholePod(both("2", "3"), two[:1], oneWaits[0]), 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

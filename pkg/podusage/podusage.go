@@ -45,8 +45,8 @@ type BySpec struct {
 
 // Estimate implements Estimator: FromSpec, plus the default for each container without limit and request. It does not allocate.
 func (e BySpec) Estimate(pod *corev1.Pod) Amounts {
-	usage, silent := e.FromSpec(pod, pod, load.CPU, math.Inf(1))
-	return Amounts{load.CPU: usage + silent*e.DefaultCPUMillis}
+	usage, unset := e.FromSpec(pod, pod, load.CPU, math.Inf(1))
+	return Amounts{load.CPU: usage + unset*e.DefaultCPUMillis}
 }
 
 // PendingUsage implements Estimator. It is Estimate with three differences:
@@ -59,12 +59,12 @@ func (e BySpec) PendingUsage(pod *corev1.Pod) Amounts {
 	if !ok {
 		return Amounts{}
 	}
-	usage, silent := e.FromSpec(pod, starting, load.CPU, e.MaxRequestRatio)
-	return Amounts{load.CPU: usage + min(silent, 1)*e.DefaultCPUMillis}
+	usage, unset := e.FromSpec(pod, starting, load.CPU, e.MaxRequestRatio)
+	return Amounts{load.CPU: usage + min(unset, 1)*e.DefaultCPUMillis}
 }
 
 // FromSpec returns the usage by the pod's spec, in milliCPU or bytes, plus the pod's overhead. It sums over the containers
-// of StartingPod: the limit, else the request times the multiplier. silent counts containers without both.
+// of StartingPod: the limit, else the request times the multiplier. unset counts containers without both.
 //
 //   - Native sidecars count as containers. Ordinary init containers do not: they have ended once the pod runs.
 //   - Pod-level resources, limit before request, replace the sum, unless the API server derived them.
@@ -74,7 +74,7 @@ func (e BySpec) PendingUsage(pod *corev1.Pod) Amounts {
 //   - A limit counts up to maxRatio times the request beside it.
 //
 // FromSpec does not allocate.
-func (e BySpec) FromSpec(pod, starting *corev1.Pod, r load.Resource, maxRatio float64) (usage, silent float64) {
+func (e BySpec) FromSpec(pod, starting *corev1.Pod, r load.Resource, maxRatio float64) (usage, unset float64) {
 	return e.explainedFromSpec(pod, starting, r, maxRatio, nil)
 }
 
@@ -82,13 +82,13 @@ func (e BySpec) FromSpec(pod, starting *corev1.Pod, r load.Resource, maxRatio fl
 // have an amount of 0.
 func (e BySpec) explainedFromSpec(
 	pod, starting *corev1.Pod, r load.Resource, maxRatio float64, parts *[]Part,
-) (usage, silent float64) {
-	usage, silent = e.containers(&starting.Spec, r, maxRatio, parts)
+) (usage, unset float64) {
+	usage, unset = e.containers(&starting.Spec, r, maxRatio, parts)
 	if whole, by := e.podLevel(&pod.Spec, r, maxRatio); by != byNothing {
-		if starting == pod || silent > 0 {
+		if starting == pod || unset > 0 {
 			usage = whole
 		}
-		usage, silent = min(usage, whole), 0
+		usage, unset = min(usage, whole), 0
 		if parts != nil {
 			*parts = []Part{{Amount: usage, Basis: e.basis(by, "the pod")}}
 		}
@@ -97,7 +97,7 @@ func (e BySpec) explainedFromSpec(
 	if parts != nil && overhead > 0 {
 		*parts = append(*parts, Part{Amount: overhead, Basis: "overhead of the pod"})
 	}
-	return usage + overhead, silent
+	return usage + overhead, unset
 }
 
 // podLevel returns the usage by pod-level resources.
@@ -109,28 +109,28 @@ func (e BySpec) podLevel(spec *corev1.PodSpec, r load.Resource, maxRatio float64
 }
 
 // containers returns the usage of containers and native sidecars, and the number of containers without limit and request.
-func (e BySpec) containers(spec *corev1.PodSpec, r load.Resource, maxRatio float64, parts *[]Part) (usage, silent float64) {
+func (e BySpec) containers(spec *corev1.PodSpec, r load.Resource, maxRatio float64, parts *[]Part) (usage, unset float64) {
 	for i := range spec.Containers {
-		usage, silent = e.add(&spec.Containers[i], r, maxRatio, usage, silent, parts)
+		usage, unset = e.add(&spec.Containers[i], r, maxRatio, usage, unset, parts)
 	}
 	for i := range spec.InitContainers {
 		if c := &spec.InitContainers[i]; isSidecar(c) {
-			usage, silent = e.add(c, r, maxRatio, usage, silent, parts)
+			usage, unset = e.add(c, r, maxRatio, usage, unset, parts)
 		}
 	}
-	return usage, silent
+	return usage, unset
 }
 
-// add adds the container to usage, or to silent if it has neither limit nor request.
-func (e BySpec) add(c *corev1.Container, r load.Resource, maxRatio, usage, silent float64, parts *[]Part) (float64, float64) {
+// add adds the container to usage, or to unset if it has neither limit nor request.
+func (e BySpec) add(c *corev1.Container, r load.Resource, maxRatio, usage, unset float64, parts *[]Part) (float64, float64) {
 	amount, by := e.fromResources(&c.Resources, r, maxRatio)
 	if parts != nil {
-		*parts = append(*parts, Part{Amount: amount, Basis: e.basis(by, "container "+c.Name), silent: by == byNothing})
+		*parts = append(*parts, Part{Amount: amount, Basis: e.basis(by, "container "+c.Name), unset: by == byNothing})
 	}
 	if by == byNothing {
-		silent++
+		unset++
 	}
-	return usage + amount, silent
+	return usage + amount, unset
 }
 
 // basis is the field of a spec that an amount follows from.
@@ -287,12 +287,12 @@ func (e ByRequests) PendingUsage(pod *corev1.Pod) Amounts {
 
 // allRequest reports whether all containers and native sidecars request the resource.
 func allRequest(spec *corev1.PodSpec, name corev1.ResourceName) bool {
-	silent := func(c corev1.Container) bool {
+	unset := func(c corev1.Container) bool {
 		_, ok := c.Resources.Requests[name]
 		return !ok
 	}
-	return !slices.ContainsFunc(spec.Containers, silent) &&
-		!slices.ContainsFunc(spec.InitContainers, func(c corev1.Container) bool { return isSidecar(&c) && silent(c) })
+	return !slices.ContainsFunc(spec.Containers, unset) &&
+		!slices.ContainsFunc(spec.InitContainers, func(c corev1.Container) bool { return isSidecar(&c) && unset(c) })
 }
 
 // AmountsOf returns the amounts of all resources in the list. A resource that is not listed counts zero.

@@ -140,14 +140,14 @@ func (p *Prediction) predict(
 		if requests == nil {
 			requests = new(podusage.ByRequests{}.PendingUsage(pod))
 		}
-		peak, silent := podusage.BySpec{Multiplier: p.Multiplier}.FromSpec(pod, starting, r, maxRatio)
+		peak, unset := podusage.BySpec{Multiplier: p.Multiplier}.FromSpec(pod, starting, r, maxRatio)
 		if !math.IsInf(maxRatio, 1) {
-			silent = min(silent, 1)
+			unset = min(unset, 1)
 		}
 		ratio := p.Snapshot.Cluster().UsagePerRequest[r]
-		usages[r] = unknown(requests[r], silent*p.Default[r]/p.Multiplier, peak+silent*p.Default[r], ratio)
+		usages[r] = unknown(requests[r], unset*p.Default[r]/p.Multiplier, peak+unset*p.Default[r], ratio)
 		if x != nil {
-			x[r] = p.explainUnknown(pod, r, requests[r], silent*p.Default[r]/p.Multiplier, ratio, &usages[r])
+			x[r] = p.explainUnknown(pod, r, requests[r], unset*p.Default[r]/p.Multiplier, ratio, &usages[r])
 		}
 		steady[r] = unknown(requests[r], 0, peak, ratio)
 		changes = changes || usages[r] != steady[r]
