@@ -283,6 +283,12 @@ func (p *planner) evict(drain, namespaces []string) error {
 		byNode[pod.Spec.NodeName] = byNode[pod.Spec.NodeName].with(isLost)
 		byNamespace[pod.Namespace] = byNamespace[pod.Namespace].with(isLost)
 	}
+	p.noteEvictions(byNode, byNamespace, namespaces)
+	return nil
+}
+
+// noteEvictions says what leaves each node and namespace, and what holds it up.
+func (p *planner) noteEvictions(byNode, byNamespace map[string]evictions, namespaces []string) {
 	for _, node := range p.cordoned {
 		p.change("%s drained: %s", node.Name, byNode[node.Name].text("elsewhere"))
 	}
@@ -295,7 +301,6 @@ func (p *planner) evict(drain, namespaces []string) error {
 		p.note("%s without a controller would be lost: nobody recreates them: %s", text.Count(len(p.Lost), "pod"), text.FirstN(p.Lost))
 	}
 	p.noteBudgets()
-	return nil
 }
 
 // evictions counts the pods that are evicted from a node or a namespace, and those of them that are lost.

@@ -18,7 +18,9 @@ import (
 func ReportVictims(pl *defaultpreemption.DefaultPreemption, fw framework.Framework, r *rand.Rand, report Report) {
 	pl.Executor = preemption.NewExecutor(fw, feature.Features{EnableAsyncPreemption: false})
 	// From Kubernetes 1.37 on, it also tells whether the victim was a pod that had not been bound yet.
-	pl.Executor.PreemptPod = func(_ context.Context, c preemption.Candidate, by preemption.ExecutorPreemptor, victim *corev1.Pod, _ string) (bool, error) {
+	pl.Executor.PreemptPod = func(
+		_ context.Context, c preemption.Candidate, by preemption.ExecutorPreemptor, victim *corev1.Pod, _ string,
+	) (bool, error) {
 		report(c.Name(), by.Priority(), victim)
 		return false, nil
 	}

@@ -26,8 +26,8 @@ const (
 	fileTimeout = 10 * time.Second
 )
 
-// withModels returns the arguments with the models of the file that NODE_POWER_MODEL names, if they have none by name. It fails if there
-// is no model at all.
+// withModels returns the arguments, completed by the models of the file in NODE_POWER_MODEL unless they have models by name.
+// It fails without any model.
 func withModels(ctx context.Context, args *config.PeaksArgs) (*config.PeaksArgs, error) {
 	if path := os.Getenv(config.NodePowerModelVariable); path != "" && len(args.NodePowerModel) == 0 {
 		byName, err := readModels(ctx, path)
@@ -39,7 +39,8 @@ func withModels(ctx context.Context, args *config.PeaksArgs) (*config.PeaksArgs,
 	}
 	if len(args.NodePowerModel)+len(args.NodePowerModels) == 0 {
 		return nil, field.Required(field.NewPath("nodePowerModel"), fmt.Sprintf(
-			"there is no power model: write nodePowerModel, such as {node-1: {k0: 470, k1: -91, k2: -0.07}}, or nodePowerModels, or name a JSON file in the environment variable %s",
+			"there is no power model: write nodePowerModel, such as {node-1: {k0: 470, k1: -91, k2: -0.07}}, "+
+				"or nodePowerModels, or name a JSON file in the environment variable %s",
 			config.NodePowerModelVariable,
 		))
 	}
