@@ -68,15 +68,19 @@ func rows() []row {
 		workload := []string{fmt.Sprint("nodes=", w.nodes), fmt.Sprint("pods=", w.pods)}
 		what := fmt.Sprintf("scheduler_perf, %d nodes, %d pods", w.nodes, w.pods)
 		for _, row := range []row{
-			throughput(what+", TargetLoadPacking in the place of scorers by requests: pods/s over stock", w.onePlugin, "profile=TargetLoadPacking", workload),
+			throughput(what+", TargetLoadPacking in the place of scorers by requests: pods/s over stock",
+				w.onePlugin, "profile=TargetLoadPacking", workload),
 			throughput(what+", all plugins in the place of scorers by requests: pods/s over stock", w.allPlugins, "profile=all", workload),
-			beside(throughput(what+", TargetLoadPacking added to all stock scorers: pods/s over stock", w.onePlugin, "profile=TargetLoadPackingAdded", workload)),
+			beside(throughput(what+", TargetLoadPacking added to all stock scorers: pods/s over stock",
+				w.onePlugin, "profile=TargetLoadPackingAdded", workload)),
 			floor(what+", a scorer that does nothing added to them: pods/s over stock", "profile=idleScore", workload),
-			beside(throughput(what+", all plugins added to all stock scorers: pods/s over stock", w.allPlugins, "profile=allAdded", workload)),
+			beside(throughput(what+", all plugins added to all stock scorers: pods/s over stock",
+				w.allPlugins, "profile=allAdded", workload)),
 			floor(what+", as many plugins that do nothing added to them: pods/s over stock", "profile=idle", workload),
 			tail(what+", TargetLoadPacking in their place: added p99 of an attempt", 3, "profile=TargetLoadPacking", workload),
 			tail(what+", all plugins in their place: added p99 of an attempt", 3, "profile=all", workload),
-			beside(tail(what+", TargetLoadPacking added to all stock scorers: added p99 of an attempt", 3, "profile=TargetLoadPackingAdded", workload)),
+			beside(tail(what+", TargetLoadPacking added to all stock scorers: added p99 of an attempt",
+				3, "profile=TargetLoadPackingAdded", workload)),
 			beside(tail(what+", all plugins added to all stock scorers: added p99 of an attempt", 3, "profile=allAdded", workload)),
 		} {
 			row.optional = row.optional || w.optional
